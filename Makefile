@@ -1,0 +1,43 @@
+# make demo   set up and train a private reward model on the embedded population
+# make test   set up and run the tests          make lint   format, lint and type checks
+# A different index for torch (a CPU-only one, say): make install PIP_EXTRA="--extra-index-url URL"
+
+PYTHON ?= python3
+VENV ?= .venv
+PIP_EXTRA ?=
+BIN := $(VENV)/bin
+OUT ?= runs/demo
+
+export FLWR_TELEMETRY_ENABLED = 0
+export FLWR_DISABLE_UPDATE_CHECK = 1
+export RAY_usage_stats_enabled = 0
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: install demo test test-slow lint clean
+
+install: $(VENV)/.installed
+
+# torch first and pinned: left to the resolver it would fetch a CUDA build.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) torch
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub]' \
+	  pytest pytest-timeout pytest-xdist hypothesis ruff pyright
+	touch $@
+
+demo: install
+	$(BIN)/murmuration run --strategy uls --epsilon 3 --delta 1e-5 --rounds 200 --cohort 500 --seed 0 --out $(OUT)
+
+test: install
+	$(BIN)/python -m pytest -q
+
+test-slow: install
+	$(BIN)/python -m pytest -q -m slow
+
+lint: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+clean:
+	rm -rf $(VENV) build *.egg-info

@@ -1,0 +1,1 @@
+"""Runs beside the user's data: the ClientApp and the store of users a node hosts."""

@@ -1,0 +1,100 @@
+"""The users a node hosts, and their features, computed once.
+
+In a simulation a node hosts a contiguous share of the users in one source; every process keeps the
+source it loaded last, so a thousand simulated nodes parse a file once. A deployed node hosts
+everybody in the file that its own node-config names; what the server's run config says about data
+is ignored there.
+
+Legend: U users of the node, S sampled users, D dimensions.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+
+import numpy as np
+from flwr.app import Context
+
+from preference.examples import PairExamples, pair_examples
+from preference.features import FeatureMap, feature_map
+from preference.judgements import InputError, Judgements
+from preference.loading import load_judgements, parse_columns
+from privacy.randomness import Randomness, user_key
+
+
+@dataclass(eq=False)
+class UserStore:
+    """Judgements and features of the users on one node, with its source of random draws."""
+
+    judgements: Judgements
+    place: int
+    source: Randomness
+    _examples: dict[str, PairExamples] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ids = self.judgements.user_ids
+        self.keys_U = np.array([user_key(user) for user in ids], dtype=np.uint64)
+
+    def salted_keys(self, salt: bytes) -> np.ndarray:
+        """The 64-bit names of the users under a run's salt, (U,) uint64."""
+        ids = self.judgements.user_ids
+        return np.array([user_key(user, salt) for user in ids], dtype=np.uint64)
+
+    def examples(self, features: str) -> PairExamples:
+        """Feature differences under a feature map's JSON config; computed once."""
+        if features not in self._examples:
+            self._examples[features] = pair_examples(self.judgements, _feature_map(features))
+        return self._examples[features]
+
+    def check_users(self, users_S: np.ndarray) -> np.ndarray:
+        """Local indices that a request may name: distinct, in range. Raises ValueError."""
+        users_S = np.asarray(users_S, dtype=np.int64)
+        known = (users_S >= 0) & (users_S < len(self.keys_U))
+        if not known.all() or len(np.unique(users_S)) < len(users_S):
+            raise ValueError("the request names users twice, or users this node does not host")
+        return users_S
+
+
+def share(users: int, place: int, places: int) -> range:
+    """Which of ``users`` users node ``place`` of ``places`` hosts."""
+    return range(users * place // places, users * (place + 1) // places)
+
+
+def store_for(context: Context) -> UserStore:
+    """The store of the node that a context describes, from memory if it was loaded before.
+
+    Raises:
+        InputError: the data cannot be read, or nothing says where it is.
+    """
+    config: Mapping[str, bool | int | float | str] = context.run_config
+    columns, bad_rows = str(config.get("columns", "")), str(config.get("on-bad-rows", "refuse"))
+    if "data" in context.node_config:
+        # Deployed: coins come from this machine, whatever seed the server suggests.
+        return _store(str(context.node_config["data"]), columns, bad_rows, -1, 1, -1)
+    if not config.get("data"):
+        raise InputError("no data: name a file in node-config data=…, or pass --data in simulation")
+    place, places = int(context.node_config["partition-id"]), context.node_config["num-partitions"]
+    seed = int(config.get("seed", -1))
+    return _store(str(config["data"]), columns, bad_rows, place, int(places), seed)
+
+
+@cache
+def _store(data: str, columns: str, bad_rows: str, place: int, places: int, seed: int) -> UserStore:
+    judgements = load(data, columns, bad_rows)
+    if places > 1:
+        users = share(len(judgements.user_ids), place, places)
+        judgements = judgements.select(np.arange(users.start, users.stop))
+    return UserStore(judgements, place, Randomness(seed if seed >= 0 else None))
+
+
+@lru_cache(maxsize=2)
+def load(data: str, columns: str, bad_rows: str) -> Judgements:
+    """Judgements of a source; a process keeps the last two."""
+    skip = "skip" if bad_rows == "skip" else "refuse"
+    return load_judgements(data, columns=parse_columns(columns), on_bad_rows=skip)
+
+
+@lru_cache(maxsize=4)
+def _feature_map(features: str) -> FeatureMap:
+    return feature_map(json.loads(features))

@@ -1,0 +1,220 @@
+"""Judgements from files, folders, functions and dataset hubs.
+
+Decisions:
+- One reader per kind of file; each yields rows with the file and line they stand in, so that every
+  complaint about a row can be found with an editor. Parquet counts rows instead of lines.
+- A folder is its files of known kinds in the order of their names; users may span files.
+- Files are streamed; only the judgements themselves are held.
+- Whole files that cannot be read (missing, truncated, not of the kind their name says) are always
+  refused: setting aside is for rows.
+"""
+
+import csv
+import gzip
+import importlib
+import json
+import re
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+import pyarrow
+import pyarrow.parquet
+
+from preference.judgements import BadRow, InputError, Judgements, OnBadRows
+from preference.sources import first_line, hub_is_reachable, is_hub_name, looks_like_path
+
+Placed = tuple[str, int, Mapping[str, object] | BadRow]
+
+_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
+
+
+def load_judgements(
+    source: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_rows: OnBadRows = "refuse",
+    split: str = "train",
+) -> Judgements:
+    """Judgements from a source, grouped by user.
+
+    Args:
+        source: a `.jsonl`, `.csv` or `.parquet` file, each also with `.gz`; a folder of such files;
+            `package.module:function`, called without arguments, that gives an iterable of mappings;
+            or a dataset's name on the Hugging Face hub. What exists here as a path is a path.
+        columns: field → column, for the fields `user_id`, `prompt`, `chosen`, `rejected`, `tie`.
+        on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: set bad rows aside,
+            listed in the result's `set_aside`.
+        split: which split of a hub dataset.
+
+    Raises:
+        InputError: one line that names the file and line, or the source, and what is wrong.
+    """
+    return Judgements.from_placed_rows(
+        _rows(source, split), columns=columns, on_bad_rows=on_bad_rows, source=source
+    )
+
+
+def parse_columns(option: str) -> dict[str, str]:
+    """Renamed columns from `field=column,field=column`; empty for the names as they are.
+
+    Raises InputError for anything else (an unknown field is refused when the source is read).
+    """
+    pairs = [part.partition("=") for part in option.split(",") if part.strip()]
+    for field, equals, column in pairs:
+        if not (field.strip() and equals and column.strip()):
+            raise InputError(f"--columns {option!r}: write field=column, as in user_id=annotator")
+    columns = {field.strip(): column.strip() for field, _, column in pairs}
+    if len(columns) < len(pairs):
+        raise InputError(f"--columns {option!r}: a field is named twice")
+    return columns
+
+
+def _rows(source: str, split: str) -> Iterator[Placed]:
+    if not source.strip():
+        raise InputError("no source of judgements is named")
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return _folder(path)
+    if path.exists():
+        return _file(path)
+    function = _FUNCTION.fullmatch(source)
+    if function:
+        return _function(source, *function.groups())
+    if looks_like_path(source) or not is_hub_name(source):
+        raise InputError(f"{source}: no such file or folder")
+    return _hub(source, split)
+
+
+def _kind(path: str) -> str | None:
+    name = path.lower().removesuffix(".gz")
+    return next((suffix for suffix in _READERS if name.endswith(suffix)), None)
+
+
+def _folder(path: Path) -> Iterator[Placed]:
+    files = sorted(
+        file
+        for file in path.iterdir()
+        if _kind(file.name) and not file.name.startswith(".") and file.is_file()
+    )
+    if not files:
+        raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
+    for file in files:
+        yield from _file(file)
+
+
+def _file(path: Path) -> Iterator[Placed]:
+    kind = _kind(path.name)
+    if kind is None:
+        raise InputError(f"{path}: not a kind of file that can be read; known are {_known_kinds()}")
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opener(path, "rb") as stream:
+            for number, row in _READERS[kind](stream):
+                yield str(path), number, row
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
+    except csv.Error as error:
+        raise InputError(f"{path}: not readable as CSV: {first_line(error)}") from error
+    except pyarrow.ArrowException as error:
+        raise InputError(f"{path}: not readable as Parquet: {first_line(error)}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _known_kinds() -> str:
+    return ", ".join(_READERS) + " (each also .gz)"
+
+
+def _jsonl(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
+    for number, line in enumerate(stream, start=1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.decode())
+        except UnicodeDecodeError as error:
+            yield number, BadRow(f"not valid UTF-8 at byte {error.start + 1}")
+        except (ValueError, RecursionError) as error:
+            yield number, BadRow(f"broken JSON: {first_line(error)}")
+        else:
+            yield number, row
+
+
+def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
+    # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
+    lines = (line.decode(errors="surrogateescape") for line in stream)
+    reader = csv.reader(lines, strict=True)
+    header = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
+    if len(set(header)) != len(header):
+        raise csv.Error(f"the header names a column twice: {', '.join(header)}")
+    first_line_of_row = reader.line_num + 1
+    for fields in reader:
+        if len(fields) == len(header):
+            yield first_line_of_row, dict(zip(header, fields, strict=True))
+        elif fields:
+            reason = f"{len(fields)} fields under a header of {len(header)}"
+            yield first_line_of_row, BadRow(reason)
+        first_line_of_row = reader.line_num + 1
+
+
+def _parquet(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    number = 0
+    for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=1024):
+        for row in batch.to_pylist():
+            number += 1
+            yield number, row
+
+
+_READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+
+
+def _function(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
+    # a console script does not look in the current folder by itself
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except ImportError as error:
+        raise InputError(f"{source}: cannot be imported: {first_line(error)}") from error
+    except AttributeError as error:
+        raise InputError(f"{source}: {module_name} has no {function_name!r}") from error
+    if not callable(function):
+        raise InputError(f"{source}: not a function but a {type(function).__name__}")
+    try:
+        rows = function()
+        if not isinstance(rows, Iterable) or isinstance(rows, (str, Mapping)):
+            raise TypeError(f"expected an iterable of rows, found {type(rows).__name__}")
+        for number, row in enumerate(rows, start=1):
+            yield source, number, row
+    except Exception as error:
+        raise InputError(
+            f"{source}: failed: {type(error).__name__}: {first_line(error)}"
+        ) from error
+
+
+def _hub(name: str, split: str) -> Iterator[Placed]:
+    try:
+        import datasets
+        from datasets import config
+    except ImportError:
+        raise InputError(
+            f"{name}: no such file or folder, and reading it from the dataset hub needs datasets: "
+            f"pip install 'murmuration[hub]'"
+        ) from None
+    offline = config.HF_HUB_OFFLINE
+    config.HF_HUB_OFFLINE = offline or not hub_is_reachable()
+    try:
+        rows = datasets.load_dataset(name, split=split)
+    except Exception as error:  # the hub client's errors have many unrelated types
+        raise InputError(
+            f"{name}: no such file or folder here, and the dataset hub does not give its split "
+            f"{split!r} (unknown name or split, or no network): {first_line(error)}"
+        ) from error
+    finally:
+        config.HF_HUB_OFFLINE = offline
+    for number, row in enumerate(rows, start=1):
+        yield name, number, dict(row)

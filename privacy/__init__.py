@@ -1,0 +1,1 @@
+"""Adjacency, sampling, clipping, noise, accounting and the ledger. No Flower, no model code."""

@@ -1,0 +1,70 @@
+"""Which two data sets count as neighbours: the sentence behind every epsilon.
+
+An (epsilon, delta) means nothing until this is fixed, so every plan, ledger, report and audit
+carries one of these names. The relation decides two things: how far a sum of clipped user vectors
+can move, and which relation the accountant composes under.
+"""
+
+from enum import StrEnum
+
+from dp_accounting import NeighboringRelation
+
+
+class Adjacency(StrEnum):
+    """The relation between neighbouring data sets, at the level of whole users.
+
+    ``add-remove``: one user, with everything they judged, is present or absent; the roster is
+    private. ``zero-out``: the roster is public and one user's contribution is replaced by nothing.
+    ``replace``: one user's judgements are replaced by any others, their number included.
+    ``replace-labels``: one user's labels change; prompts, responses and counts are public and stay.
+    """
+
+    ADD_REMOVE = "add-remove"
+    ZERO_OUT = "zero-out"
+    REPLACE = "replace"
+    REPLACE_LABELS = "replace-labels"
+
+    @property
+    def relation(self) -> NeighboringRelation:
+        """The accountant's relation. Replacing swaps one clipped vector for another."""
+        return _RELATIONS[self]
+
+    @property
+    def vectors_changed(self) -> int:
+        """Clipped vectors in which neighbouring sums differ: 1 (comes or goes) or 2 (a swap)."""
+        return 2 if self.relation is NeighboringRelation.REPLACE_ONE else 1
+
+    @property
+    def counts_are_public(self) -> bool:
+        """Whether the number of judgements of each user is public under this relation."""
+        return self is Adjacency.REPLACE_LABELS
+
+    @property
+    def sentence(self) -> str:
+        """What a reader of a report needs to know, in one sentence."""
+        return _SENTENCES[self]
+
+
+_RELATIONS = {
+    Adjacency.ADD_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
+    Adjacency.ZERO_OUT: NeighboringRelation.REPLACE_SPECIAL,
+    Adjacency.REPLACE: NeighboringRelation.REPLACE_ONE,
+    Adjacency.REPLACE_LABELS: NeighboringRelation.REPLACE_ONE,
+}
+
+_SENTENCES = {
+    Adjacency.ADD_REMOVE: (
+        "Neighbouring data sets differ in whether one user, with all their judgements, takes part."
+    ),
+    Adjacency.ZERO_OUT: (
+        "The list of users is public; neighbouring data sets differ in whether one user's "
+        "contribution is replaced by nothing."
+    ),
+    Adjacency.REPLACE: (
+        "Neighbouring data sets differ in all judgements of one user, their number included."
+    ),
+    Adjacency.REPLACE_LABELS: (
+        "Neighbouring data sets differ in the labels of one user; prompts, responses and the "
+        "number of judgements are public."
+    ),
+}

@@ -1,0 +1,89 @@
+"""What a release costs, as immutable data that accountants interpret and ledgers record.
+
+An event carries public parameters only. Its privacy loss distribution (PLD) comes from
+``dp_accounting``; every event knows how to become one, so events of different kinds compose in one
+accountant.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from dp_accounting.pld import common
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from privacy.adjacency import Adjacency
+
+PLD = pld.PrivacyLossDistribution
+
+
+class Event(Protocol):
+    """One mechanism, run once."""
+
+    kind: ClassVar[str]
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        """The privacy loss distribution of one run, discretized pessimistically to ``interval``."""
+        ...
+
+
+@dataclass(frozen=True)
+class PoissonGaussian:
+    """A Gaussian sum over a Poisson-sampled cohort.
+
+    ``noise_multiplier`` is the standard deviation over the clip norm under *every* relation: for
+    ``replace`` the accountant itself supplies the factor two.
+    """
+
+    kind: ClassVar[str] = "poisson-gaussian"
+    probability: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.probability <= 1.0:
+            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
+            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        """See ``Event.loss``; Koskela et al. 2020, Zhu et al. 2022."""
+        return pld.from_gaussian_mechanism(
+            standard_deviation=self.noise_multiplier,
+            value_discretization_interval=interval,
+            sampling_prob=self.probability,
+            neighboring_relation=adjacency.relation,
+        )
+
+
+@dataclass(frozen=True)
+class Unprotected:
+    """A release with no guarantee at all: its epsilon is infinite."""
+
+    kind: ClassVar[str] = "unprotected"
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        """All mass at an infinite loss."""
+        return pld.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(0.0, 1.0), value_discretization_interval=interval
+        )
+
+
+_KINDS: dict[str, type] = {event.kind: event for event in (PoissonGaussian, Unprotected)}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as JSON-able data."""
+    return {"kind": event.kind, **dataclasses.asdict(event)}  # type: ignore[call-overload]
+
+
+def from_json(data: dict[str, Any]) -> Event:
+    """The event back from ``to_json``; ValueError for an unknown kind or wrong fields."""
+    fields = dict(data)
+    kind = fields.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(_KINDS))}")
+    try:
+        return _KINDS[kind](**fields)
+    except TypeError as error:
+        raise ValueError(f"event {kind!r}: {error}") from None

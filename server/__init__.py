@@ -1,0 +1,1 @@
+"""The ServerApp: run directory, checkpoints, evaluation, model export and reports."""

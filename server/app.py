@@ -1,0 +1,23 @@
+"""The ServerApp: reads the run config, trains over whatever grid it is given."""
+
+from datetime import datetime
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from server.config import RunConfig
+from server.training import train
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """One run; its folder holds the result."""
+    settings = dict(context.run_config)
+    if not settings.get("out"):
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
+    result = train(RunConfig.from_run_config(settings), grid)
+    print(f"model, ledger and report: {result['out']}", flush=True)

@@ -1,0 +1,145 @@
+"""The model card: the README that travels with a saved model and says what may be claimed of it.
+
+Markdown with a YAML head as model hubs read it. Rounded like the report; no path of this machine
+but a local encoder's, which is needed to load the model.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from privacy.adjacency import Adjacency
+from server.rounding import about, delta_text, epsilon_text, points_of_error, share_text
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def model_card(result: Mapping[str, Any]) -> str:
+    """README.md of the model of the run whose ``result.json`` this is."""
+    parts = [
+        _front_matter(result),
+        "# A reward model learnt from a crowd's preferences",
+        _what(result),
+        "## Privacy",
+        *_privacy(result),
+        *(f"> **Warning.** {_plain(text)}" for text in result["warnings"]),
+        "## Accuracy",
+        _accuracy(result),
+        "## Use",
+        "```python\n"
+        "from preference.reward import RewardModel\n"
+        'model = RewardModel.load("path/to/this/folder")\n'
+        'model.score("Spend it or save it?", "Put it aside for now.")\n'
+        "```",
+        "or, on the command line, `murmuration score path/to/this/folder --prompt … --response …`. "
+        "Both come with Murmuration.",
+        "## How it was trained",
+        _training(result),
+        "## Limits",
+        "\n".join(f"- {text}" for text in _limits(result)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(result: Mapping[str, Any]) -> str:
+    tags = ["reward-model", "preference-learning", "rlhf", "federated-learning", "flower"]
+    if result["private"]:
+        tags.insert(0, "differential-privacy")
+    encoder = str(result["features"].get("path", ""))
+    base = [f'base_model: "{encoder}"'] if _HUB_NAME.fullmatch(encoder) else []
+    lines = ["library_name: murmuration", *base, "tags:", *(f"- {tag}" for tag in tags)]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _what(result: Mapping[str, Any]) -> str:
+    return (
+        "Given a prompt and a response it returns a number: the higher, the more the crowd would "
+        "like the response. Numbers for the same prompt compare; their zero means nothing. It is a "
+        f"linear head of {result['dimension']:,} weights over {_features(result)}."
+    )
+
+
+def _features(result: Mapping[str, Any]) -> str:
+    features = result["features"]
+    if features.get("kind") == "hashing":
+        return "hashed word n-grams of the response and its length"
+    return f"frozen features of the encoder `{_plain(features.get('path', 'unknown'))}`"
+
+
+def _privacy(result: Mapping[str, Any]) -> list[str]:
+    if not result["private"]:
+        return [
+            "**No privacy.** Exact gradients were used; the weights may reveal what a single user "
+            "judged. This model is for comparison with private ones."
+        ]
+    sentence = Adjacency(result["adjacency"]).sentence
+    texts = [
+        f"**ε = {epsilon_text(result['epsilon'])}, δ = {delta_text(result['delta'])}, at the level "
+        f"of whole users, under {result['adjacency']} adjacency.** {sentence} The figures cover "
+        f"all {result['rounds']:,} rounds together. Spent according to the ledger, of a budget of "
+        f"ε = {result['epsilon_target']:g}; composed by privacy loss distributions.",
+    ]
+    if result["stopped"]:
+        texts.append(
+            f"Training stopped after {result['rounds']:,} of {result['rounds_planned']:,} planned "
+            f"rounds: {_plain(result['stopped'])}"
+        )
+    return texts
+
+
+def _accuracy(result: Mapping[str, Any]) -> str:
+    users, by_user = result["heldout_users"], result["heldout_accuracy_by_user"]
+    if result["heldout_accuracy"] is None:
+        return "Not measured."
+    return (
+        f"{share_text(result['heldout_accuracy'], users)} of the judgements of {users:,} users who "
+        f"were not trained on (ties left out); {share_text(by_user, users)} averaged by user, with "
+        f"a standard error of at most {points_of_error(by_user, users)} points. Guessing would be "
+        "right half of the time."
+    )
+
+
+def _training(result: Mapping[str, Any]) -> str:
+    text = (
+        f"{result['rounds']:,} rounds of federated gradient descent (strategy "
+        f"`{result['strategy']}`) over {result['users']:,} users, {result['cohort']:,} of them "
+        "expected in a round, each with the average gradient over at most "
+        f"{result['group_size']:,} of their judgements."
+    )
+    if result["private"] and result["clip_norm"]:
+        text += (
+            f" Each user's vector was clipped to length {result['clip_norm']:g}, and Gaussian "
+            f"noise of {about(result['noise_multiplier'], 3)} times that length per coordinate "
+            "was added to their sum."
+        )
+    return text + (
+        " Randomness was seeded, as in a simulation."
+        if result["seeded"]
+        else " Randomness came from the operating system."
+    )
+
+
+def _limits(result: Mapping[str, Any]) -> list[str]:
+    texts = [
+        "It knows what this crowd said about the topics it was asked about, and the majority's "
+        "taste more than anybody's own. It does not know what is true, safe or good.",
+        "It is not for judging people, nor for guessing what a particular person prefers.",
+        "Used as the reward in optimization it can be gamed: check what comes out by other means.",
+    ]
+    if result["features"].get("kind") == "hashing":
+        texts.append(
+            "It sees words and short phrases, not meaning, and does not look at the prompt."
+        )
+    if result["private"]:
+        texts.append(
+            "The guarantee does not cover held-out or test users, other runs on the same people, "
+            "or what the crowd as a whole prefers. It holds as long as seeds and sampling coins "
+            "stay secret."
+        )
+    return texts
+
+
+def _plain(text: object) -> str:
+    """A text on one line that cannot start other Markdown or HTML."""
+    line = " ".join(str(text).split()).replace("`", "'")
+    return line.replace("<", "&lt;")

@@ -1,0 +1,63 @@
+"""Accuracy on people who were never trained on.
+
+With a test source, which its owner thereby declares public, the server evaluates by itself, as
+often as it likes. Without one, a share of the registered users is held out; their nodes are asked
+once, at the end, because every further figure about them would be one more release.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from preference.examples import PairExamples, pair_examples
+from preference.features import FeatureMap
+from preference.judgements import InputError
+from preference.loading import load_judgements, parse_columns
+from preference.reward import accuracy_of
+from server.config import RunConfig
+from strategies.rounds import CohortStrategy
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Held-out accuracy: over judgements that are not ties, and the mean of users' means."""
+
+    accuracy: float
+    by_user: float
+    users: int
+
+
+def public_test(config: RunConfig, features: FeatureMap) -> PairExamples | None:
+    """The public test set, or None if the run holds out users of its own.
+
+    Raises:
+        InputError: it cannot be read, or every judgement in it is a tie.
+    """
+    if not config.test:
+        return None
+    judgements = load_judgements(
+        config.test,
+        columns=parse_columns(config.columns),
+        on_bad_rows="skip" if config.on_bad_rows == "skip" else "refuse",
+    )
+    if not judgements.decided:
+        raise InputError(f"--test {config.test}: every judgement is a tie, nothing to predict")
+    return pair_examples(judgements, features)
+
+
+def held_out(
+    theta_D: np.ndarray, test: PairExamples | None, strategy: CohortStrategy, grid: Grid
+) -> HeldOut | None:
+    """The figure for a model; None if no held-out user could be asked."""
+    if test is not None:
+        found = accuracy_of(theta_D, test)
+        return HeldOut(found.pooled, found.by_user, found.users)
+    metrics = strategy.evaluate(grid, theta_D)
+    if metrics is None:
+        return None
+    return HeldOut(
+        float(metrics["heldout_accuracy"]),  # type: ignore[arg-type]
+        float(metrics["heldout_accuracy_by_user"]),  # type: ignore[arg-type]
+        int(metrics["heldout_users"]),  # type: ignore[arg-type]
+    )

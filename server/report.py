@@ -1,0 +1,253 @@
+"""The report of a run: what may be claimed, at what cost, and what may not.
+
+Decisions:
+- The claim comes first, in words, with the adjacency it is made under; warnings come before any
+  figure that they qualify.
+- It is written from ``result.json`` and ``metrics.jsonl`` alone, so it shows nothing that those do
+  not, and it leaves out the path of the folder, since a report is passed on.
+- Figures are rounded to what they can carry, epsilon always upwards.
+"""
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from privacy.adjacency import Adjacency
+from server import page, plots
+from server.rounding import about, delta_text, duration, epsilon_text, points_of_error, share_text
+
+Result = Mapping[str, Any]
+
+
+def write_report(folder: Path, result: Result, metrics: Sequence[Mapping[str, Any]]) -> Path:
+    """Write ``plots/accuracy.png``, ``plots/noise.png`` and ``report.html``; returns the last.
+
+    Args:
+        folder: the run directory.
+        result: the figures of ``result.json``.
+        metrics: the lines of ``metrics.jsonl``, in order of rounds; may be empty.
+    """
+    folder = Path(folder)
+    (folder / "plots").mkdir(parents=True, exist_ok=True)
+    figures = []
+    for name, draw, text, caption in (
+        ("accuracy.png", plots.accuracy_plot, *_accuracy_words(result)),
+        ("noise.png", plots.noise_plot, *_noise_words(result)),
+    ):
+        light = draw(result, metrics, plots.LIGHT)
+        _replace(folder / "plots" / name, light)
+        figures.append(page.figure(light, draw(result, metrics, plots.DARK), text, caption))
+    title = headline(result)
+    body = [
+        page.paragraph("Murmuration · report of a run", "eyebrow"),
+        page.title(title),
+        *(page.paragraph(text, "lead") for text in claim(result)),
+        page.warning_box(
+            "This run stopped early", [result["stopped"]] if result["stopped"] else []
+        ),
+        page.warning_box("Before you rely on this", result["warnings"]),
+        page.heading("Figures"),
+        page.table(_figures(result)),
+        page.heading("Over the rounds"),
+        *figures,
+        page.heading("How epsilon was computed"),
+        *(page.paragraph(text) for text in _accounting(result)),
+        page.heading("What is not covered"),
+        page.bullets(_limits(result)),
+        page.heading("Settings"),
+        page.table(_settings(result)),
+        page.footer(
+            "Exact figures stand in result.json, the settings in config.json, every release in "
+            "ledger.jsonl."
+        ),
+    ]
+    path = folder / "report.html"
+    _replace(path, page.page(title, body).encode())
+    return path
+
+
+def headline(result: Result) -> str:
+    """The claim in a few words."""
+    if not result["private"]:
+        return "No privacy: a non-private run"
+    epsilon, delta = epsilon_text(result["epsilon"]), delta_text(result["delta"])
+    return f"ε = {epsilon} for whole users, at δ = {delta}"
+
+
+def claim(result: Result) -> list[str]:
+    """The claim in sentences, one list item a paragraph."""
+    if not result["private"]:
+        return [
+            result["guarantee"],
+            "The model may reveal what any single user judged. It exists to be compared with "
+            "private runs; do not release it where that matters.",
+        ]
+    guarantee = result["guarantee"]
+    sentence = Adjacency(result["adjacency"]).sentence
+    if sentence not in guarantee:
+        guarantee = f"{guarantee} {sentence}"
+    e = result["epsilon"]
+    factor = f"e^{epsilon_text(e)}" + (f", about {about(2.718281828**e)}," if e < 20 else "")
+    return [
+        guarantee,
+        f"Read it so: whatever one looks for in what this run released, it is at most {factor} "
+        "times as likely with one of two neighbouring data sets as with the other, plus at most "
+        f"{delta_text(result['delta'])}. This holds for all rounds' models taken together, "
+        "whatever else is known, and for anything that is computed from them later.",
+    ]
+
+
+def _figures(result: Result) -> list[page.Row]:
+    users, done, planned = result["heldout_users"], result["rounds"], result["rounds_planned"]
+    rows: list[page.Row] = []
+    if result["private"]:
+        target = result["epsilon_target"]
+        rows += [
+            ("Privacy spent, ε", epsilon_text(result["epsilon"]), f"of a budget of {target:g}"),
+            ("Failure allowance, δ", delta_text(result["delta"]), ""),
+            ("Adjacency", result["adjacency"], ""),
+        ]
+    else:
+        rows.append(("Privacy", "none", ""))
+    pooled, by_user = result["heldout_accuracy"], result["heldout_accuracy_by_user"]
+    if pooled is None:
+        rows.append(("Held-out accuracy", "not measured", "No held-out user could be asked."))
+    else:
+        rows += [
+            (
+                "Held-out accuracy",
+                share_text(pooled, users),
+                f"of the judgements of {users:,} users who were not trained on; ties left out",
+            ),
+            (
+                "the same, averaged by user",
+                share_text(by_user, users),
+                f"standard error at most {points_of_error(by_user, users)} points",
+            ),
+        ]
+    speed = result["users_per_second"]
+    pace = f"{about(speed)} users a second" if speed else ""
+    return [
+        *rows,
+        ("Users trained on", f"{result['users']:,}", f"{result['cohort']:,} expected in a round"),
+        ("Rounds", f"{done:,}", f"of {planned:,} planned" if done != planned else ""),
+        ("Time in rounds", duration(result["seconds_training"]), pace),
+    ]
+
+
+def _accuracy_words(result: Result) -> tuple[str, str]:
+    measured = (
+        "How often the model prefers the response that a held-out user preferred. A curve "
+        "that has gone flat will gain little from more rounds; one that falls is losing to noise, "
+        "or its steps are too long."
+        if result["test_is_public"]
+        else "Held-out accuracy, measured once, after the last round, since every further "
+        "figure about the held-out users would be one more release."
+    )
+    if not result["private"]:
+        return "Held-out accuracy over rounds", measured
+    return (
+        "Held-out accuracy over rounds, and epsilon spent so far",
+        f"Top: {measured[0].lower()}{measured[1:]} Bottom: ε so far. It grows fast at first and "
+        "slower later, so stopping a run early saves less than it seems.",
+    )
+
+
+def _noise_words(result: Result) -> tuple[str, str]:
+    if not result["private"]:
+        return "Length of the update in each round", "Length of each round's averaged gradient."
+    return (
+        "Length of signal and noise in each round's update",
+        "The length of the noise in each round's update, and an estimate of what is left without "
+        "it; dots are single rounds. Noise points elsewhere every round and averages out, while "
+        "the signal adds up, so learning works with the signal well below the noise, just slower. "
+        "Where the signal cannot be told from noise its line is missing: such rounds teach little. "
+        "A larger cohort or more users lower the noise; more rounds at the same ε raise it.",
+    )
+
+
+def _accounting(result: Result) -> list[str]:
+    if not result["private"]:
+        return ["There is none: exact gradients were released, and no epsilon covers them."]
+    texts = [
+        "Every release was written to the ledger before its noisy value left memory, so a crash "
+        "can only make the ledger show more than was released. Epsilon is the composition of the "
+        "ledger's entries by privacy loss distributions (the dp-accounting library, with a "
+        "discretization that errs towards a larger epsilon), under the adjacency named above. It "
+        "is rounded up here.",
+    ]
+    if result["strategy"] == "uls":
+        share = result["cohort"] / result["users"]
+        texts.insert(
+            0,
+            f"In each round every user took part with probability {about(share, 3)}, by a coin of "
+            "their own. Whoever did contributed one vector: the average gradient over at most "
+            f"{result['group_size']:,} of their judgements, clipped to length "
+            f"{result['clip_norm']:g}. Gaussian noise of {about(result['noise_multiplier'], 3)} "
+            "times that length per coordinate was added to the sum, which was divided by "
+            f"{result['cohort']:,}, however many had taken part.",
+        )
+    return texts
+
+
+def _limits(result: Result) -> list[str]:
+    if not result["private"]:
+        return ["Everything: no user of this run is protected."]
+    held_out = (
+        "The test file was declared public; the people in it are not protected."
+        if result["test_is_public"]
+        else "The held-out users: the accuracy is an exact figure about their judgements."
+    )
+    coins = "The seed" if result["seeded"] else "The generator's state"
+    return [
+        held_out,
+        f"{coins}, the coins that decided who took part, and the lists of participants must stay "
+        "secret: whoever knows them can undo part of the protection or all of it.",
+        "The folder private/ depends on data outside the accounting. It must not be released.",
+        "The server is trusted: it sees sums before noise is added. So are the nodes, which clip.",
+        "Running times, here and in the ledger, are measured and not accounted for.",
+        "Other runs on the same people: epsilons add up, and choosing the best of several runs is "
+        "a release of each of them.",
+        "What the crowd as a whole prefers. Learning that is the purpose, and it may well say "
+        "something about a person of whom one knows enough.",
+    ]
+
+
+def _settings(result: Result) -> list[page.Row]:
+    features = dict(result["features"])
+    kind = str(features.pop("kind", "unknown"))
+    details = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in features.items())
+    rows: list[page.Row] = [("Strategy", result["strategy"], "")]
+    if result["private"]:
+        rows += [
+            ("Noise multiplier", about(result["noise_multiplier"], 4), ""),
+            ("Clip norm", f"{result['clip_norm']:g}" if result["clip_norm"] else "none", ""),
+        ]
+    return [
+        *rows,
+        ("Judgements of a user in a round", f"at most {result['group_size']:,}", ""),
+        ("Expected cohort", f"{result['cohort']:,} of {result['users']:,} users", ""),
+        ("Features", kind, details),
+        ("Weights", f"{result['dimension']:,}", ""),
+        ("Learning rate at its peak", about(result["learning_rate"], 3), ""),
+        (
+            "Randomness",
+            "seeded" if result["seeded"] else "from the operating system",
+            "A simulation that can be repeated." if result["seeded"] else "",
+        ),
+    ]
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

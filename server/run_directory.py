@@ -1,0 +1,144 @@
+"""The folder a run writes: what may be shown, and, apart from it, what may not.
+
+    config.json     the settings (public; the seed is not among them)
+    ledger.jsonl    every release and its cost
+    metrics.jsonl   a line for each round, from accounted releases only
+    checkpoint/     the last round's model and optimizer
+    model/          the result
+    result.json     the figures
+    report.html, plots/
+    private/        seed, cohort sizes, node failures: not for release
+
+Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save
+
+from preference.judgements import InputError
+from server.config import RunConfig
+
+
+class RunDirectory:
+    """An open run directory.
+
+    Args:
+        config: its ``out`` names the folder; with ``resume`` it must hold the same run.
+
+    Raises:
+        InputError: the folder holds another run, or there is nothing to resume.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        self.path = Path(config.out).expanduser().absolute()
+        self.private = self.path / "private"
+        self._config = config
+        settings = self.path / "config.json"
+        if settings.exists():
+            self._check_same(settings)
+        elif config.resume:
+            raise InputError(f"--resume: there is no run in {self.path}")
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise InputError(f"--out {self.path} is not empty; choose another folder")
+        self.private.mkdir(parents=True, exist_ok=True)
+        self.private.chmod(0o700)
+        if not settings.exists():
+            self.write_json("private/seed.json", {"seed": config.seed})
+            self.write_json("config.json", config.promise())
+
+    def _check_same(self, settings: Path) -> None:
+        if not self._config.resume:
+            raise InputError(
+                f"--out {self.path} holds a run already; continue it with --resume, "
+                "or choose another folder"
+            )
+        try:
+            before = json.loads(settings.read_text(encoding="utf-8"))
+            before["seed"] = json.loads((self.private / "seed.json").read_text())["seed"]
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"{self.path} cannot be resumed: {error}") from None
+        now = {**self._config.promise(), "seed": self._config.seed}
+        changed = sorted(name for name in now if before.get(name) != now[name])
+        if changed:
+            name = changed[0]
+            raise InputError(
+                f"--resume with other settings: --{name.replace('_', '-')} was "
+                f"{before.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
+                "or another --out"
+            )
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger's file."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its result."""
+        return (self.path / "result.json").exists()
+
+    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        """Replace a JSON file."""
+        text = json.dumps(data, indent=2, allow_nan=False) + "\n"
+        self._replace(self.path / name, text.encode())
+
+    def log_private(self, line: Mapping[str, object]) -> None:
+        """Append to the log that is not for release."""
+        with (self.private / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def add_metrics(self, line: Mapping[str, Any]) -> None:
+        """Append the metrics of a round."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All metrics; a line torn by a crash is left out."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        found = []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+    def save_checkpoint(self, round_: int, state: Mapping[str, np.ndarray]) -> None:
+        """Replace the checkpoint; it is on disk when this returns."""
+        (self.path / "checkpoint").mkdir(exist_ok=True)
+        arrays = {"round": np.array([round_]), **state}
+        self._replace(self.path / "checkpoint" / "state.safetensors", save(arrays))
+
+    def load_checkpoint(self) -> tuple[int, dict[str, np.ndarray]] | None:
+        """The last checkpoint's round and state, or None if there is none."""
+        path = self.path / "checkpoint" / "state.safetensors"
+        if not path.exists():
+            return None
+        arrays = load_file(path)
+        return int(arrays.pop("round")[0]), arrays
+
+    def rewind_metrics(self, round_: int) -> None:
+        """Drop metrics of rounds after ``round_``: they will be run, and written, again."""
+        kept = [line for line in self.metrics() if line["round"] <= round_]
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
+        self._replace(self.path / "metrics.jsonl", text.encode())
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise

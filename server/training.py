@@ -1,0 +1,207 @@
+"""One run, from the registry to the report; the same over every grid.
+
+Checkpoints: a seeded simulation replays lost rounds bit for bit at no cost, so it is saved about
+once a second. In a deployment every replayed round is charged again, so it is saved every round.
+"""
+
+import json
+import math
+import time
+from dataclasses import dataclass
+
+from flwr.serverapp import Grid
+
+from preference.features import feature_map, parse_features
+from preference.judgements import InputError
+from preference.reward import RewardModel
+from privacy.accounting import SpendingCurve
+from privacy.adjacency import Adjacency
+from privacy.ledger import BudgetExceeded, Ledger, LedgerError
+from privacy.randomness import Randomness
+from server.build import Built, Setting, build
+from server.card import model_card
+from server.config import RunConfig
+from server.evaluation import HeldOut, held_out, public_test
+from server.report import write_report
+from server.run_directory import RunDirectory
+from strategies.cohort import Registry, RegistryError
+from strategies.rounds import Participants
+
+_SECONDS_BETWEEN_CHECKPOINTS = 1.0
+_EVALUATIONS = 20
+
+
+@dataclass
+class _Clock:
+    started: float
+    saved: float
+
+
+def train(config: RunConfig, grid: Grid) -> dict[str, object]:
+    """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
+
+    Raises:
+        InputError: settings, data or run directory that cannot be used; one line.
+    """
+    folder = RunDirectory(config)
+    source = Randomness(config.seed if config.seed >= 0 else None)
+    features = feature_map(parse_features(config.features))
+    test = public_test(config, features)
+    try:
+        participants = _participants(config, grid, source)
+        ledger = Ledger(
+            folder.ledger_path,
+            adjacency=Adjacency(config.adjacency),
+            delta=config.delta,
+            budget=config.epsilon if config.strategy != "nonprivate" else None,
+        )
+        with ledger:
+            setting = Setting(
+                config=config,
+                participants=participants,
+                source=source,
+                features=json.dumps(features.to_config()),
+                dimension=features.dimension,
+                log=folder.log_private,
+            )
+            built = build(setting, ledger)
+            seconds = _rounds(config, grid, folder, built, ledger, test)
+            theta_D = built.strategy.optimizer.result_D
+            figure = held_out(theta_D, test, built.strategy, grid)
+            result = _result(config, setting, built, ledger, figure, seconds, folder)
+    except (RegistryError, LedgerError, BudgetExceeded) as error:
+        raise InputError(str(error)) from None
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(str(error)) from error
+    result["features"] = features.to_config()
+    RewardModel(theta_D, features).save(folder.path / "model", model_card(result), overwrite=True)
+    write_report(folder.path, result, folder.metrics())
+    folder.write_json("result.json", result)
+    return result
+
+
+def _participants(config: RunConfig, grid: Grid, source: Randomness) -> Participants:
+    counts = Adjacency(config.adjacency).counts_are_public
+    registry = Registry.ask(grid, source, counts=counts, timeout=config.timeout)
+    if config.test:
+        return Participants.all(registry)
+    train, out = registry.hold_out(config.heldout, source)
+    return Participants(registry, train, out)
+
+
+def _rounds(
+    config: RunConfig,
+    grid: Grid,
+    folder: RunDirectory,
+    built: Built,
+    ledger: Ledger,
+    test: object,
+) -> float:
+    """Run what is left of the rounds; seconds spent on them."""
+    strategy, optimizer = built.strategy, built.strategy.optimizer
+    checkpoint = folder.load_checkpoint() if config.resume else None
+    if checkpoint is not None:
+        strategy.rounds_done, state = checkpoint
+        optimizer.restore(state)
+    folder.rewind_metrics(strategy.rounds_done)
+    curve = SpendingCurve(built.charges, adjacency=ledger.adjacency, delta=ledger.delta)
+    every = max(1, config.rounds // _EVALUATIONS)
+    noise_norm = built.noise * math.sqrt(len(optimizer.theta))
+    clock = _Clock(time.monotonic(), time.monotonic())
+
+    def on_round(round_: int) -> None:
+        update = strategy.update_norm
+        line: dict[str, object] = {
+            "round": round_,
+            "epsilon": curve(round_ / config.rounds) if built.charges else None,
+            "learning_rate": optimizer.settings.rate * optimizer.settings.factor(round_),
+            "update_norm": update,
+            "noise_norm": noise_norm,
+            "signal_norm": math.sqrt(max(0.0, update**2 - noise_norm**2)),
+        }
+        if test is not None and (round_ % every == 0 or round_ == config.rounds):
+            figure = held_out(optimizer.result_D, test, strategy, grid)  # type: ignore[arg-type]
+            line["heldout_accuracy"] = figure.accuracy if figure else None
+        now = time.monotonic()
+        last = round_ == config.rounds
+        if last or not strategy.source.seeded or now - clock.saved > _SECONDS_BETWEEN_CHECKPOINTS:
+            folder.save_checkpoint(round_, optimizer.state())
+            clock.saved = now
+        folder.add_metrics(line)
+
+    strategy.start(grid, num_rounds=config.rounds, on_round=on_round)
+    return time.monotonic() - clock.started
+
+
+def _result(
+    config: RunConfig,
+    setting: Setting,
+    built: Built,
+    ledger: Ledger,
+    figure: HeldOut | None,
+    seconds: float,
+    folder: RunDirectory,
+) -> dict[str, object]:
+    strategy = built.strategy
+    private = bool(built.charges)
+    done = strategy.rounds_done
+    return {
+        "strategy": config.strategy,
+        "adjacency": config.adjacency,
+        "epsilon": ledger.epsilon() if private else None,
+        "epsilon_target": config.epsilon if private else None,
+        "delta": config.delta,
+        "noise_multiplier": built.noise_multiplier,
+        "clip_norm": built.clip_norm,
+        "group_size": built.group_size,
+        "rounds": done,
+        "rounds_planned": config.rounds,
+        "users": setting.users,
+        "cohort": config.cohort,
+        "dimension": setting.dimension,
+        "learning_rate": strategy.optimizer.settings.rate,
+        "heldout_accuracy": figure.accuracy if figure else None,
+        "heldout_accuracy_by_user": figure.by_user if figure else None,
+        "heldout_users": figure.users if figure else 0,
+        "users_per_second": config.cohort * done / seconds if seconds > 0 else None,
+        "seconds_training": seconds,
+        "out": str(folder.path),
+        "private": private,
+        "seeded": strategy.source.seeded,
+        "stopped": strategy.stopped,
+        "guarantee": built.guarantee,
+        "test_is_public": bool(config.test),
+        "warnings": _warnings(config, setting, private),
+    }
+
+
+def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
+    """What a reader must know before believing the epsilon."""
+    if not private:
+        return ["No privacy: this is the non-private twin, for comparison only."]
+    found = []
+    users = setting.users
+    if config.delta >= 1 / users:
+        found.append(
+            f"delta = {config.delta:g} is not below 1 / users = {1 / users:.2g}: such a delta "
+            "allows a mechanism that publishes one user outright. Choose a smaller --delta."
+        )
+    if config.adjacency == "add-remove" and not config.users:
+        found.append(
+            f"The number of users, {users}, was taken from the registry and decides the sampling "
+            "probability, so it is treated as public. State a nominal number with --users if it "
+            "is not, or call the adjacency zero-out."
+        )
+    if setting.source.seeded:
+        found.append(
+            "A seeded simulation: whoever knows the seed can subtract the noise. The guarantee "
+            "holds for a run without --seed, or as long as the seed stays secret."
+        )
+    if not config.test:
+        found.append(
+            "The held-out accuracy is a figure about users outside training; their judgements "
+            "are not covered by the guarantee."
+        )
+    return found

@@ -1,0 +1,134 @@
+"""Runs a command so that nothing of it outlives us, however we end.
+
+The command runs under a small process of its own, the keeper, which ends everything the command
+started (SIGTERM, then SIGKILL) and removes its scratch directory: when it is told to, when the
+command ends by itself, or when the process that asked for it is gone, by Ctrl-C, SIGTERM or
+SIGKILL alike. The keeper leads its own session, so a terminal's Ctrl-C reaches us and not it.
+On Linux it is a "child subreaper": daemons that detach themselves stay its descendants, and none
+is lost. Elsewhere a daemon whose parent has gone before the end is out of its sight.
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+import psutil
+
+POLL_SECONDS = 0.1
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+@contextlib.contextmanager
+def kept(
+    command: Sequence[str],
+    *,
+    scratch: Path,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: IO[bytes],
+    grace: float = 2.0,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `command` with its output in `output`; yield the keeper, which exits when it does.
+
+    On leaving, whatever the reason, everything the command started has ended (killed where it
+    had not `grace` seconds after being asked) and `scratch` has been removed. If this process is
+    killed, both still happen, shortly afterwards.
+    """
+    keeper = subprocess.Popen(
+        # -P: the folder of this file must not come first on sys.path.
+        [sys.executable, "-P", __file__, str(os.getpid()), str(scratch), str(grace), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        env=env,
+        start_new_session=True,
+    )
+    try:
+        yield keeper
+    finally:
+        keeper.terminate()
+        keeper.wait()
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    """Return every living process below `pid`, zombies not counted."""
+    found = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+    return found
+
+
+def _keep(owner: int, scratch: Path, grace: float, command: list[str]) -> int:
+    """Run the command until it ends, we are told to stop, or `owner` is gone; then clean up."""
+    stop = False
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stop
+        stop = True
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, on_signal)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    code: int | None = None
+    try:
+        child = os.posix_spawnp(
+            command[0],
+            command,
+            os.environ,
+            setsigmask=[],
+            setsigdef=[signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
+        )
+        while not stop and code is None and os.getppid() == owner:
+            code = _reap()[0].get(child)
+            time.sleep(POLL_SECONDS if code is None else 0)
+    finally:
+        _end_descendants(grace)
+        shutil.rmtree(scratch, ignore_errors=True)
+    return 0 if code is None else code
+
+
+def _end_descendants(grace: float) -> None:
+    """End every process below this one: SIGTERM, and SIGKILL for what is left after the grace."""
+    known: set[psutil.Process] = set()
+    deadline = time.monotonic() + grace
+    # A scan can miss a process that is being adopted just then, so an empty one proves nothing;
+    # having no child does: who is left below us hangs, by adoptions, on a child of ours.
+    while _reap()[1] or any(process.is_running() for process in known):
+        found = descendants(os.getpid())
+        for process in known.union(found):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if time.monotonic() > deadline:
+                    process.kill()
+                elif process not in known:
+                    process.terminate()
+        known.update(found)
+        time.sleep(POLL_SECONDS / 2)
+
+
+def _reap() -> tuple[dict[int, int], bool]:
+    """Collect ended children, adopted ones too: their exit codes, and whether any is left."""
+    codes = {}
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            codes[ended[0]] = os.waitstatus_to_exitcode(ended[1])
+    except ChildProcessError:
+        return codes, False
+    return codes, True
+
+
+if __name__ == "__main__":
+    sys.exit(_keep(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

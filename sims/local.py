@@ -1,0 +1,110 @@
+"""The ``local`` runtime: a Grid in this process. The same ServerApp and ClientApp, no daemons.
+
+Nodes answer when their reply is pulled, one after the other; the tensor code inside a node already
+uses every core. A node that raises becomes an error reply, as in Flower, so the server sees the
+same faults everywhere.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from uuid import uuid4
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+
+Scalar = bool | int | float | str
+
+_CLIENT_APP_RAISED = 2  # Flower's code for an exception in the ClientApp
+
+
+class LocalGrid(Grid):
+    """Nodes 1 … ``nodes`` in this process, each with its own context.
+
+    ``node_config`` of node i is {"partition-id": i − 1, "num-partitions": nodes}, as in Flower's
+    simulation.
+    """
+
+    def __init__(self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Scalar]) -> None:
+        self._client_app = client_app
+        self._contexts = {
+            node: Context(
+                run_id=1,
+                node_id=node,
+                node_config={"partition-id": node - 1, "num-partitions": nodes},
+                state=RecordDict(),
+                run_config=dict(run_config),
+            )
+            for node in range(1, nodes + 1)
+        }
+        self._pending: dict[str, Message] = {}
+        self._run = Run.create_empty(run_id=1)
+        # Messages take the sender from here; Flower sets it in its own processes.
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
+
+    def set_run(self, run: Run) -> None:
+        """Set the run's description."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run's description."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """A message to a node."""
+        return Message(
+            content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl
+        )
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All node ids."""
+        return list(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Accept messages; they are worked on when their replies are pulled."""
+        ids = []
+        for message in messages:
+            message_id = str(uuid4())
+            message.metadata.__dict__["_message_id"] = message_id
+            self._pending[message_id] = message
+            ids.append(message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterator[Message]:
+        """Compute and yield the reply to each of the messages."""
+        for message_id in message_ids:
+            message = self._pending.pop(message_id, None)
+            if message is not None:
+                yield self._answer(message)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Push, then pull every reply."""
+        return list(self.pull_messages(self.push_messages(messages)))
+
+    def _answer(self, message: Message) -> Message:
+        try:
+            return self._client_app(message, self._contexts[message.metadata.dst_node_id])
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            return Message(Error(code=_CLIENT_APP_RAISED, reason=reason), reply_to=message)
+
+
+def run_local(
+    run_config: Mapping[str, Scalar], *, nodes: int, server_app: ServerApp, client_app: ClientApp
+) -> None:
+    """Run a ServerApp over ``nodes`` nodes in this process; its exceptions pass through."""
+    context = Context(
+        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=dict(run_config)
+    )
+    server_app(LocalGrid(client_app, nodes, run_config), context)

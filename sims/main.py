@@ -1,0 +1,62 @@
+"""The command line: ``murmuration COMMAND``.
+
+Commands live in files of their own. Whatever a user can mend ends in one line on stderr and a
+nonzero exit; results go to stdout, progress to stderr.
+"""
+
+import logging
+import os
+import sys
+
+import typer
+from rich.console import Console
+
+# Quiet and offline-friendly libraries, unless the user has said otherwise.
+for _name, _value in {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_usage_stats_enabled": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from preference.judgements import InputError  # noqa: E402
+from sims import plan_command, population_command, run_command, score_command  # noqa: E402
+from sims.flower import FlowerRunFailed  # noqa: E402
+
+app = typer.Typer(
+    name="murmuration",
+    help="Learn what a crowd prefers without learning what anyone in it prefers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run_command.run)
+app.command("plan")(plan_command.plan)
+app.command("score")(score_command.score)
+app.command("population")(population_command.population)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    errors = Console(stderr=True, highlight=False)
+    try:
+        app()
+    except InputError as error:
+        errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
+        sys.exit(2)
+    except FlowerRunFailed as error:
+        errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt as interrupt:
+        errors.print(_plain(interrupt) or "interrupted", soft_wrap=True)
+        sys.exit(130)
+
+
+def _plain(error: BaseException) -> str:
+    return str(error).replace("[", r"\[")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""``murmuration plan``: what a run will cost, before any data is touched.
+
+Six numbers hang together: epsilon, noise multiplier, rounds, cohort, users and delta. Five are
+given, the sixth follows.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from preference.judgements import InputError
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.events import PoissonGaussian
+from server.config import STRATEGIES
+
+_NAMES = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
+
+
+def plan(
+    strategy: Annotated[
+        str, typer.Option(help="Algorithm.", click_type=click.Choice(STRATEGIES))
+    ] = "uls",
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget.")] = None,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Standard deviation of the noise over the clip norm.")
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds.")] = None,
+    cohort: Annotated[int | None, typer.Option(help="Expected users in a round.")] = None,
+    users: Annotated[int | None, typer.Option(help="Nominal number of users.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Delta.")] = None,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Which data sets are neighbours.")
+    ] = Adjacency.ADD_REMOVE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+) -> None:
+    """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."""
+    if strategy == "nonprivate":
+        raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
+    given: dict[str, float | int | None] = dict(
+        zip(_NAMES, (epsilon, noise_multiplier, rounds, cohort, users, delta), strict=True)
+    )
+    try:
+        found = solve(given, adjacency)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    missing = next(name for name in _NAMES if given[name] is None)
+    if as_json:
+        print(json.dumps({**found, "strategy": strategy, "adjacency": adjacency.value}))
+        return
+    table = Table(title=f"{strategy}, {adjacency.value}", title_justify="left")
+    table.add_column("")
+    table.add_column("", justify="right")
+    for name in _NAMES:
+        style = "bold" if name == missing else ""
+        table.add_row(name.replace("_", " "), f"{found[name]:.6g}", style=style)
+    console = Console()
+    console.print(table)
+    console.print(adjacency.sentence, style="dim")
+    if found["delta"] >= 1 / found["users"]:
+        console.print("delta is not below 1 / users: that is no privacy", style="yellow")
+
+
+def solve(given: dict[str, float | int | None], adjacency: Adjacency) -> dict[str, float]:
+    """All six numbers from five; InputError unless exactly one of them is None."""
+    missing = [name for name in _NAMES if given[name] is None]
+    if len(missing) != 1:
+        listed = ", ".join("--" + name.replace("_", "-") for name in (missing or _NAMES))
+        raise InputError(f"leave out exactly one of them, the one to solve for: {listed}")
+    known = {name: value for name, value in given.items() if value is not None}
+    for name, value in known.items():
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(f"--{name.replace('_', '-')} must be positive; got {value}")
+    if "cohort" in known and "users" in known and known["cohort"] > known["users"]:
+        raise InputError(f"--cohort {known['cohort']} is more than --users {known['users']}")
+    if "delta" in known and known["delta"] >= 1:
+        raise InputError(f"--delta must be below 1; got {known['delta']}")
+
+    def event(**change: float) -> PoissonGaussian:
+        value = {**known, **change}
+        return PoissonGaussian(value["cohort"] / value["users"], value["noise_multiplier"])
+
+    def cost(**change: float) -> float:
+        rounds = int({**known, **change}["rounds"])
+        return accounting.epsilon(
+            [(event(**change), rounds)], adjacency=adjacency, delta=known["delta"]
+        )
+
+    solvers: dict[str, Callable[[], float]] = {
+        "epsilon": cost,
+        "noise_multiplier": lambda: accounting.noise_multiplier_for(
+            known["epsilon"],
+            delta=known["delta"],
+            probability=known["cohort"] / known["users"],
+            rounds=int(known["rounds"]),
+            adjacency=adjacency,
+        ),
+        "rounds": lambda: accounting.rounds_for(
+            known["epsilon"], delta=known["delta"], event=event(), adjacency=adjacency
+        ),
+        "cohort": lambda: _last(lambda m: cost(cohort=m) <= known["epsilon"], int(known["users"])),
+        "users": lambda: _first_users(lambda n: cost(users=n) <= known["epsilon"], known["cohort"]),
+        "delta": lambda: accounting.delta_for(
+            known["epsilon"], event=event(), rounds=int(known["rounds"]), adjacency=adjacency
+        ),
+    }
+    name = missing[0]
+    value = solvers[name]()
+    if name in ("rounds", "cohort", "users") and value < 1:
+        raise InputError(f"no number of {name} meets epsilon = {known['epsilon']:g}; add noise")
+    found = {**known, name: value}
+    if name in ("rounds", "cohort", "users"):
+        # Whole numbers rarely meet the target exactly: say what is really spent.
+        found["epsilon"] = cost(**{name: value})
+    return found
+
+
+def _last(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` that fits, 0 if none; ``fits`` turns false once."""
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _first_users(fits: Callable[[int], bool], cohort: float) -> int:
+    """The smallest number of users from ``cohort`` on that fits, 0 if a billion do not."""
+    low, high = int(cohort) - 1, int(cohort)
+    while not fits(high):
+        low, high = high, high * 2
+        if high > 10**9:
+            return 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high

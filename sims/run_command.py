@@ -1,0 +1,227 @@
+"""``murmuration run``: one training run in simulation, from judgements to a reward model."""
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+
+from client.app import app as client_app
+from client.store import load
+from preference.features import parse_features
+from preference.judgements import InputError
+from privacy.adjacency import Adjacency
+from server.app import app as server_app
+from server.config import STRATEGIES, RunConfig
+from sims.flower import run_flower
+from sims.live import LiveView
+from sims.local import run_local
+from sims.summary import summary
+
+_EMBEDDED, _EMBEDDED_TEST = "sims.population:train", "sims.population:test"
+
+
+class Runtime(StrEnum):
+    """Where the ServerApp and ClientApp run."""
+
+    LOCAL = "local"
+    FLOWER = "flower"
+
+
+def _option(help_: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help_, show_default=False, **more)
+
+
+def run(
+    data: Annotated[
+        str | None,
+        _option(
+            "Judgements to train on: a .jsonl, .csv or .parquet file (also .gz), a folder of them, "
+            "package.module:function, or a hub name. Default: the embedded population."
+        ),
+    ] = None,
+    test: Annotated[
+        str | None,
+        _option(
+            "Judgements of other users, declared public. Without it, a share of users is held out."
+        ),
+    ] = None,
+    strategy: Annotated[
+        str | None, _option("Algorithm. [default: uls]", click_type=click.Choice(STRATEGIES))
+    ] = None,
+    epsilon: Annotated[float | None, _option("Privacy budget. [default: 3]")] = None,
+    delta: Annotated[float | None, _option("Delta, well below 1 / users. [default: 1e-5]")] = None,
+    adjacency: Annotated[
+        Adjacency | None, _option("Which data sets are neighbours. [default: add-remove]")
+    ] = None,
+    rounds: Annotated[int | None, _option("Rounds of training. [default: 200]")] = None,
+    cohort: Annotated[int | None, _option("Expected users in a round. [default: 500]")] = None,
+    users: Annotated[
+        int | None, _option("Nominal number of users, if their number is not public.")
+    ] = None,
+    clip: Annotated[
+        float | None, _option("Clip norm of a user's gradient. [default: the strategy's]")
+    ] = None,
+    group_size: Annotated[
+        int | None, _option("Most judgements of a user in a round. [default: the strategy's]")
+    ] = None,
+    features: Annotated[
+        str | None, _option("hashing, or a transformer encoder's path or hub name.")
+    ] = None,
+    columns: Annotated[
+        str | None, _option("Renamed columns: user_id=annotator,chosen=better,…")
+    ] = None,
+    on_bad_rows: Annotated[
+        str | None, _option("refuse (default) or skip: set aside rows that cannot be used.")
+    ] = None,
+    heldout: Annotated[
+        float | None, _option("Share of users held out when there is no --test. [default: 0.2]")
+    ] = None,
+    optimizer: Annotated[str | None, _option("sgd or adam. [default: the strategy's]")] = None,
+    learning_rate: Annotated[
+        float | None, _option("Step size. [default: limited by the noise]")
+    ] = None,
+    momentum: Annotated[float | None, _option("Momentum. [default: 0.9]")] = None,
+    warmup: Annotated[float | None, _option("Share of rounds of warm-up. [default: 0.05]")] = None,
+    averaging: Annotated[
+        float | None, _option("Share of last rounds that are averaged. [default: 0.25]")
+    ] = None,
+    seed: Annotated[
+        int | None, _option("Repeat a simulation exactly. Without: from the operating system.")
+    ] = None,
+    users_per_node: Annotated[
+        int | None, _option("Users on each simulated node. [default: as suits the runtime]")
+    ] = None,
+    runtime: Annotated[
+        Runtime, typer.Option(help="local: this process. flower: flwr run, own SuperLink.")
+    ] = Runtime.LOCAL,
+    out: Annotated[str | None, _option("Folder for the run. [default: runs/<time>]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON line.")
+    ] = False,
+) -> None:
+    """Train a private reward model in simulation.
+
+    Writes a folder with config, ledger, metrics, model, plots and report. A run that was
+    interrupted continues with --resume --out FOLDER; other options need not be repeated.
+    """
+    given = {
+        "data": data,
+        "test": test,
+        "strategy": strategy,
+        "epsilon": epsilon,
+        "delta": delta,
+        "adjacency": adjacency and adjacency.value,
+        "rounds": rounds,
+        "cohort": cohort,
+        "users": users,
+        "clip": clip,
+        "group_size": group_size,
+        "features": features,
+        "columns": columns,
+        "on_bad_rows": on_bad_rows,
+        "heldout": heldout,
+        "optimizer": optimizer,
+        "learning_rate": learning_rate,
+        "momentum": momentum,
+        "warmup": warmup,
+        "averaging": averaging,
+        "seed": seed,
+    }
+    config = _settings(given, out, resume)
+    result = execute(config, runtime=runtime, users_per_node=users_per_node)
+    if as_json:
+        print(json.dumps(result))
+    else:
+        Console().print(summary(result))
+
+
+def execute(
+    config: RunConfig, *, runtime: Runtime = Runtime.LOCAL, users_per_node: int | None = None
+) -> dict[str, Any]:
+    """Run a config in a runtime, with a live view on stderr; its result.
+
+    Raises:
+        InputError: data or settings that cannot be used.
+        FlowerRunFailed: Flower could not complete the run.
+    """
+    folder = Path(config.out)
+    target = config.epsilon if config.strategy != "nonprivate" else None
+    with LiveView(folder, config.rounds, config.cohort, target, config.strategy) as view:
+        view.stage("loading judgements")
+        nodes = _nodes(config, runtime, users_per_node)
+        view.stage("computing features")
+        try:
+            if runtime is Runtime.LOCAL:
+                run_local(
+                    config.to_run_config(),
+                    nodes=nodes,
+                    server_app=server_app,
+                    client_app=client_app,
+                )
+            else:
+                view.stage("starting Flower")
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                log = folder.with_name(f"{folder.name}.flower.log")
+                run_flower(config.to_run_config(), nodes=nodes, log=log)
+                log.rename(folder / "private" / "flower.log")
+        except KeyboardInterrupt:
+            advice = f"interrupted; continue with: murmuration run --resume --out {folder}"
+            raise KeyboardInterrupt(advice) from None
+    return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def _settings(given: dict[str, Any], out: str | None, resume: bool) -> RunConfig:
+    settings = {name: value for name, value in given.items() if value is not None}
+    for name in ("data", "test"):
+        if name in settings and Path(settings[name]).expanduser().exists():
+            settings[name] = str(Path(settings[name]).expanduser().absolute())
+    if "features" in settings:
+        settings["features"] = parse_features(settings["features"]).get("path", "hashing")
+    if resume:
+        if not out:
+            raise InputError("--resume needs --out: which run is to be continued?")
+        settings = {**_former(Path(out).expanduser()), **settings}
+    elif "data" not in settings:
+        settings = {"data": _EMBEDDED, "test": _EMBEDDED_TEST, **settings}
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    place = Path(out).expanduser() if out else Path("runs") / stamp
+    return RunConfig(
+        **{**asdict(RunConfig()), **settings, "out": str(place.absolute()), "resume": resume}
+    )
+
+
+def _former(folder: Path) -> dict[str, Any]:
+    """The settings of the run in a folder."""
+    try:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        seed = json.loads((folder / "private" / "seed.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"--resume: there is no run in {folder} ({error})") from None
+    return {**settings, **seed}
+
+
+def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None) -> int:
+    """How many nodes host the users; loads and checks the judgements."""
+    judgements = load(config.data, config.columns, config.on_bad_rows)
+    if not judgements.decided:
+        raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
+    if judgements.set_aside:
+        Console(stderr=True).print(
+            f"{len(judgements.set_aside)} rows set aside, the first: {judgements.set_aside[0]}",
+            style="yellow",
+            markup=False,
+        )
+    users = len(judgements.user_ids)
+    if users_per_node is not None and users_per_node < 1:
+        raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")
+    if users_per_node is None:
+        # One node computes everything in one batch; Flower runs one per two-core actor pair.
+        return 1 if runtime is Runtime.LOCAL else min(2, users)
+    return -(-users // users_per_node)

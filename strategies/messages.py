@@ -1,0 +1,152 @@
+"""What server and nodes say to each other, and nothing else.
+
+A message carries public parameters and, towards the server, one bounded sum. Encoding and decoding
+live in one place, so that both sides agree and a malformed reply is noticed where it arrives.
+
+Legend: D dimensions, S sampled users of a node, U users of a node.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+Scalar = bool | int | float | str | bytes
+
+
+class MalformedReply(ValueError):
+    """A reply that is not what was asked for."""
+
+
+@dataclass(frozen=True)
+class RegistryEntry:
+    """A node's answer to "whom do you host?".
+
+    ``place`` orders nodes (the partition in a simulation, −1 elsewhere); ``keys_U`` are salted
+    64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
+    judgements, where those are public.
+    """
+
+    place: int
+    keys_U: np.ndarray
+    counts_U: np.ndarray | None
+
+
+def registry_request(salt: bytes, counts: bool) -> RecordDict:
+    """Ask a node whom it hosts."""
+    return RecordDict({"registry": ConfigRecord({"salt": salt, "counts": counts})})
+
+
+def registry_reply(entry: RegistryEntry) -> RecordDict:
+    """A node's answer."""
+    arrays = {"keys": Array(entry.keys_U.astype(np.uint64))}
+    if entry.counts_U is not None:
+        arrays["counts"] = Array(entry.counts_U.astype(np.int64))
+    return RecordDict(
+        {"registry": ConfigRecord({"place": entry.place}), "users": ArrayRecord(arrays)}
+    )
+
+
+def read_registry(content: RecordDict) -> RegistryEntry:
+    """A node's answer, decoded; MalformedReply if it is something else."""
+    try:
+        arrays, place = content.array_records["users"], content.config_records["registry"]["place"]
+        keys_U = arrays["keys"].numpy()
+        counts_U = arrays["counts"].numpy() if "counts" in arrays else None
+    except (KeyError, ValueError) as error:
+        raise MalformedReply(f"not an answer to the registry query: {error!r}") from None
+    fits = counts_U is None or counts_U.shape == keys_U.shape
+    if keys_U.ndim != 1 or keys_U.dtype != np.uint64 or not fits or not isinstance(place, int):
+        raise MalformedReply("the registry answer has the wrong shape")
+    return RegistryEntry(place, keys_U, counts_U)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What a node is asked to do: compute for some of its users at a model.
+
+    ``arrays`` holds ``theta`` (the model, (D,) float32) and whatever else the strategy's node half
+    needs; ``parameters`` its public constants; ``users_S`` local indices of the users.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    parameters: Mapping[str, Scalar]
+    users_S: np.ndarray
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """An array as a tensor of its own."""
+        return torch.tensor(self.arrays[name])
+
+    def number(self, name: str) -> float:
+        """A numeric parameter; KeyError or ValueError if it is missing or no number."""
+        return float(self.parameters[name])
+
+
+def array_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
+    """Arrays as they travel."""
+    return ArrayRecord({name: Array(np.ascontiguousarray(a)) for name, a in arrays.items()})
+
+
+def model_record(theta_D: np.ndarray) -> ArrayRecord:
+    """The model as it travels: θ in float32."""
+    return array_record({"theta": theta_D.astype(np.float32)})
+
+
+def work_request(
+    model: ArrayRecord, parameters: Mapping[str, Scalar], users_S: np.ndarray
+) -> RecordDict:
+    """Ask a node to work; ``model`` is encoded once and shared by all messages of a round."""
+    return RecordDict(
+        {
+            "model": model,
+            "parameters": ConfigRecord(dict(parameters)),
+            "cohort": array_record({"users": users_S.astype(np.int64)}),
+        }
+    )
+
+
+def read_work(content: RecordDict) -> Work:
+    """What was asked."""
+    arrays = {name: a.numpy() for name, a in content.array_records["model"].items()}
+    parameters = dict(content.config_records["parameters"])
+    return Work(arrays, parameters, content.array_records["cohort"]["users"].numpy())  # type: ignore[arg-type]
+
+
+def sums_reply(sums: Mapping[str, np.ndarray]) -> RecordDict:
+    """A node's bounded sums, and nothing else."""
+    return RecordDict({"sums": array_record(sums)})
+
+
+def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """The sums of a reply, float; MalformedReply unless they are exactly those of ``shapes``."""
+    try:
+        sums = {name: array.numpy() for name, array in content.array_records["sums"].items()}
+    except (KeyError, ValueError) as error:
+        raise MalformedReply(f"no sums in the reply: {error!r}") from None
+    found = {name: array.shape for name, array in sums.items()}
+    if found != dict(shapes):
+        raise MalformedReply(f"sums of shapes {dict(shapes)} were asked for, got {found}")
+    if not all(np.issubdtype(array.dtype, np.floating) for array in sums.values()):
+        raise MalformedReply("sums must be floating-point numbers")
+    return sums
+
+
+def tally_reply(correct: float, judgements: int, mean_sum: float, users: int) -> RecordDict:
+    """How a node's held-out users fared: sums over judgements and over users."""
+    tally = {"correct": correct, "judgements": judgements, "mean-sum": mean_sum, "users": users}
+    return RecordDict({"tally": MetricRecord(tally)})  # type: ignore[arg-type]
+
+
+def read_tally(content: RecordDict) -> tuple[float, int, float, int]:
+    """The numbers of ``tally_reply``; MalformedReply for anything else."""
+    try:
+        tally = content.metric_records["tally"]
+        values = [tally[name] for name in ("correct", "judgements", "mean-sum", "users")]
+        correct, judgements, mean_sum, users = (float(value) for value in values)  # type: ignore[arg-type]
+    except (KeyError, ValueError, TypeError) as error:
+        raise MalformedReply(f"no tally in the reply: {error!r}") from None
+    if not np.isfinite([correct, judgements, mean_sum, users]).all():
+        raise MalformedReply("a tally that is not finite")
+    return correct, int(judgements), mean_sum, int(users)

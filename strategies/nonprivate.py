@@ -1,0 +1,71 @@
+"""The non-private twin of ULS: the same cohorts and averages, nothing clipped, no noise.
+
+It shows what privacy costs. Formal guarantee: none; its ledger says epsilon = ∞.
+
+Legend: S sampled users, D dimensions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from preference.examples import PairExamples
+from privacy.clipping import NoClip
+from privacy.events import Unprotected
+from privacy.ledger import Ledger
+from privacy.randomness import Randomness
+from privacy.sampling import PoissonSampler
+from strategies import messages
+from strategies.messages import Work
+from strategies.node import bounded_sum
+from strategies.rounds import CohortStrategy
+from strategies.uls import DEFAULT_GROUP_SIZE, check_size
+
+#: Step size of Adam, whose steps do not depend on the scale of unclipped gradients.
+RATE = 0.1
+
+
+@dataclass(frozen=True)
+class NonPrivatePlan:
+    """Sizes only; see ``UlsPlan``."""
+
+    users: int
+    cohort: int
+    rounds: int
+    group_size: int = DEFAULT_GROUP_SIZE
+
+    def __post_init__(self) -> None:
+        check_size(self.users, self.cohort, self.rounds, self.group_size)
+
+
+def contribute(
+    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of their averaged gradients, (D,)."""
+    return {"sum": bounded_sum(examples, work, keys_S, source, NoClip())}
+
+
+class NonPrivate(CohortStrategy):
+    """The server half; takes the plan, a ledger, and the arguments of ``CohortStrategy``."""
+
+    name = "nonprivate"
+
+    def __init__(self, plan: NonPrivatePlan, ledger: Ledger, **arguments: Any) -> None:
+        sampler = PoissonSampler(plan.cohort / plan.users)
+        super().__init__(sampler=sampler, **arguments)
+        self.plan, self.ledger = plan, ledger
+
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """Group size."""
+        return {"group-size": self.plan.group_size}
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite."""
+        return NoClip().admits(sums["sum"], users)
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The exact sum over M, recorded as an unprotected release."""
+        self.ledger.charge(Unprotected(), round_=round_, covers="exact gradient sum")
+        return totals["sum"] / self.plan.cohort

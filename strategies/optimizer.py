@@ -1,0 +1,135 @@
+"""The server's optimizer: post-processing of released updates, so it costs no privacy.
+
+SGD with momentum or Adam (``torch.optim``), a cosine schedule with warm-up, and an average of the
+last iterates. State can be saved and restored exactly.
+
+The default step size looks at public numbers only. Each round's noise moves θ, measured along a
+feature direction of length one, by a Gaussian of standard deviation rate·f_t·σC/M, where f_t is the
+schedule. The rate is chosen so that over the whole run this accumulates to half a logit: larger
+steps drown preferences of ordinary strength in noise, smaller ones leave budget unused.
+
+Legend: D dimensions.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+_NOISE_LOGITS = 0.5
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Public settings of the server optimizer.
+
+    ``kind`` is sgd or adam, ``rate`` the peak step size, ``warmup`` the share of rounds in which
+    it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the last one).
+    """
+
+    kind: str
+    rate: float
+    rounds: int
+    momentum: float = 0.9
+    warmup: float = 0.05
+    averaging: float = 0.25
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("sgd", "adam"):
+            raise ValueError(f"the optimizer must be sgd or adam, got {self.kind!r}")
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ValueError(f"the learning rate must be positive, got {self.rate}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
+        if not (0 <= self.warmup <= 1 and 0 <= self.averaging <= 1):
+            raise ValueError("warm-up and averaging are shares of the rounds, in [0, 1]")
+
+    def factor(self, round_: int) -> float:
+        """The schedule f_t at round 1, 2, …: linear warm-up times cosine decay."""
+        rising = min(1.0, round_ / max(1.0, self.warmup * self.rounds))
+        done = min(1.0, (round_ - 1) / self.rounds)
+        return rising * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def noise_limited_rate(noise: float, settings: OptimizerSettings, ceiling: float) -> float:
+    """The step size at which noise adds up to half a logit; see the module's docstring.
+
+    Args:
+        noise: standard deviation per coordinate of one round's averaged update, σC/M.
+        settings: for the schedule; its rate is not used.
+        ceiling: the step size that would be taken without noise.
+    """
+    energy = math.sqrt(sum(settings.factor(t) ** 2 for t in range(1, settings.rounds + 1)))
+    return ceiling if noise == 0 else min(ceiling, _NOISE_LOGITS / (noise * energy))
+
+
+class ServerOptimizer:
+    """Applies released averaged gradients to θ."""
+
+    def __init__(self, settings: OptimizerSettings, theta_D: np.ndarray) -> None:
+        self.settings = settings
+        self.theta = torch.tensor(theta_D, dtype=torch.float64)
+        self._average = torch.zeros_like(self.theta)
+        self._averaged = 0
+        if settings.kind == "sgd":
+            # Dampened momentum: a step has the same length in the long run at any momentum.
+            self._torch = torch.optim.SGD(
+                [self.theta], settings.rate, settings.momentum, dampening=settings.momentum
+            )
+            # Without this torch would take the first gradient undampened: ten times its weight.
+            self._torch.state[self.theta]["momentum_buffer"] = torch.zeros_like(self.theta)
+        else:
+            self._torch = torch.optim.Adam(
+                [self.theta], settings.rate, betas=(settings.momentum, 0.99)
+            )
+
+    @property
+    def theta_D(self) -> np.ndarray:
+        """The current iterate, which the next round's gradients are taken at; float32."""
+        return self.theta.numpy().astype(np.float32)
+
+    @property
+    def result_D(self) -> np.ndarray:
+        """The model to hand out: the average of the last iterates once there is one; float32."""
+        if self._averaged:
+            return (self._average / self._averaged).numpy().astype(np.float32)
+        return self.theta_D
+
+    def step(self, round_: int, gradient_D: np.ndarray) -> None:
+        """One descent step with the released gradient of ``round_`` (1, 2, …)."""
+        self._torch.param_groups[0]["lr"] = self.settings.rate * self.settings.factor(round_)
+        self.theta.grad = torch.from_numpy(np.asarray(gradient_D, dtype=np.float64))
+        self._torch.step()
+        if round_ > self.settings.rounds * (1 - self.settings.averaging):
+            self._average += self.theta
+            self._averaged += 1
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that a resumed run needs, as arrays."""
+        moments = self._torch.state.get(self.theta, {})
+        return {
+            "theta": self.theta.numpy().copy(),
+            "average": self._average.numpy().copy(),
+            "averaged": np.array([self._averaged]),
+            **{
+                f"moment.{name}": np.atleast_1d(value.numpy()).copy()
+                for name, value in moments.items()
+                if isinstance(value, torch.Tensor)
+            },
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        self.theta.copy_(torch.from_numpy(state["theta"]))
+        self._average.copy_(torch.from_numpy(state["average"]))
+        self._averaged = int(state["averaged"][0])
+        moments = {
+            name.removeprefix("moment."): torch.from_numpy(value)
+            for name, value in state.items()
+            if name.startswith("moment.")
+        }
+        if "step" in moments:
+            moments["step"] = moments["step"].reshape(()).float()
+        if moments:
+            self._torch.state[self.theta].update(moments)

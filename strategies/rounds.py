@@ -1,0 +1,260 @@
+"""The server half that all sum-based strategies share: cohorts out, bounded sums in.
+
+One round: a Poisson cohort is drawn over all users, each node with sampled users gets one message,
+sums are added up as they arrive, the strategy turns the total into a gradient (through the ledger,
+if it is private), and the optimizer takes a step.
+
+What goes wrong at a node never changes what is released or charged: a node that fails, is late,
+answers twice, or sends anything but a bounded sum of the right shape counts as zero; the
+denominator stays the nominal cohort. Names and reasons go to the private log, because they depend
+on data.
+
+Legend: S sampled users, D dimensions.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from privacy.ledger import BudgetExceeded
+from privacy.randomness import Randomness
+from privacy.sampling import PoissonSampler
+from strategies import messages
+from strategies.cohort import Registry
+from strategies.exchange import exchange
+from strategies.optimizer import ServerOptimizer
+
+PrivateLog = Callable[[Mapping[str, object]], None]
+
+
+@dataclass(frozen=True)
+class Participants:
+    """Who takes part: the registry, and which of its users are trained on and held out."""
+
+    registry: Registry
+    train: np.ndarray
+    held_out: np.ndarray
+
+    @classmethod
+    def all(cls, registry: Registry) -> "Participants":
+        """Everybody is trained on."""
+        return cls(registry, np.arange(len(registry)), np.empty(0, dtype=np.int64))
+
+
+@dataclass
+class _Asked:
+    """What was asked of each node this round: how many users' contributions its sum may hold."""
+
+    users: dict[int, int] = field(default_factory=dict)
+
+
+class CohortStrategy(Strategy):
+    """A Flower Strategy over users instead of nodes; one subclass for each algorithm.
+
+    Args:
+        participants: from ``Registry.ask``.
+        sampler: draws the cohort of each round.
+        optimizer: holds the model.
+        source: of the cohort's coins.
+        features: the feature map's config as JSON, for the nodes.
+        log: takes what must not be released.
+        timeout: seconds to wait for the nodes of a round.
+    """
+
+    #: Name of the node half in ``strategies.catalogue``.
+    name: str
+
+    def __init__(
+        self,
+        *,
+        participants: Participants,
+        sampler: PoissonSampler,
+        optimizer: ServerOptimizer,
+        source: Randomness,
+        features: str,
+        log: PrivateLog,
+        timeout: float = 600.0,
+    ) -> None:
+        self.participants = participants
+        self.sampler, self.optimizer = sampler, optimizer
+        self.source, self.features, self.log, self.timeout = source, features, log, timeout
+        self.rounds_done = 0
+        self.update_norm = 0.0
+        self.stopped: str | None = None
+        self._asked = _Asked()
+
+    @abstractmethod
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """What the node half needs besides the model: public constants of the plan."""
+
+    @abstractmethod
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Whether so many users, each within the bound, can have produced a node's sums."""
+
+    @abstractmethod
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The averaged gradient that the model may see, from the exact totals of a round.
+
+        Raises:
+            BudgetExceeded: this round must not happen.
+        """
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The sums that a node answers with, by name."""
+        return {"sum": (len(self.optimizer.theta),)}
+
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """What nodes get besides the model: earlier releases only."""
+        return {}
+
+    def invited(self, round_: int) -> np.ndarray:
+        """Indices (ascending) of the users that take part in a round."""
+        train = self.participants.train
+        return train[self.sampler.draw(len(train), self.source.stream("cohort", round_))]
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message to each node that hosts sampled users."""
+        del config  # all parameters come from the plan
+        users_S = self.invited(server_round)
+        self._asked = _Asked()
+        model = ArrayRecord({**arrays, **messages.array_record(self.arrays())})
+        self.log({"round": server_round, "cohort": len(users_S)})
+        parameters = {
+            "strategy": self.name,
+            "round": server_round,
+            "features": self.features,
+            **self.parameters(),
+        }
+        outgoing = []
+        for node, local_S in self.participants.registry.by_node(users_S):
+            self._asked.users[node] = len(local_S)
+            content = messages.work_request(model, parameters, local_S)
+            outgoing.append(grid.create_message(content, "train", node, str(server_round)))
+        return outgoing
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Add up the admissible sums, release, and step; the new model.
+
+        Raises:
+            BudgetExceeded: the ledger refuses this round; the model is unchanged.
+        """
+        totals = {name: np.zeros(shape) for name, shape in self.shapes().items()}
+        waiting = dict(self._asked.users)
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            reason = self._add(totals, reply, waiting.pop(node, None))
+            if reason:
+                self.log({"round": server_round, "node": node, "left out": reason})
+        for node in waiting:
+            self.log({"round": server_round, "node": node, "left out": "no reply in time"})
+        gradient_D = self.gradient(server_round, totals)
+        self.optimizer.step(server_round, gradient_D)
+        self.update_norm = float(np.linalg.norm(gradient_D))
+        self.rounds_done = server_round
+        return messages.model_record(self.optimizer.theta_D), None
+
+    def _add(self, totals: dict[str, np.ndarray], reply: Message, users: int | None) -> str | None:
+        """Add a reply's sums to the totals, or say why not."""
+        if users is None:
+            return "a second reply, or one that was not asked for"
+        if reply.has_error():
+            return f"error {reply.error.code}: {reply.error.reason}"
+        try:
+            sums = messages.read_sums(reply.content, self.shapes())
+        except messages.MalformedReply as error:
+            return str(error)
+        if not self.admits(sums, users):
+            return f"sums that {users} users within the bound cannot produce"
+        for name, total in totals.items():
+            total += sums[name]
+        return None
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message to each node that hosts held-out users."""
+        del config
+        held_out = self.participants.held_out
+        parameters = {"features": self.features}
+        for node, local_S in self.participants.registry.by_node(held_out):
+            content = messages.work_request(arrays, parameters, local_S)
+            yield grid.create_message(content, "evaluate", node, str(server_round))
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Accuracy on held-out users, pooled and by user; None if nobody could be asked."""
+        total = np.zeros(4)
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            try:
+                if reply.has_error():
+                    raise messages.MalformedReply(str(reply.error.reason))
+                total += messages.read_tally(reply.content)
+            except messages.MalformedReply as error:
+                self.log({"round": server_round, "node": node, "not evaluated": str(error)})
+        correct, judgements, mean_sum, users = total
+        if users == 0:
+            return None
+        return MetricRecord(
+            {
+                "heldout_accuracy": float(correct / judgements),
+                "heldout_accuracy_by_user": float(mean_sum / users),
+                "heldout_users": int(users),
+            }
+        )
+
+    def evaluate(self, grid: Grid, theta_D: np.ndarray) -> MetricRecord | None:
+        """Ask the held-out users' nodes how a model does."""
+        outgoing = self.configure_evaluate(
+            self.rounds_done, messages.model_record(theta_D), ConfigRecord(), grid
+        )
+        return self.aggregate_evaluate(self.rounds_done, exchange(grid, outgoing, self.timeout))
+
+    def summary(self) -> None:
+        """Nothing to print: the run directory says it all."""
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int = 3,
+        timeout: float = 600.0,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        *,
+        on_round: Callable[[int], None] | None = None,
+    ) -> Result:
+        """Run rounds ``rounds_done + 1`` to ``num_rounds``; the optimizer holds the model.
+
+        Ends early, with ``stopped`` saying why, if the ledger refuses a round. ``on_round`` is
+        called after each round (checkpoints, metrics); ``evaluate_fn`` as in Flower.
+        """
+        del timeout, evaluate_config
+        arrays = initial_arrays or messages.model_record(self.optimizer.theta_D)
+        result, config = Result(), train_config or ConfigRecord()
+        for round_ in range(self.rounds_done + 1, num_rounds + 1):
+            outgoing = self.configure_train(round_, arrays, config, grid)
+            try:
+                replies = exchange(grid, outgoing, self.timeout)
+                updated, _ = self.aggregate_train(round_, replies)
+            except BudgetExceeded as refusal:
+                self.stopped = f"stopped before round {round_}: {refusal}"
+                break
+            arrays = updated or arrays
+            if evaluate_fn and (metrics := evaluate_fn(round_, arrays)):
+                result.evaluate_metrics_serverapp[round_] = metrics
+            if on_round:
+                on_round(round_)
+        result.arrays = messages.model_record(self.optimizer.result_D)
+        return result

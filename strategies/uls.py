@@ -1,0 +1,157 @@
+"""ULS / DP-FedSGD: average each sampled user's gradient, clip it, add noise to the sum.
+
+Source: Charles et al. 2024, Algorithm 2 (DP-SGD-ULS); McMahan et al. 2018. The noise is added to
+the *sum* and the sum divided by the nominal cohort M, a constant fixed before any data is seen.
+
+Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, for the whole
+sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Trusted:
+the server (it sees clipped sums before noise) and the nodes' clipping.
+
+Legend: S sampled users, D dimensions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from preference.examples import PairExamples
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
+from privacy.events import Event
+from privacy.ledger import Ledger
+from privacy.randomness import Randomness
+from privacy.release import GaussianSum
+from privacy.sampling import PoissonSampler
+from strategies import messages
+from strategies.messages import Work
+from strategies.node import bounded_sum
+from strategies.rounds import CohortStrategy
+
+#: Default clip norm. Features have unit scale by construction, so a user's averaged gradient at the
+#: start is a few tenths long; clipping well below that makes users count about equally, and leaves
+#: the noise, which is proportional to the clip norm, small beside them.
+DEFAULT_CLIP = 0.1
+DEFAULT_GROUP_SIZE = 16
+#: Step size, in units of the clip norm, at which training converges in about 200 rounds.
+RATE_CEILING = 10.0
+
+
+@dataclass(frozen=True)
+class UlsPlan:
+    """Everything that fixes what is sampled, clipped, noised and accounted, in one object.
+
+    ``users`` is the nominal number N, a public constant; ``cohort`` the expected number M of users
+    in a round; ``group_size`` G the most judgements of one user in one round.
+    """
+
+    users: int
+    cohort: int
+    rounds: int
+    delta: float
+    adjacency: Adjacency
+    noise_multiplier: float
+    clip: UserClip
+    group_size: int = DEFAULT_GROUP_SIZE
+
+    def __post_init__(self) -> None:
+        check_size(self.users, self.cohort, self.rounds, self.group_size)
+        _ = self.mechanism  # a plan that cannot be released from cannot be built
+
+    @classmethod
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> "UlsPlan":
+        """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
+        check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
+        sigma = accounting.noise_multiplier_for(
+            epsilon,
+            delta=plan["delta"],
+            probability=plan["cohort"] / plan["users"],
+            rounds=plan["rounds"],
+            adjacency=plan["adjacency"],
+        )
+        return cls(noise_multiplier=sigma, **plan)
+
+    @cached_property
+    def mechanism(self) -> GaussianSum:
+        """What each round runs and charges."""
+        sampler = PoissonSampler(self.cohort / self.users)
+        return GaussianSum(sampler, self.clip, self.noise_multiplier, self.adjacency)
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """What the whole run will cost."""
+        return {self.mechanism.event: self.rounds}
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation per coordinate of the averaged gradient."""
+        return self.mechanism.std / self.cohort
+
+    def epsilon(self) -> float:
+        """The epsilon of the whole run."""
+        return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+
+
+def check_size(users: int, cohort: int, rounds: int, group_size: int) -> None:
+    """Refuse impossible sizes, naming the option; raises ValueError."""
+    if users < 1:
+        raise ValueError(f"there must be at least one user, got {users}")
+    if rounds < 1:
+        raise ValueError(f"--rounds must be at least 1, got {rounds}")
+    if cohort < 1:
+        raise ValueError(f"--cohort must be at least 1, got {cohort}")
+    if cohort > users:
+        raise ValueError(
+            f"--cohort {cohort} is more than the {users} users there are to train on; lower it"
+        )
+    if group_size < 1:
+        raise ValueError(f"--group-size must be at least 1, got {group_size}")
+
+
+def contribute(
+    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,).
+
+    A pure function of its arguments (with a seeded ``source``). ``keys_S`` name the users for
+    their random draws. Raises KeyError or ValueError for parameters that are missing or wrong.
+    """
+    clip = UserClip(work.number("clip-norm"))
+    return {"sum": bounded_sum(examples, work, keys_S, source, clip)}
+
+
+class Uls(CohortStrategy):
+    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover the plan.
+    """
+
+    name = "uls"
+
+    def __init__(self, plan: UlsPlan, ledger: Ledger, **arguments: Any) -> None:
+        super().__init__(sampler=plan.mechanism.sampler, **arguments)
+        self.plan, self.ledger = plan, ledger
+        ledger.clear(plan.charges)
+
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """Clip norm and group size."""
+        return {"clip-norm": self.plan.clip.norm, "group-size": self.plan.group_size}
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite, and no longer than ``users`` clip norms."""
+        return self.plan.clip.admits(sums["sum"], users)
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The noisy sum over the fixed denominator M; charged to the ledger first."""
+        noisy_D = self.plan.mechanism.release(
+            totals["sum"],
+            round_=round_,
+            covers="gradient sum",
+            ledger=self.ledger,
+            source=self.source,
+        )
+        return noisy_D / self.plan.cohort

@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+import torch
+
+from preference import examples as module
+from preference.examples import PairExamples, pair_examples
+from preference.features import HashingFeatures
+from preference.judgements import InputError, Judgements
+
+
+class Counting:
+    """Numbers in a text, and which texts were asked for."""
+
+    dimension = 3
+    difference_bound = None
+
+    def __init__(self, uses_prompt):
+        self.uses_prompt = uses_prompt
+        self.asked = []
+
+    def __call__(self, prompts, responses):
+        self.asked += zip(prompts, responses, strict=True)
+        return np.array(
+            [[float(r), float(r) ** 2, len(p)] for p, r in zip(prompts, responses, strict=True)],
+            dtype=np.float32,
+        ).reshape(-1, 3)
+
+    def to_config(self):
+        return {}
+
+
+def judgements_of(rows):
+    return Judgements.from_rows(
+        {"user_id": u, "prompt": p, "chosen": a, "rejected": b, "tie": tie}
+        for u, p, a, b, tie in rows
+    )
+
+
+ROWS = [
+    ("u", "p", "1", "2", False),
+    ("v", "qq", "2", "1", True),
+    ("u", "qq", "3", "1", False),
+    ("w", "p", "5", "3", False),
+]
+
+
+@pytest.mark.parametrize("uses_prompt", [False, True])
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4096])
+def test_differences_of_features(monkeypatch, uses_prompt, chunk):
+    monkeypatch.setattr(module, "_CHUNK", chunk)
+    features = Counting(uses_prompt)
+    got = pair_examples(judgements_of(ROWS), features)
+    assert got.x_RD.tolist() == [[-1, -3, 0], [2, 8, 0], [1, 3, 0], [2, 16, 0]]
+    assert got.x_RD.dtype == got.y_R.dtype == torch.float32
+    assert got.y_R.tolist() == [1, 1, 0.5, 1]
+    assert got.start_U.tolist() == [0, 2, 3, 4]
+    assert got.start_U.dtype == torch.int64
+    assert got.counts_U.tolist() == [2, 1, 1]
+    assert got.dimension == 3
+    assert len(features.asked) == len(set(features.asked)) == (7 if uses_prompt else 4)
+
+
+def test_equals_the_plain_difference_bit_for_bit():
+    rng = np.random.default_rng(0)
+    words = np.array(["save", "spend", "now", "later", "all", "it"])
+    text = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(60)]
+    rows = [(f"u{i % 7}", "p", text[i], text[-1 - i], False) for i in range(60)]
+    judgements = judgements_of(rows)
+    features = HashingFeatures(dimension=65)
+    chosen, rejected = zip(*judgements.responses, strict=True)
+    expected = features(chosen, chosen) - features(rejected, rejected)
+    assert np.array_equal(pair_examples(judgements, features).x_RD.numpy(), expected)
+
+
+def test_a_users_examples_do_not_depend_on_who_shares_the_node():
+    judgements = judgements_of(ROWS)
+    features = HashingFeatures(dimension=65)
+    whole = pair_examples(judgements, features)
+    alone = pair_examples(judgements.select([2]), features)
+    assert torch.equal(alone.x_RD, whole.x_RD[3:4])
+
+
+def test_examples_are_copies():
+    judgements = judgements_of(ROWS)
+    examples = pair_examples(judgements, HashingFeatures(dimension=9))
+    examples.y_R.zero_()
+    examples.start_U.zero_()
+    assert judgements.y_R.sum() == 3.5
+    assert judgements.start_U[-1] == 4
+
+
+def test_nobody():
+    examples = pair_examples(judgements_of(ROWS).select([]), HashingFeatures(dimension=9))
+    assert examples.x_RD.shape == (0, 9)
+    assert examples.start_U.tolist() == [0]
+
+
+def test_pairs_only():
+    judgements = Judgements(
+        ("u",), np.array([0, 1]), ["p"], [("a", "b", "c")], np.ones(1, np.float32)
+    )
+    with pytest.raises(InputError, match="row 1 has 3 responses"):
+        pair_examples(judgements, HashingFeatures())
+
+
+@pytest.mark.parametrize("chunk", [1, 4096])
+def test_a_text_without_finite_features_is_named_by_its_row(monkeypatch, chunk):
+    monkeypatch.setattr(module, "_CHUNK", chunk)
+    rows = [*ROWS, ("w", "p", "1", "nan", False)]
+    with pytest.raises(InputError, match="features of row 5 "):
+        pair_examples(judgements_of(rows), Counting(uses_prompt=False))
+
+
+def test_memory_is_the_result_and_little_else(monkeypatch):
+    """Texts that are all distinct, in small chunks: no temporary as large as the result."""
+    monkeypatch.setattr(module, "_CHUNK", 64)
+    rows = [("u", "p", f"a{i}", f"b{i}", False) for i in range(640)]
+    largest = 0
+
+    class Watching(HashingFeatures):
+        def __call__(self, prompts, responses):
+            nonlocal largest
+            largest = max(largest, len(responses))
+            return super().__call__(prompts, responses)
+
+    pair_examples(judgements_of(rows), Watching(dimension=9))
+    assert largest == 64
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "start"),
+    [
+        (torch.zeros(2), torch.ones(2), [0, 2]),
+        (torch.zeros(2, 3), torch.ones(3), [0, 2]),
+        (torch.zeros(2, 3), torch.ones(2), [0, 1]),
+    ],
+)
+def test_inconsistent_examples_are_refused(x, y, start):
+    with pytest.raises(InputError):
+        PairExamples(x, y, torch.tensor(start))

@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preference.judgements import CLEAN, InputError, Judgements, LabelChannel
+
+
+def row(user="a", chosen="yes", rejected="no", **more):
+    return {"user_id": user, "prompt": "p", "chosen": chosen, "rejected": rejected, **more}
+
+
+def test_groups_by_user_in_order_of_first_appearance():
+    judgements = Judgements.from_rows(
+        [row("b", "1"), row("a", "2"), row("b", "3"), row("c", "4"), row("a", "5", tie=True)]
+    )
+    assert judgements.user_ids == ("b", "a", "c")
+    assert judgements.start_U.tolist() == [0, 2, 4, 5]
+    assert judgements.start_U.dtype == np.int64
+    assert [pair[0] for pair in judgements.responses] == ["1", "3", "2", "5", "4"]
+    assert judgements.y_R.tolist() == [1, 1, 1, 0.5, 1]
+    assert judgements.y_R.dtype == np.float32
+    assert judgements.counts_U.tolist() == [2, 2, 1]
+    assert (len(judgements), judgements.decided) == (5, 4)
+    assert judgements.channel is CLEAN
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.randoms(use_true_random=False))
+def test_select_gives_each_chosen_user_their_own_rows(users, random):
+    judgements = Judgements.from_rows(row(f"u{u}", f"text {i}") for i, u in enumerate(users))
+    indices = random.sample(range(len(judgements.user_ids)), random.randint(1, len(set(users))))
+    selected = judgements.select(indices)
+    assert selected.user_ids == tuple(judgements.user_ids[i] for i in indices)
+    for k, user in enumerate(selected.user_ids):
+        rows = slice(selected.start_U[k], selected.start_U[k + 1])
+        expected = [f"text {i}" for i, u in enumerate(users) if f"u{u}" == user]
+        assert [pair[0] for pair in selected.responses[rows]] == expected
+
+
+def test_select_nobody_and_nonsense():
+    judgements = Judgements.from_rows([row("a"), row("b")])
+    assert len(judgements.select([])) == 0
+    with pytest.raises(IndexError):
+        judgements.select([-1])
+    with pytest.raises(IndexError):
+        judgements.select([2])
+    with pytest.raises(InputError, match="distinct"):
+        judgements.select([1, 1])
+
+
+def test_select_keeps_the_channel():
+    judgements = Judgements.from_rows([row("a"), row("b")])
+    channel = LabelChannel("randomized-response", 0.2)
+    noisy = Judgements(
+        judgements.user_ids,
+        judgements.start_U,
+        judgements.prompts,
+        judgements.responses,
+        judgements.y_R,
+        channel,
+    )
+    assert noisy.select([1]).channel is channel
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [
+        {"user_ids": ("a", "a")},
+        {"start_U": np.array([0, 1, 3])},
+        {"start_U": np.array([0, 2, 2])},
+        {"start_U": np.array([0, 2])},
+        {"responses": [("x", "y")]},
+        {"y_R": np.array([1, np.nan], np.float32)},
+        {"y_R": np.array([1, 2], np.float32)},
+    ],
+)
+def test_inconsistent_columns_are_refused(faulty):
+    good = {
+        "user_ids": ("a", "b"),
+        "start_U": np.array([0, 1, 2]),
+        "prompts": ["p", "p"],
+        "responses": [("x", "y"), ("x", "y")],
+        "y_R": np.ones(2, np.float32),
+    }
+    Judgements(**good)
+    with pytest.raises(InputError):
+        Judgements(**(good | faulty))
+
+
+def test_a_bad_row_is_refused_with_its_place():
+    with pytest.raises(InputError, match=r"^survey:2: 'user_id' is empty$"):
+        Judgements.from_rows([row(), row("  ")], name="survey")
+
+
+def test_bad_rows_are_set_aside_when_asked():
+    rows = [row(""), row("a"), row("b", chosen=None), row("b")]
+    judgements = Judgements.from_rows(rows, on_bad_rows="skip")
+    assert judgements.user_ids == ("a", "b")
+    assert judgements.set_aside == (
+        "row:1: 'user_id' is empty",
+        "row:3: 'chosen' must be text, found nothing",
+    )
+
+
+def test_nothing_left_is_an_error():
+    with pytest.raises(InputError, match="survey: no judgements"):
+        Judgements.from_rows([], name="survey")
+    with pytest.raises(InputError, match=r"all 2 rows are bad, the first: row:1: 'user_id'"):
+        Judgements.from_rows([row(""), row("")], on_bad_rows="skip")
+
+
+def test_columns_rename():
+    renamed = [{"annotator": 7, "prompt": "p", "better": "x", "worse": "y", "same": "true"}]
+    columns = {"user_id": "annotator", "chosen": "better", "rejected": "worse", "tie": "same"}
+    judgements = Judgements.from_rows(renamed, columns=columns)
+    assert judgements.user_ids == ("7",)
+    assert judgements.responses == [("x", "y")]
+    assert judgements.y_R.tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    "columns", [{"label": "x"}, {"chosen": ""}, {"chosen": "rejected"}, {"chosen": "prompt"}]
+)
+def test_columns_that_make_no_sense(columns):
+    with pytest.raises(InputError, match="--columns"):
+        Judgements.from_rows([row()], columns=columns)
+
+
+def test_a_renamed_tie_must_exist_but_a_plain_one_need_not():
+    with pytest.raises(InputError, match="no column 'same'"):
+        Judgements.from_rows([row()], columns={"tie": "same"})
+    assert Judgements.from_rows([row()]).decided == 1
+
+
+def test_unknown_way_with_bad_rows():
+    with pytest.raises(InputError, match="refuse or skip"):
+        Judgements.from_rows([row()], on_bad_rows="ignore")
+
+
+@pytest.mark.parametrize(
+    ("kind", "flip"),
+    [
+        ("clean", 0.1),
+        ("randomized-response", 0.5),
+        ("randomized-response", -0.1),
+        ("corrupted", 1.1),
+        ("corrupted", float("nan")),
+        ("other", 0.0),
+    ],
+)
+def test_label_channels_that_cannot_be(kind, flip):
+    with pytest.raises(InputError):
+        LabelChannel(kind, flip)
+
+
+def test_equal_texts_are_one_object():
+    a, b = "".join(["sa", "me"]), "".join(["sa", "me"])
+    assert a is not b
+    judgements = Judgements.from_rows([row(chosen=a), row(chosen=b)])
+    assert judgements.responses[0][0] is judgements.responses[1][0]

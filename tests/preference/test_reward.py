@@ -1,0 +1,233 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from preference.examples import PairExamples, pair_examples
+from preference.features import HashingFeatures
+from preference.judgements import InputError, Judgements
+from preference.reward import Accuracy, RewardModel, accuracy_of
+
+FEATURES = HashingFeatures(dimension=33)
+
+
+@pytest.fixture
+def model():
+    return RewardModel(np.random.default_rng(0).normal(size=33), FEATURES)
+
+
+def examples(x, y, start):
+    return PairExamples(torch.tensor(x)[:, None], torch.tensor(y), torch.tensor(start))
+
+
+def test_accuracy_counts_judgements_and_users():
+    got = accuracy_of(
+        np.ones(1),
+        examples(
+            [1.0, -1.0, 0.0, 2.0, 5.0, -3.0, -1.0],
+            [1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 0.5],
+            [0, 4, 6, 7],
+        ),
+    )
+    # user 0: right, wrong, half, right; user 1: a tie, wrong; user 2: a tie only
+    assert got == Accuracy(pooled=2.5 / 5, by_user=(2.5 / 4 + 0) / 2, users=2, judgements=5)
+
+
+def test_accuracy_of_a_flipped_label():
+    assert accuracy_of(np.ones(1), examples([1.0, -1.0], [0.0, 0.0], [0, 2])).pooled == 0.5
+    assert accuracy_of(-np.ones(1), examples([1.0, -1.0, 2.0], [0.0, 1.0, 0.0], [0, 3])).pooled == 1
+
+
+def test_accuracy_without_anything_decided():
+    got = accuracy_of(torch.ones(1), examples([1.0], [0.5], [0, 1]))
+    assert math.isnan(got.pooled) and math.isnan(got.by_user)
+    assert (got.users, got.judgements) == (0, 0)
+
+
+def test_a_zero_model_is_right_half_of_the_time():
+    assert accuracy_of(np.zeros(1), examples([1.0, -2.0], [1.0, 1.0], [0, 1, 2])).pooled == 0.5
+
+
+def judgements(tie=False):
+    rows = [("a", "save it now", "spend"), ("a", "Spend", "save all of it"), ("b", "no", "yes it")]
+    return Judgements.from_rows(
+        {"user_id": u, "prompt": "p", "chosen": c, "rejected": r, "tie": tie} for u, c, r in rows
+    )
+
+
+def test_accuracy_agrees_with_scores(model):
+    data = judgements()
+    pairs = data.responses
+    right = [model.score("p", chosen) > model.score("p", rejected) for chosen, rejected in pairs]
+    got = model.accuracy(data)
+    assert got.pooled == pytest.approx(np.mean(right))
+    assert got.by_user == pytest.approx((np.mean(right[:2]) + right[2]) / 2)
+    assert got == accuracy_of(model.theta_D, pair_examples(data, FEATURES))
+
+
+def test_accuracy_of_ties_only(model):
+    with pytest.raises(InputError, match="every judgement is a tie"):
+        model.accuracy(judgements(tie=True))
+
+
+def test_texts_with_equal_features_are_half_right(model):
+    row = {"user_id": "a", "prompt": "p", "chosen": "save it", "rejected": "Save it!"}
+    assert model.accuracy(Judgements.from_rows([row])).pooled == 0.5
+
+
+def test_scores(model):
+    one = model.score("p", "save it now")
+    assert isinstance(one, float)
+    expected = FEATURES(["p"], ["save it now"])[0] @ model.theta_D
+    assert one == pytest.approx(float(expected), rel=1e-5)
+    many = model.score(["p"] * 5000, ["save it now", "spend"] * 2500)
+    assert many.shape == (5000,)
+    assert many[4998] == pytest.approx(one)
+    assert many[4999] == pytest.approx(model.score("p", "spend"))
+    assert model.score([], []).shape == (0,)
+
+
+def test_a_text_that_cannot_be_scored_is_named_by_its_row():
+    class Numbers:
+        dimension = 1
+        uses_prompt = False
+        difference_bound = None
+
+        def __call__(self, prompts, responses):
+            return np.array([[float(response)] for response in responses])
+
+        def to_config(self):
+            return {}
+
+    with pytest.raises(InputError, match="features of row 4999 "):
+        RewardModel(np.ones(1), Numbers()).score(["p"] * 5000, ["1"] * 4998 + ["inf", "1"])
+
+
+@pytest.mark.parametrize(("prompt", "response"), [("p", ["a"]), (["p"], "a"), (["p"], ["a", "b"])])
+def test_scores_of_unequal_numbers(model, prompt, response):
+    with pytest.raises(InputError, match="equally many"):
+        model.score(prompt, response)
+
+
+@pytest.mark.parametrize("theta", [np.zeros(32), np.zeros((33, 1)), np.full(33, np.nan)])
+def test_weights_that_do_not_fit(theta):
+    with pytest.raises(InputError, match="weights"):
+        RewardModel(theta, FEATURES)
+
+
+def test_a_model_keeps_its_own_weights():
+    theta_D = torch.zeros(33)
+    model = RewardModel(theta_D, FEATURES)
+    theta_D += 1
+    assert not model.theta_D.any()
+
+
+def test_weights_from_a_read_only_buffer():
+    theta_D = np.frombuffer(np.ones(33, np.float32).tobytes(), np.float32)
+    assert RewardModel(theta_D, FEATURES).theta_D.flags.writeable
+    assert accuracy_of(theta_D[:1], examples([1.0], [1.0], [0, 1])).pooled == 1
+
+
+def test_save_and_load(model, tmp_path):
+    place = tmp_path / "deep" / "model"
+    model.save(place, "# A card\nof two lines")
+    again = RewardModel.load(str(place))
+    assert np.array_equal(again.theta_D, model.theta_D)
+    assert again.theta_D.dtype == np.float32
+    assert again.features == FEATURES
+    assert (place / "README.md").read_text() == "# A card\nof two lines\n"
+    assert sorted(file.name for file in place.iterdir()) == [
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    ]
+    assert [file.name for file in place.parent.iterdir()] == ["model"]
+    assert place.stat().st_mode & 0o777 == tmp_path.joinpath("deep").stat().st_mode & 0o777
+
+
+def test_save_does_not_overwrite_unless_told(model, tmp_path):
+    place = tmp_path / "model"
+    model.save(place, "first")
+    other = RewardModel(np.zeros(33), FEATURES)
+    with pytest.raises(InputError, match="already exists"):
+        other.save(place, "second")
+    assert RewardModel.load(place).theta_D.any()
+    other.save(place, "second", overwrite=True)
+    assert not RewardModel.load(place).theta_D.any()
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+def test_save_never_replaces_what_is_not_a_model(model, tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="not a reward model"):
+        model.save(tmp_path, overwrite=True)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("there_before", [False, True])
+def test_a_failed_save_leaves_what_was_there(model, tmp_path, monkeypatch, there_before):
+    place = tmp_path / "model"
+    if there_before:
+        model.save(place)
+    write_text = Path.write_text
+
+    def full(self, text, **options):
+        if self.name == "README.md":
+            raise OSError("no space left on device")
+        return write_text(self, text, **options)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space"):
+        RewardModel(np.zeros(33), FEATURES).save(place, overwrite=True)
+    monkeypatch.undo()
+    assert [file.name for file in tmp_path.iterdir()] == (["model"] if there_before else [])
+    if there_before:
+        assert RewardModel.load(place).theta_D.any()
+
+
+def edit(place, **changes):
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(config | changes))
+
+
+FAULTS = {
+    "no such model folder": lambda place: place.rename(place.with_name("elsewhere")),
+    "it has no config.json": lambda place: (place / "config.json").unlink(),
+    "cannot be read": lambda place: (place / "config.json").write_text("{"),
+    "not a reward model of format": lambda place: edit(place, format="llama"),
+    "config.json: not a reward model": lambda place: (place / "config.json").write_text("[]"),
+    "the model is not complete": lambda place: (place / "model.safetensors").unlink(),
+    "does not hold a reward model's weights": lambda place: (
+        place / "model.safetensors"
+    ).write_bytes(b"junk"),
+    r"weights \('theta_D'\)": lambda place: save_file(
+        {"other": np.zeros(3)}, place / "model.safetensors"
+    ),
+    "do not fit dimension 33 in config.json": lambda place: save_file(
+        {"theta_D": np.zeros(3, np.float32)}, place / "model.safetensors"
+    ),
+    "do not fit features of dimension 9": lambda place: edit(
+        place, features=HashingFeatures(dimension=9).to_config()
+    ),
+    "must be finite": lambda place: save_file(
+        {"theta_D": np.full(33, np.nan, np.float32)}, place / "model.safetensors"
+    ),
+    "no such folder: /gone/encoder": lambda place: edit(
+        place, features={"kind": "encoder", "path": "/gone/encoder"}
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+def test_what_cannot_be_loaded(model, tmp_path, reason):
+    place = tmp_path / "model"
+    model.save(place)
+    FAULTS[reason](place)
+    with pytest.raises(InputError, match=reason) as caught:
+        RewardModel.load(place)
+    assert "\n" not in str(caught.value)
+    assert str(place) in str(caught.value)

@@ -1,0 +1,104 @@
+"""Processes that a keeper must end: stubborn ones, detached ones, and those of a killed owner."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sims import keeper
+from sims.keeper import descendants, kept
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and sessions are POSIX")
+
+# A shell that starts a child, a grandchild whose parent is gone, and a daemon in a session of its
+# own; then says so.
+FAMILY = """
+sleep 100 &
+( sleep 100 & )
+setsid sleep 100 &
+echo started
+wait
+"""
+
+
+def until(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+    return value
+
+
+def alive(processes):
+    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def start(tmp_path, command, **kwargs):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (scratch / "file").touch()
+    output = (tmp_path / "output").open("wb")
+    return kept(command, scratch=scratch, cwd=tmp_path, env=os.environ, output=output, **kwargs)
+
+
+def test_everything_the_command_started_ends_with_the_block(tmp_path):
+    with start(tmp_path, ["bash", "-c", FAMILY]) as process:
+        until(lambda: (tmp_path / "output").read_text() == "started\n")
+        family = until(lambda: found if len(found := descendants(process.pid)) >= 4 else None)
+    assert alive(family) == []
+    assert process.returncode == 0
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_an_exception_in_the_block_passes_through_and_ends_them_too(tmp_path):
+    with pytest.raises(KeyboardInterrupt), start(tmp_path, ["sleep", "100"]) as process:
+        family = until(lambda: descendants(process.pid))
+        raise KeyboardInterrupt
+    assert alive(family) == []
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(tmp_path):
+    stubborn = "trap '' TERM; echo started; while true; do sleep 0.05; done"
+    with start(tmp_path, ["bash", "-c", stubborn], grace=0.3) as process:
+        until(lambda: (tmp_path / "output").read_text() == "started\n")
+        family = descendants(process.pid)
+        began = time.monotonic()
+    assert alive(family) == []
+    assert time.monotonic() - began >= 0.3  # it was asked first
+
+
+def test_what_a_command_leaves_behind_ends_when_the_command_does(tmp_path):
+    with start(tmp_path, ["bash", "-c", "setsid sleep 100 & sleep 0.3; exit 7"]) as process:
+        family = until(lambda: found if len(found := descendants(process.pid)) >= 3 else None)
+        assert process.wait(timeout=10) == 7
+        assert alive(family) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_owner_takes_them_along(tmp_path, number):
+    owner_code = f"""
+import os, pathlib, sys, time
+from sims.keeper import kept
+with kept(["bash", "-c", {FAMILY!r}], scratch=pathlib.Path("scratch"), cwd=pathlib.Path.cwd(),
+          env=os.environ, output=open("output", "wb")):
+    time.sleep(100)
+"""
+    (tmp_path / "scratch").mkdir()
+    root = str(Path(keeper.__file__).parents[1])
+    owner = subprocess.Popen(
+        [sys.executable, "-c", owner_code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": root}
+    )
+    try:
+        until(lambda: len(descendants(owner.pid)) >= 5)  # the keeper, bash and three sleeps
+        family = descendants(owner.pid)
+    finally:
+        owner.send_signal(number)
+    owner.wait(timeout=10)
+    until(lambda: not alive(family))
+    until(lambda: not (tmp_path / "scratch").exists())
