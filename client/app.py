@@ -19,9 +19,13 @@ app = ClientApp()
 
 @app.query("registry")
 def registry(message: Message, context: Context) -> Message:
-    """Whom this node hosts; numbers of judgements only if the server says they are public."""
+    """Whom this node hosts; numbers of judgements only if the server says they are public.
+
+    Computes features, so that what is wrong with them shows before the first round.
+    """
     request = message.content.config_records["registry"]
     store = store_for(context)
+    store.examples(str(request["features"]))
     entry = messages.RegistryEntry(
         place=store.place,
         keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]

@@ -1,10 +1,12 @@
 """The ServerApp: reads the run config, trains over whatever grid it is given."""
 
 from datetime import datetime
+from logging import INFO
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from flwr.supercore.logger import log
 
 from server.config import RunConfig
 from server.training import train
@@ -20,4 +22,4 @@ def main(grid: Grid, context: Context) -> None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
     result = train(RunConfig.from_run_config(settings), grid)
-    print(f"model, ledger and report: {result['out']}", flush=True)
+    log(INFO, "model, ledger and report: %s", result["out"])

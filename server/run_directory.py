@@ -14,6 +14,7 @@ Every file is replaced whole or appended a line at a time, so a crash leaves not
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,9 +48,10 @@ class RunDirectory:
             raise InputError(f"--resume: there is no run in {self.path}")
         elif self.path.exists() and any(self.path.iterdir()):
             raise InputError(f"--out {self.path} is not empty; choose another folder")
+        self._new = not settings.exists()
         self.private.mkdir(parents=True, exist_ok=True)
         self.private.chmod(0o700)
-        if not settings.exists():
+        if self._new:
             self.write_json("private/seed.json", {"seed": config.seed})
             self.write_json("config.json", config.promise())
 
@@ -73,6 +75,13 @@ class RunDirectory:
                 f"{before.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
                 "or another --out"
             )
+
+    def discard_if_unused(self) -> None:
+        """Remove a folder that this run made and released nothing into, so that it can be reused."""
+        ledger = self.ledger_path
+        released = ledger.exists() and len(ledger.read_bytes().splitlines()) > 1
+        if self._new and not released:
+            shutil.rmtree(self.path)
 
     @property
     def ledger_path(self) -> Path:
@@ -138,7 +147,16 @@ class RunDirectory:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+            if path.parent != self.private:
+                Path(temporary).chmod(0o666 & ~_umask())
             Path(temporary).replace(path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
+
+
+def _umask() -> int:
+    """The process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

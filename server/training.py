@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from flwr.serverapp import Grid
 
+from preference.examples import PairExamples
 from preference.features import feature_map, parse_features
 from preference.judgements import InputError
 from preference.reward import RewardModel
 from privacy.accounting import SpendingCurve
 from privacy.adjacency import Adjacency
-from privacy.ledger import BudgetExceeded, Ledger, LedgerError
+from privacy.ledger import BudgetExceeded, Ledger
 from privacy.randomness import Randomness
 from server.build import Built, Setting, build
 from server.card import model_card
@@ -24,7 +25,7 @@ from server.config import RunConfig
 from server.evaluation import HeldOut, held_out, public_test
 from server.report import write_report
 from server.run_directory import RunDirectory
-from strategies.cohort import Registry, RegistryError
+from strategies.cohort import Registry
 from strategies.rounds import Participants
 
 _SECONDS_BETWEEN_CHECKPOINTS = 1.0
@@ -44,37 +45,41 @@ def train(config: RunConfig, grid: Grid) -> dict[str, object]:
         InputError: settings, data or run directory that cannot be used; one line.
     """
     folder = RunDirectory(config)
-    source = Randomness(config.seed if config.seed >= 0 else None)
-    features = feature_map(parse_features(config.features))
-    test = public_test(config, features)
     try:
-        participants = _participants(config, grid, source)
-        ledger = Ledger(
-            folder.ledger_path,
-            adjacency=Adjacency(config.adjacency),
-            delta=config.delta,
-            budget=config.epsilon if config.strategy != "nonprivate" else None,
-        )
-        with ledger:
-            setting = Setting(
-                config=config,
-                participants=participants,
-                source=source,
-                features=json.dumps(features.to_config()),
-                dimension=features.dimension,
-                log=folder.log_private,
-            )
-            built = build(setting, ledger)
-            seconds = _rounds(config, grid, folder, built, ledger, test)
-            theta_D = built.strategy.optimizer.result_D
-            figure = held_out(theta_D, test, built.strategy, grid)
-            result = _result(config, setting, built, ledger, figure, seconds, folder)
-    except (RegistryError, LedgerError, BudgetExceeded) as error:
-        raise InputError(str(error)) from None
-    except ValueError as error:
+        return _train(config, grid, folder)
+    except (ValueError, BudgetExceeded) as error:
+        folder.discard_if_unused()
         if isinstance(error, InputError):
             raise
         raise InputError(str(error)) from error
+
+
+def _train(config: RunConfig, grid: Grid, folder: RunDirectory) -> dict[str, object]:
+    source = Randomness(config.seed if config.seed >= 0 else None)
+    features = feature_map(parse_features(config.features))
+    test = public_test(config, features)
+    features_json = json.dumps(features.to_config())
+    participants = _participants(config, grid, source, features_json)
+    ledger = Ledger(
+        folder.ledger_path,
+        adjacency=Adjacency(config.adjacency),
+        delta=config.delta,
+        budget=config.epsilon if config.strategy != "nonprivate" else None,
+    )
+    with ledger:
+        setting = Setting(
+            config=config,
+            participants=participants,
+            source=source,
+            features=features_json,
+            dimension=features.dimension,
+            log=folder.log_private,
+        )
+        built = build(setting, ledger)
+        seconds = _rounds(config, grid, folder, built, ledger, test)
+        theta_D = built.strategy.optimizer.result_D
+        figure = held_out(theta_D, test, built.strategy, grid)
+        result = _result(config, setting, built, ledger, figure, seconds, folder)
     result["features"] = features.to_config()
     RewardModel(theta_D, features).save(folder.path / "model", model_card(result), overwrite=True)
     write_report(folder.path, result, folder.metrics())
@@ -82,9 +87,9 @@ def train(config: RunConfig, grid: Grid) -> dict[str, object]:
     return result
 
 
-def _participants(config: RunConfig, grid: Grid, source: Randomness) -> Participants:
+def _participants(config: RunConfig, grid: Grid, source: Randomness, features: str) -> Participants:
     counts = Adjacency(config.adjacency).counts_are_public
-    registry = Registry.ask(grid, source, counts=counts, timeout=config.timeout)
+    registry = Registry.ask(grid, source, features=features, counts=counts, timeout=config.timeout)
     if config.test:
         return Participants.all(registry)
     train, out = registry.hold_out(config.heldout, source)
@@ -97,7 +102,7 @@ def _rounds(
     folder: RunDirectory,
     built: Built,
     ledger: Ledger,
-    test: object,
+    test: PairExamples | None,
 ) -> float:
     """Run what is left of the rounds; seconds spent on them."""
     strategy, optimizer = built.strategy, built.strategy.optimizer
@@ -122,7 +127,7 @@ def _rounds(
             "signal_norm": math.sqrt(max(0.0, update**2 - noise_norm**2)),
         }
         if test is not None and (round_ % every == 0 or round_ == config.rounds):
-            figure = held_out(optimizer.result_D, test, strategy, grid)  # type: ignore[arg-type]
+            figure = held_out(optimizer.result_D, test, strategy, grid)
             line["heldout_accuracy"] = figure.accuracy if figure else None
         now = time.monotonic()
         last = round_ == config.rounds

@@ -186,8 +186,8 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
         expand=False,
     )
     command = (
-        f"murmuration score {shlex.quote(str(out / 'model'))} \\\n"
-        "  --prompt 'Spend or save?' --response 'Put it aside.' --response 'Treat yourself!'"
+        f"murmuration score {shlex.quote(str(out / 'model'))} --prompt 'Spend or save?' \\\n"
+        "  --response 'Put it aside.' --response 'Treat yourself!'"
     )
     return Group(panel, Text(command, overflow="fold"))
 

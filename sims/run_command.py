@@ -19,9 +19,8 @@ from privacy.adjacency import Adjacency
 from server.app import app as server_app
 from server.config import STRATEGIES, RunConfig
 from sims.flower import run_flower
-from sims.live import LiveView
+from sims.live import LiveView, summary
 from sims.local import run_local
-from sims.summary import summary
 
 _EMBEDDED, _EMBEDDED_TEST = "sims.population:train", "sims.population:test"
 

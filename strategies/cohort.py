@@ -40,16 +40,25 @@ class Registry:
 
     @classmethod
     def ask(
-        cls, grid: Grid, source: Randomness, *, counts: bool = False, timeout: float = 3600.0
+        cls,
+        grid: Grid,
+        source: Randomness,
+        *,
+        features: str,
+        counts: bool = False,
+        timeout: float = 3600.0,
     ) -> "Registry":
-        """Ask every node of the grid whom it hosts.
+        """Ask every node of the grid whom it hosts; nodes compute their users' features meanwhile.
+
+        ``features`` is the feature map's config as JSON; ``counts`` asks for numbers of judgements,
+        only where the adjacency makes them public.
 
         Raises:
             RegistryError: a node failed to answer, a user is hosted twice (their contribution
                 would be clipped twice over), or there is no user at all.
         """
         salt = source.key("registry salt")
-        request = messages.registry_request(salt, counts)
+        request = messages.registry_request(salt, counts, features)
         node_ids = list(grid.get_node_ids())
         outgoing = [grid.create_message(request, "query.registry", node, "0") for node in node_ids]
         entries: dict[int, messages.RegistryEntry] = {}

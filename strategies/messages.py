@@ -34,9 +34,10 @@ class RegistryEntry:
     counts_U: np.ndarray | None
 
 
-def registry_request(salt: bytes, counts: bool) -> RecordDict:
-    """Ask a node whom it hosts."""
-    return RecordDict({"registry": ConfigRecord({"salt": salt, "counts": counts})})
+def registry_request(salt: bytes, counts: bool, features: str) -> RecordDict:
+    """Ask a node whom it hosts, and to have their features ready."""
+    asked = {"salt": salt, "counts": counts, "features": features}
+    return RecordDict({"registry": ConfigRecord(asked)})
 
 
 def registry_reply(entry: RegistryEntry) -> RecordDict:

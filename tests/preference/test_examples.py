@@ -138,3 +138,13 @@ def test_memory_is_the_result_and_little_else(monkeypatch):
 def test_inconsistent_examples_are_refused(x, y, start):
     with pytest.raises(InputError):
         PairExamples(x, y, torch.tensor(start))
+
+
+@pytest.mark.parametrize("users", [[2, 0], [1], [0, 1, 2], []])
+def test_selecting_examples_is_selecting_judgements(users):
+    judgements = judgements_of(ROWS)
+    features = HashingFeatures(dimension=33)
+    got = pair_examples(judgements, features).select(np.array(users))
+    expected = pair_examples(judgements.select(users), features)
+    for name in ("x_RD", "y_R", "start_U"):
+        assert torch.equal(getattr(got, name), getattr(expected, name))

@@ -1,0 +1,245 @@
+"""Checks that the real mechanisms must pass and that the seeded faults must fail.
+
+Each takes the thing under test as a callable and raises AssertionError. ``test_<module>.py`` applies
+it to the product, ``test_seeded_faults.py`` to deliberately broken stand-ins: a check that no
+fault sets off would prove nothing. Seeds are fixed, so an outcome never changes from run to run.
+
+Legend: T rounds, N users, B users in a chunk, D dimensions.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+from scipy import stats
+
+from privacy.adjacency import Adjacency
+from privacy.events import PoissonGaussian
+from privacy.ledger import Ledger
+
+# A busy machine is no failure.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+RARE = 1e-6  # an honest mechanism fails a check for about one seed in a million
+FAR = 5.0  # the same for a standard normal score
+
+
+def two_sided(statistic: float, freedom: int, name: str) -> None:
+    """A chi-square statistic that is neither too large nor too small."""
+    below = float(stats.chi2.cdf(statistic, freedom))
+    above = float(stats.chi2.sf(statistic, freedom))
+    assert min(below, above) > RARE, f"{name}: chi2 = {statistic:.1f} at {freedom} degrees"
+
+
+def near_zero(score: float, name: str) -> None:
+    assert abs(score) < FAR, f"{name}: score {score:.1f}"
+
+
+def poisson_cohorts(
+    draw: Callable[[int], np.ndarray], *, users: int, probability: float, rounds: int
+) -> None:
+    """``draw(round)`` includes each user by an independent coin, every round anew."""
+    z_TN = np.full((rounds, users), -probability)
+    sizes_T = np.empty(rounds, dtype=int)
+    for round_ in range(rounds):
+        cohort = draw(round_)
+        assert len(np.unique(cohort)) == len(cohort), "a user was drawn twice"
+        z_TN[round_, cohort] += 1.0
+        sizes_T[round_] = len(cohort)
+    z_TN /= math.sqrt(probability * (1 - probability))
+    users_N = z_TN.sum(axis=0) / math.sqrt(rounds)
+    two_sided(float((users_N**2).sum()), users, "marginals")
+    assert np.abs(users_N).max() < FAR, "one user's marginal"
+    products = (z_TN.T @ z_TN / math.sqrt(rounds))[np.triu_indices(users, k=1)]
+    near_zero(products.sum() / math.sqrt(len(products)), "mean pairwise covariance")
+    near_zero(((products**2).mean() - 1) * math.sqrt(len(products) / 2), "pairwise independence")
+    lagged = float((z_TN[1:] * z_TN[:-1]).sum()) / math.sqrt((rounds - 1) * users)
+    near_zero(lagged, "independence of successive rounds")
+    binomial_sizes(sizes_T, users, probability)
+
+
+def binomial_sizes(sizes_T: np.ndarray, users: int, probability: float) -> None:
+    """Cohort sizes are Binomial(users, probability): chi-square over bins of about equal mass."""
+    edges = np.unique(stats.binom.ppf(np.linspace(0, 1, 13)[1:-1], users, probability))
+    mass = np.diff(np.concatenate([[0.0], stats.binom.cdf(edges, users, probability), [1.0]]))
+    seen = np.bincount(np.searchsorted(edges, sizes_T, side="left"), minlength=len(mass))
+    two_sided(
+        float(((seen - len(sizes_T) * mass) ** 2 / (len(sizes_T) * mass)).sum()),
+        len(mass) - 1,
+        "cohort sizes",
+    )
+
+
+def gaussian_noise(noise_D: np.ndarray, std: float) -> None:
+    """``noise_D`` looks like independent N(0, std²) in every coordinate: not more, not less."""
+    z_D = noise_D / std
+    two_sided(float((z_D**2).sum()), len(z_D), "noise scale")
+    near_zero(z_D.sum() / math.sqrt(len(z_D)), "noise mean")
+    near_zero((z_D[1:] * z_D[:-1]).sum() / math.sqrt(len(z_D) - 1), "neighbouring coordinates")
+    assert stats.kstest(z_D, "norm").pvalue > RARE, "not a normal distribution"
+
+
+def unrelated(a_D: np.ndarray, b_D: np.ndarray) -> None:
+    """Two noise vectors have nothing in common."""
+    cosine = float(a_D @ b_D) / float(np.linalg.norm(a_D) * np.linalg.norm(b_D))
+    near_zero(cosine * math.sqrt(len(a_D)), "correlated noise")
+
+
+def keyed_noise(draw: Callable[[int, int], np.ndarray]) -> None:
+    """``draw(seed, round)`` is a function of its arguments and of no global generator."""
+    draws = []
+    for seed, round_ in ((0, 1), (0, 2), (1, 1)):
+        np.random.seed(7)  # noqa: NPY002
+        draws.append(draw(seed, round_))
+    np.random.seed(8)  # noqa: NPY002
+    assert np.array_equal(draw(0, 1), draws[0]), "the same seed and round gave other noise"
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        unrelated(draws[i], draws[j])
+
+
+def noise_fits_the_clip(
+    run: Callable[[torch.Tensor], tuple[np.ndarray, np.ndarray]], *, noise_multiplier: float
+) -> None:
+    """``run(grads_BD)`` gives (exact sum, noisy sum); the noise is σ times the bound in force.
+
+    The bound is measured: it is the length to which one far too long user is cut.
+    """
+    grads_BD = torch.full((1, 20_000), 1e3)
+    exact_D, noisy_D = run(grads_BD)
+    bound = float(np.linalg.norm(exact_D))
+    gaussian_noise(noisy_D - exact_D, noise_multiplier * bound)
+
+
+def clips(clip_sum: Callable[[torch.Tensor], torch.Tensor], norm: float) -> None:
+    """Alone or among others, finite or not, no user's term is longer than ``norm``."""
+    generator = torch.Generator().manual_seed(0)
+    for dimensions in (1, 7, 10_000, 300_000):
+        for scale in (1e-30, 1e-3, 1.0, 1e6, 1e30):
+            row_D = torch.randn(dimensions, generator=generator) * scale
+            _within(clip_sum(row_D[None]), norm, f"D = {dimensions}, scale {scale:g}")
+        for value in (0.61, 0.77, 1.83):  # equal entries: rounding errors all go one way
+            _within(clip_sum(torch.full((1, dimensions), value)), norm, f"constant, D {dimensions}")
+    zero = clip_sum(torch.zeros(2, 5))
+    assert zero.tolist() == [0.0] * 5, "users with nothing to say"
+    others_BD = torch.randn(3, 5, generator=generator)
+    alone_D = clip_sum(others_BD).double()
+    for bad in (math.nan, math.inf, -math.inf):
+        for where in (0, 1, 3):
+            row_D = torch.ones(5)
+            row_D[where] = bad
+            grads_BD = torch.cat([others_BD[:where], row_D[None], others_BD[where:]])
+            sum_D = clip_sum(grads_BD).double()
+            assert torch.allclose(sum_D, alone_D, rtol=1e-6), f"a user with {bad} reached the sum"
+
+
+def _within(sum_D: torch.Tensor, norm: float, name: str) -> None:
+    length = float(torch.linalg.vector_norm(sum_D.double()))
+    assert length <= norm, f"{name}: length {length!r} with a clip norm of {norm!r}"
+
+
+def bounded_influence(
+    aggregate: Callable[[torch.Tensor, Sequence[int]], torch.Tensor], *, bound: float
+) -> None:
+    """Taking any one user away moves ``aggregate(grads_BD, judgements of each)`` by ≤ bound."""
+    generator = torch.Generator().manual_seed(1)
+    ones_D = torch.ones(4)
+    cases: list[tuple[torch.Tensor, list[int]]] = [
+        (torch.randn(6, 4, generator=generator) * 10, [1, 1, 1, 1, 1, 99]),
+        (torch.stack([ones_D, ones_D, -ones_D]) * 10, [1, 1, 1]),
+        (torch.stack([ones_D, torch.full((4,), math.nan)]), [1, 1]),
+        (torch.stack([ones_D * 1e-3, -ones_D * 1e-3]), [3, 1]),
+    ]
+    for grads_BD, counts in cases:
+        everyone_D = aggregate(grads_BD, counts).double()
+        assert bool(torch.isfinite(everyone_D).all()), "not finite"
+        for user in range(len(counts)):
+            rest = [i for i in range(len(counts)) if i != user]
+            rest_D = aggregate(grads_BD[rest], [counts[i] for i in rest]).double()
+            moved = float(torch.linalg.vector_norm(everyone_D - rest_D))
+            assert moved <= bound * (1 + 1e-9), f"one user moved the result by {moved / bound:.1f}C"
+
+
+#: q, σ, T, δ, adjacency, ε: fixed points of the design notes, from PLD accounting.
+FIXED_POINTS = (
+    (0.1, 4.0, 200, 1e-5, Adjacency.ADD_REMOVE, 1.42),
+    (0.1, 4.0, 200, 1e-5, Adjacency.ZERO_OUT, 1.42),
+    (0.1, 4.0, 200, 1e-5, Adjacency.REPLACE, 2.94),
+    (0.1, 4.0, 200, 1e-5, Adjacency.REPLACE_LABELS, 2.94),
+    (0.1, 2.0, 200, 1e-5, Adjacency.ADD_REMOVE, 3.36),
+    (0.01, 1.0, 1000, 1e-6, Adjacency.ADD_REMOVE, 2.13),
+)
+
+
+def accounts(epsilon: Callable[[float, float, int, float, Adjacency], float]) -> None:
+    """``epsilon(q, σ, T, δ, adjacency)`` meets the fixed points, from both sides."""
+    for *case, expected in FIXED_POINTS:
+        found = epsilon(*case)
+        assert abs(found - expected) < 0.006, f"{case}: {found:.4f}, not {expected}"
+
+
+def counts_every_time(epsilon: Callable[[float, int], float]) -> None:
+    """``epsilon(ε₀, times)``: pure ε₀-DP, run some times, costs times · ε₀ as delta goes to 0."""
+    for times in (1, 2, 7):
+        found = epsilon(0.5, times)
+        assert abs(found - 0.5 * times) < 0.01, f"{times} times 0.5 counted as {found:.3f}"
+
+
+def charged_before_it_exists(
+    release: Callable[[Ledger, Callable[[], None]], object], folder: Path
+) -> None:
+    """``release(ledger, drawing)`` calls ``drawing`` when it draws noise: the line is on disk by then.
+
+    A crash at that moment must leave the charge behind.
+    """
+    path = folder / "ledger.jsonl"
+
+    class Crash(BaseException):
+        pass
+
+    def drawing() -> None:
+        assert path.read_bytes().count(b"\n") == 2, "noise was drawn before the charge was written"
+        raise Crash
+
+    with promise(path) as ledger, pytest.raises(Crash):
+        release(ledger, drawing)
+    with promise(path) as ledger:
+        assert len(ledger.charges) == 1
+
+
+def every_release_is_charged(
+    charge: Callable[[Ledger, int, str | None], object], path: Path
+) -> None:
+    """``charge(ledger, round, replay)``: only an exact replay is ever taken for the same release."""
+    with promise(path) as ledger:
+        for round_, replay in ((1, "a"), (1, "b"), (1, None), (1, None), (2, "a"), (1, "a")):
+            charge(ledger, round_, replay)
+        assert sum(ledger.spent().values()) == 5, "a release was not charged"
+
+
+def promise(path: Path, **changes: object) -> Ledger:
+    """A ledger without a budget, unless changed."""
+    terms: dict = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5, "budget": None}
+    return Ledger(path, **{**terms, **changes})
+
+
+EVENT = PoissonGaussian(0.1, 4.0)
+
+_CHECKS = SimpleNamespace(
+    **{f.__name__: f for f in (
+        two_sided, poisson_cohorts, binomial_sizes, gaussian_noise, unrelated, keyed_noise,
+        noise_fits_the_clip, clips, bounded_influence, accounts, counts_every_time,
+        charged_before_it_exists, every_release_is_charged, promise,
+    )}
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def checks() -> SimpleNamespace:
+    """The functions above."""
+    return _CHECKS

@@ -1,0 +1,42 @@
+import math
+
+import pytest
+from dp_accounting import NeighboringRelation
+
+from privacy.adjacency import Adjacency
+from privacy.clipping import NoClip, UserClip
+
+
+def test_names_are_the_ones_that_users_type() -> None:
+    assert {a.value for a in Adjacency} == {"add-remove", "zero-out", "replace", "replace-labels"}
+    assert Adjacency("zero-out") is Adjacency.ZERO_OUT
+    with pytest.raises(ValueError, match="substitute"):
+        Adjacency("substitute")
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "relation", "vectors"),
+    [
+        (Adjacency.ADD_REMOVE, NeighboringRelation.ADD_OR_REMOVE_ONE, 1),
+        (Adjacency.ZERO_OUT, NeighboringRelation.REPLACE_SPECIAL, 1),
+        (Adjacency.REPLACE, NeighboringRelation.REPLACE_ONE, 2),
+        (Adjacency.REPLACE_LABELS, NeighboringRelation.REPLACE_ONE, 2),
+    ],
+)
+def test_relation_and_sensitivity_follow_from_the_name(
+    adjacency: Adjacency, relation: NeighboringRelation, vectors: int
+) -> None:
+    assert adjacency.relation is relation
+    assert adjacency.vectors_changed == vectors
+    assert UserClip(0.5).sensitivity(adjacency) == 0.5 * vectors
+    assert NoClip().sensitivity(adjacency) == math.inf
+
+
+def test_counts_are_public_only_where_the_relation_says_so() -> None:
+    assert [a for a in Adjacency if a.counts_are_public] == [Adjacency.REPLACE_LABELS]
+
+
+def test_every_relation_has_its_own_sentence() -> None:
+    sentences = {a.sentence for a in Adjacency}
+    assert len(sentences) == len(Adjacency)
+    assert all(s.endswith(".") and "eighbouring data sets" in s for s in sentences)

@@ -1,0 +1,370 @@
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.events import PoissonGaussian, Unprotected
+from privacy.ledger import BudgetExceeded, Ledger, LedgerError
+
+ROOT = Path(__file__).parents[2]
+EVENT = PoissonGaussian(0.1, 4.0)
+OTHER = PoissonGaussian(0.2, 6.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.jsonl"
+
+
+def promise(path: Path, **changes: object) -> Ledger:
+    terms: dict = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5, "budget": None}
+    return Ledger(path, **{**terms, **changes})
+
+
+def write(path: Path, charges: int) -> bytes:
+    with promise(path) as ledger:
+        for round_ in range(1, charges + 1):
+            ledger.charge(EVENT, round_=round_, covers="gradient", replay=f"hash {round_}")
+    return path.read_bytes()
+
+
+def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path: Path) -> None:
+    write(path, 2)
+    header, first, second = [json.loads(line) for line in path.read_text().splitlines()]
+    assert header == {
+        "ledger": 1,
+        "adjacency": "add-remove",
+        "delta": 1e-5,
+        "budget_epsilon": None,
+    }
+    assert first.keys() == {"round", "covers", "attempt", "event", "replay", "at"}
+    assert (second["round"], second["attempt"], second["covers"]) == (2, 0, "gradient")
+    assert second["event"]["kind"] == "poisson-gaussian"
+
+
+def test_a_ledger_reads_back_what_was_written(path: Path) -> None:
+    with promise(path) as ledger:
+        ledger.charge(EVENT, round_=1, covers="gradient")
+        ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
+        ledger.charge(Unprotected(), round_=2, covers="cøunt\n\x1f")
+        charges = ledger.charges
+    assert [charge.attempt for charge in charges] == [0, 1, 0]
+    with promise(path) as ledger:
+        assert ledger.charges == charges
+        assert ledger.spent() == {EVENT: 2, Unprotected(): 1}
+
+
+def test_the_line_is_on_disk_when_charge_returns(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            synced.append(path.read_bytes().count(b"\n"))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with promise(path) as ledger:
+        assert synced == [1]
+        for lines in (2, 3, 4):
+            ledger.charge(EVENT, round_=lines, covers="gradient")
+            assert synced[-1] == lines
+            assert path.read_bytes().count(b"\n") == lines
+
+
+def test_a_charge_that_cannot_be_synced_is_an_error_and_the_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with promise(path) as ledger:
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            ledger.charge(EVENT, round_=1, covers="gradient")
+        monkeypatch.undo()
+        # The disk may or may not have it: nothing more is released before it is read again.
+        with pytest.raises(LedgerError, match="open it again"):
+            ledger.charge(EVENT, round_=2, covers="gradient")
+    with promise(path) as ledger:
+        assert len(ledger.charges) == 1
+
+
+def test_a_line_that_the_disk_takes_only_in_part_is_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with promise(path) as ledger:
+        file = ledger._file
+
+        class Full:
+            closed = False
+
+            def write(self, data: bytes) -> int:
+                return file.write(data[:10])
+
+            def fileno(self) -> int:
+                return file.fileno()
+
+            def close(self) -> None:
+                self.closed = True
+                file.close()
+
+        monkeypatch.setattr(ledger, "_file", Full())
+        with pytest.raises(OSError, match="not written in full"):
+            ledger.charge(EVENT, round_=1, covers="gradient")
+    with promise(path) as ledger:
+        assert ledger.charges == []
+        ledger.charge(EVENT, round_=1, covers="gradient")
+    with promise(path) as ledger:
+        assert len(ledger.charges) == 1
+
+
+def test_a_file_cut_anywhere_keeps_every_complete_line(path: Path) -> None:
+    raw = write(path, 2)
+    for cut in range(len(raw) + 1):
+        path.write_bytes(raw[:cut])
+        with promise(path) as ledger:
+            complete = raw[:cut].count(b"\n")
+            assert len(ledger.charges) == max(0, complete - 1)
+            ledger.charge(EVENT, round_=9, covers="gradient")
+        with promise(path) as ledger:  # whatever was torn is gone, not glued to the next line
+            assert [charge.round for charge in ledger.charges][-1] == 9
+            assert len(ledger.charges) == max(0, complete - 1) + 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\x00\x00\x00",
+        b"\xff\xfe",
+        b"[]",
+        b"7",
+        b'{"round": 1}',
+        b'{"round":"x","covers":"","attempt":0,"replay":null,"event":{"kind":"unprotected"}}',
+        b'{"round":1,"covers":"","attempt":0,"replay":null,"event":{"kind":"laplace"}}',
+        b'{"round":1,"covers":"","attempt":0,"replay":null,"event":{"kind":["a"]}}',
+        b'{"round":1,"covers":"","attempt":0,"replay":null,"event":null}',
+        b'{"round":1,"covers":"","attempt":0,"replay":null,"event":'
+        b'{"kind":"poisson-gaussian","probability":NaN,"noise_multiplier":1.0}}',
+    ],
+)
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_a_damaged_line_is_refused_by_its_number(path: Path, damage: bytes, number: int) -> None:
+    lines = write(path, 3).split(b"\n")
+    lines[number - 1] = damage
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(LedgerError, match=rf"ledger\.jsonl:{number}: damaged ledger line"):
+        promise(path)
+    assert path.read_bytes() == b"\n".join(lines)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_lost_middle_byte_is_refused(path: Path, number: int) -> None:
+    raw = write(path, 2)
+    lines = raw.split(b"\n")
+    lines[number - 1] = lines[number - 1][:-1]
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(LedgerError, match=rf":{number}: damaged"):
+        promise(path)
+
+
+@pytest.mark.parametrize("content", [b"precious", b"precious\nnotes, no newline at the end", b"\n"])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match=r"ledger\.jsonl"):
+        promise(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"adjacency": Adjacency.REPLACE}, {"delta": 1e-6}, {"budget": 3.0}],
+)
+def test_a_ledger_for_another_promise_is_refused_and_left_alone(path: Path, changes: dict) -> None:
+    raw = write(path, 1) + b'{"torn'
+    path.write_bytes(raw)
+    with pytest.raises(LedgerError, match="may not change its promise"):
+        promise(path, **changes)
+    assert path.read_bytes() == raw
+
+
+def test_a_budget_may_not_be_raised_later(path: Path) -> None:
+    promise(path, budget=1.0).close()
+    with pytest.raises(LedgerError, match="may not change its promise"):
+        promise(path, budget=2.0)
+    promise(path, budget=1).close()
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
+def test_a_budget_that_limits_nothing_is_refused(path: Path, budget: float) -> None:
+    with pytest.raises(ValueError, match="budget must be a positive finite number"):
+        promise(path, budget=budget)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
+def test_a_delta_out_of_range_is_refused(path: Path, delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must be in"):
+        promise(path, delta=delta)
+    assert not path.exists()
+
+
+def test_what_would_exceed_the_budget_is_refused_and_not_written(path: Path) -> None:
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    fits = accounting.epsilon([(EVENT, 3)], **terms)
+    with promise(path, budget=fits) as ledger:
+        for round_ in (1, 2, 3):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        before = path.read_bytes()
+        for event in (EVENT, OTHER, Unprotected()):
+            with pytest.raises(BudgetExceeded, match="over the budget"):
+                ledger.charge(event, round_=4, covers="gradient")
+        assert path.read_bytes() == before
+        assert len(ledger.charges) == 3
+        assert ledger.epsilon() == fits <= ledger.budget  # type: ignore[operator]
+    with promise(path, budget=fits) as ledger, pytest.raises(BudgetExceeded):  # nor after a restart
+        ledger.charge(EVENT, round_=4, covers="gradient")
+
+
+def test_a_cleared_plan_needs_no_accounting_and_nothing_beyond_it_slips_through(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    budget = accounting.epsilon([(EVENT, 5)], **terms)
+    asked: list[object] = []
+    real = accounting.epsilon
+    monkeypatch.setattr(accounting, "epsilon", lambda *a, **k: (asked.append(a), real(*a, **k))[1])
+    with promise(path, budget=budget) as ledger:
+        with pytest.raises(BudgetExceeded, match="the plan costs"):
+            ledger.clear({EVENT: 6})
+        ledger.clear({EVENT: 5})
+        asked.clear()
+        for round_ in range(1, 6):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        assert asked == []
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, round_=6, covers="gradient")
+    with promise(path, budget=budget) as ledger:  # clearing anew does not forget what was spent
+        ledger.clear({EVENT: 5})
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, round_=6, covers="gradient")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(OTHER, round_=6, covers="gradient")
+        assert len(ledger.charges) == 5
+
+
+def test_only_an_exact_replay_is_not_charged_again(checks: SimpleNamespace, path: Path) -> None:
+    checks.every_release_is_charged(
+        lambda ledger, round_, replay: ledger.charge(
+            EVENT, round_=round_, covers="gradient", replay=replay
+        ),
+        path,
+    )
+
+
+def test_a_replay_must_match_in_everything(path: Path) -> None:
+    with promise(path) as ledger:
+        first = ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
+        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") is first
+        others = [
+            ledger.charge(OTHER, round_=1, covers="gradient", replay="h"),
+            ledger.charge(EVENT, round_=2, covers="gradient", replay="h"),
+            ledger.charge(EVENT, round_=1, covers="radius", replay="h"),
+            ledger.charge(EVENT, round_=1, covers="gradient", replay="g"),
+            ledger.charge(EVENT, round_=1, covers="gradient"),
+        ]
+        assert len(ledger.charges) == 6
+        # Attempts number the charges of one round and coverage: they key the noise.
+        names = {(c.round, c.covers, c.attempt) for c in (first, *others)}
+        assert len(names) == 6
+    with promise(path) as ledger:  # after a restart as well
+        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="g").attempt == 2
+        assert ledger.charge(EVENT, round_=1, covers="gradient").attempt == 4
+        assert len(ledger.charges) == 7
+
+
+def test_a_replay_is_free_even_when_the_budget_is_spent(path: Path) -> None:
+    budget = accounting.epsilon([(EVENT, 1)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
+    with promise(path, budget=budget) as ledger:
+        first = ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
+        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") == first
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, round_=1, covers="gradient", replay="g")
+
+
+def test_what_was_spent_composes_events_of_every_kind(path: Path) -> None:
+    with promise(path) as ledger:
+        assert ledger.epsilon() == 0.0
+        for round_ in range(1, 8):
+            ledger.charge(EVENT if round_ % 2 else OTHER, round_=round_, covers="gradient")
+        expected = accounting.epsilon(
+            [(EVENT, 4), (OTHER, 3)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5
+        )
+        assert ledger.epsilon() == pytest.approx(expected, rel=1e-9)
+        ledger.charge(Unprotected(), round_=8, covers="gradient")
+        assert ledger.epsilon() == math.inf
+
+
+def test_the_relation_decides_what_a_charge_costs(tmp_path: Path) -> None:
+    spent = {}
+    for adjacency in Adjacency:
+        with promise(tmp_path / adjacency, adjacency=adjacency) as ledger:
+            ledger.charge(EVENT, round_=1, covers="gradient")
+            spent[adjacency] = ledger.epsilon()
+    assert spent[Adjacency.ADD_REMOVE] == spent[Adjacency.ZERO_OUT]
+    assert spent[Adjacency.REPLACE] == spent[Adjacency.REPLACE_LABELS]
+    assert spent[Adjacency.REPLACE] > 1.5 * spent[Adjacency.ADD_REMOVE]
+
+
+def test_a_second_writer_is_refused_until_the_first_has_closed(path: Path) -> None:
+    with promise(path) as ledger:
+        ledger.charge(EVENT, round_=1, covers="gradient")
+        with pytest.raises(LedgerError, match="in use by another run"):
+            promise(path)
+        ledger.charge(EVENT, round_=2, covers="gradient")
+    with promise(path) as ledger:
+        assert len(ledger.charges) == 2
+
+
+def test_a_refused_opening_does_not_keep_the_file(path: Path) -> None:
+    write(path, 1)
+    with pytest.raises(LedgerError):
+        promise(path, delta=1e-7)
+    promise(path).close()
+
+
+def test_a_killed_process_leaves_its_charges_and_no_lock(path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from privacy.ledger import Ledger; from privacy.adjacency import Adjacency\n"
+        "from privacy.events import PoissonGaussian\n"
+        "ledger = Ledger(Path(sys.argv[1]), adjacency=Adjacency.ADD_REMOVE, delta=1e-5,"
+        " budget=None)\n"
+        "ledger.charge(PoissonGaussian(0.1, 4.0), round_=1, covers='gradient')\n"
+        "print('charged', flush=True); time.sleep(120)"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], env=env, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "charged\n"
+        with pytest.raises(LedgerError, match="in use by another run"):
+            promise(path)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+    with promise(path) as ledger:
+        assert [charge.event for charge in ledger.charges] == [EVENT]

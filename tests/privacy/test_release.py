@@ -1,0 +1,290 @@
+import dataclasses
+import inspect
+import math
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.clipping import NoClip, UserClip
+from privacy.events import PoissonGaussian
+from privacy.ledger import BudgetExceeded, Ledger
+from privacy.randomness import Randomness
+from privacy.release import GaussianSum
+from privacy.sampling import PoissonSampler
+
+D = 20_000
+ZERO_D = np.zeros(D)
+
+
+def plan(
+    norm: float = 0.5, sigma: float = 4.0, adjacency: Adjacency = Adjacency.ADD_REMOVE
+) -> GaussianSum:
+    return GaussianSum(PoissonSampler(0.1), UserClip(norm), sigma, adjacency)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path):
+    with Ledger(
+        tmp_path / "ledger.jsonl", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None
+    ) as ledger:
+        yield ledger
+
+
+def release(
+    ledger: Ledger,
+    sum_D: np.ndarray = ZERO_D,
+    *,
+    round_: int = 1,
+    covers: str = "gradient",
+    seed: int | None = 0,
+    mechanism: GaussianSum | None = None,
+) -> np.ndarray:
+    source = Randomness(seed)
+    mechanism = mechanism or plan()
+    return mechanism.release(sum_D, round_=round_, covers=covers, ledger=ledger, source=source)
+
+
+def test_the_noise_has_the_right_scale_and_no_other(
+    checks: SimpleNamespace, ledger: Ledger
+) -> None:
+    noise_D = release(ledger)
+    checks.gaussian_noise(noise_D, 2.0)
+    for factor in (2 / 3, 1.5, 0.95, 1.05):
+        with pytest.raises(AssertionError, match="noise scale"):
+            checks.gaussian_noise(noise_D, 2.0 * factor)
+
+
+@pytest.mark.parametrize("norm", [1e-3, 0.1, 7.0])
+@pytest.mark.parametrize("sigma", [0.3, 11.0])
+def test_the_noise_scales_with_the_clip_norm_and_the_multiplier(
+    checks: SimpleNamespace, ledger: Ledger, norm: float, sigma: float
+) -> None:
+    mechanism = plan(norm, sigma)
+    assert mechanism.std == norm * sigma
+    checks.gaussian_noise(release(ledger, mechanism=mechanism), norm * sigma)
+
+
+def test_the_noise_does_not_depend_on_the_relation(checks: SimpleNamespace, tmp_path: Path) -> None:
+    # Under ``replace`` the accountant supplies the factor two; here it would be counted twice.
+    for adjacency in Adjacency:
+        with Ledger(tmp_path / adjacency, adjacency=adjacency, delta=1e-5, budget=None) as ledger:
+            noise_D = release(ledger, mechanism=plan(adjacency=adjacency))
+        checks.gaussian_noise(noise_D, 2.0)
+
+
+def test_the_noise_fits_the_bound_that_was_used(checks: SimpleNamespace, ledger: Ledger) -> None:
+    def run(grads_BD: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        mechanism = plan(0.3)
+        sum_D = mechanism.clip.clip_sum(grads_BD).numpy()
+        return sum_D, release(ledger, sum_D, mechanism=mechanism)
+
+    checks.noise_fits_the_clip(run, noise_multiplier=4.0)
+
+
+def test_noise_for_another_clip_bound_cannot_be_expressed() -> None:
+    names = [field.name for field in dataclasses.fields(GaussianSum)]
+    assert names == ["sampler", "clip", "noise_multiplier", "adjacency"]
+    assert not {"std", "clip", "norm", "sensitivity", "event"} & set(
+        inspect.signature(GaussianSum.release).parameters
+    )
+    mechanism = plan(0.5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.clip = UserClip(1.0)  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        mechanism.std = 1.0  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.clip.norm = 1.0  # type: ignore[misc]
+    doubled = dataclasses.replace(mechanism, clip=UserClip(1.0))
+    assert doubled.std == 2 * mechanism.std
+    assert doubled.event == mechanism.event
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_what_is_charged_is_what_is_run(adjacency: Adjacency, tmp_path: Path) -> None:
+    mechanism = plan(0.7, 5.0, adjacency)
+    assert mechanism.event == PoissonGaussian(0.1, 5.0)
+    with Ledger(tmp_path / "l", adjacency=adjacency, delta=1e-5, budget=None) as ledger:
+        release(ledger, mechanism=mechanism)
+        assert ledger.spent() == {PoissonGaussian(0.1, 5.0): 1}
+
+
+def test_the_sum_is_still_in_there(ledger: Ledger) -> None:
+    sum_D = np.linspace(-50, 50, D)
+    released_D = release(ledger, sum_D)
+    assert released_D.dtype == np.float64
+    assert released_D.shape == (D,)
+    assert abs((released_D - sum_D).mean()) < 5 * 2.0 / D**0.5
+
+
+def test_the_argument_is_left_as_it_was(ledger: Ledger) -> None:
+    sum_D = np.ones(5)
+    release(ledger, sum_D)
+    assert sum_D.tolist() == [1.0] * 5
+
+
+def test_noise_of_other_rounds_attempts_purposes_and_seeds_is_unrelated(
+    checks: SimpleNamespace, ledger: Ledger
+) -> None:
+    moved_D = np.zeros(D)
+    moved_D[0] = 1e-12
+    noises = [
+        release(ledger),
+        release(ledger, round_=2),
+        release(ledger, covers="radius"),
+        release(ledger, seed=1),
+        release(ledger, moved_D) - moved_D,
+    ]
+    for i, noise_D in enumerate(noises):
+        checks.gaussian_noise(noise_D, 2.0)
+        for other_D in noises[:i]:
+            checks.unrelated(noise_D, other_D)
+
+
+def test_noise_comes_from_the_keyed_stream_alone(checks: SimpleNamespace, tmp_path: Path) -> None:
+    calls = iter(range(100))
+
+    def draw(seed: int, round_: int) -> np.ndarray:
+        path = tmp_path / f"{next(calls)}"
+        with Ledger(path, adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None) as ledger:
+            return release(ledger, seed=seed, round_=round_)
+
+    checks.keyed_noise(draw)
+
+
+def test_a_changed_sum_in_the_same_round_gets_fresh_noise_and_a_new_charge(
+    checks: SimpleNamespace, ledger: Ledger
+) -> None:
+    # The same noise on two cohorts would reveal their difference.
+    first_D, second_D = release(ledger), release(ledger, ZERO_D + 1.0)
+    assert len(ledger.charges) == 2
+    checks.unrelated(first_D, second_D - 1.0)
+
+
+def test_an_exact_replay_gives_the_same_bits_and_one_charge(tmp_path: Path) -> None:
+    sum_D = np.random.default_rng(0).standard_normal(50)
+    released = []
+    for _ in range(2):  # as after a crash: the file is all that is left
+        with Ledger(
+            tmp_path / "l", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None
+        ) as ledger:
+            for covers in ("gradient", "radius"):
+                released.append(release(ledger, sum_D.copy(), covers=covers).tobytes())
+                released.append(release(ledger, sum_D.copy(), covers=covers).tobytes())
+            assert len(ledger.charges) == 2
+    assert len(set(released)) == 2
+    assert released[0] == released[1] == released[4] == released[5]
+
+
+def test_a_replay_of_a_later_attempt_is_recognised(ledger: Ledger) -> None:
+    sums = [np.full(50, float(i)) for i in range(3)]
+    first = [release(ledger, sum_D) for sum_D in sums]
+    again = [release(ledger, sum_D) for sum_D in reversed(sums)]
+    assert all(np.array_equal(a, b) for a, b in zip(first, reversed(again), strict=True))
+    assert len(ledger.charges) == 3
+
+
+def test_the_same_draw_never_appears_at_two_scales(checks: SimpleNamespace, ledger: Ledger) -> None:
+    # s + C₁z and s + C₂z together give away s. A sum of short vectors is the same at both norms.
+    sum_D = np.full(D, 1e-3)
+    small_D = release(ledger, sum_D, mechanism=plan(1.0)) - sum_D
+    large_D = release(ledger, sum_D, mechanism=plan(2.0)) - sum_D
+    checks.unrelated(small_D, large_D)
+    assert len(ledger.charges) == 2
+    release(ledger, sum_D, mechanism=plan(1.0, 8.0))  # the same scale, another event
+    assert len(ledger.charges) == 3
+
+
+def test_without_a_seed_everything_is_fresh_and_charged(
+    checks: SimpleNamespace, ledger: Ledger
+) -> None:
+    first_D, second_D = release(ledger, seed=None), release(ledger, seed=None)
+    assert not np.array_equal(first_D, second_D)
+    assert len(ledger.charges) == 2
+    assert all(charge.replay is None for charge in ledger.charges)
+
+
+def test_the_ledger_does_not_give_the_sum_away(ledger: Ledger) -> None:
+    release(ledger, np.array([1.0, 2.0]), seed=0)
+    release(ledger, np.array([1.0, 2.0]), seed=1)
+    first, second = (charge.replay for charge in ledger.charges)
+    assert first != second  # keyed: without the seed a guess of the sum cannot be tested
+
+
+def test_the_charge_is_on_disk_before_any_noise_exists(
+    checks: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, seed in (("seeded", 0), ("deployed", None)):
+        (tmp_path / kind).mkdir()
+
+        def run(ledger: Ledger, drawing, seed=seed) -> object:
+            monkeypatch.setattr(Randomness, "stream", lambda *_: drawing())
+            return release(ledger, seed=seed)
+
+        checks.charged_before_it_exists(run, tmp_path / kind)
+
+
+def test_nothing_is_drawn_or_returned_when_the_charge_cannot_be_synced(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[object] = []
+    monkeypatch.setattr(Randomness, "stream", lambda *name: drawn.append(name))
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        release(ledger)
+    assert drawn == []
+
+
+def test_nothing_is_drawn_when_the_budget_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = accounting.epsilon([(plan().event, 1)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
+    with Ledger(
+        tmp_path / "l", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=budget
+    ) as ledger:
+        release(ledger)
+        before = (tmp_path / "l").read_bytes()
+        drawn: list[object] = []
+        monkeypatch.setattr(Randomness, "stream", lambda *name: drawn.append(name))
+        with pytest.raises(BudgetExceeded):
+            release(ledger, round_=2)
+        assert drawn == []
+        assert (tmp_path / "l").read_bytes() == before
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_sum_that_is_not_finite_is_refused_before_it_is_charged(
+    ledger: Ledger, bad: float
+) -> None:
+    sum_D = np.zeros(5)
+    sum_D[3] = bad
+    with pytest.raises(ValueError, match="not finite"):
+        release(ledger, sum_D)
+    assert ledger.charges == []
+
+
+@pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.ADD_REMOVE])
+def test_a_ledger_for_another_relation_is_refused(ledger: Ledger, adjacency: Adjacency) -> None:
+    with pytest.raises(ValueError, match=f"ledger is for add-remove, the plan for {adjacency}"):
+        release(ledger, mechanism=plan(adjacency=adjacency))
+    assert ledger.charges == []
+
+
+def test_a_plan_without_a_bound_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="not clipped"):
+        GaussianSum(PoissonSampler(0.1), NoClip(), 1.0, Adjacency.ADD_REMOVE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])
+def test_a_plan_without_noise_cannot_be_made(sigma: float) -> None:
+    with pytest.raises(ValueError, match="noise multiplier must be positive"):
+        plan(sigma=sigma)
