@@ -73,13 +73,16 @@ def calibrate(
 def _solve(gap: Callable[[float], float], low: float, high: float, *, start: float) -> float:
     """Where ``gap``, falling from above 0 at ``low`` to 0 or less at ``high``, is in [-1e-4, 0].
 
-    Secant steps that aim just inside, and halves the bracket when one leaves it.
+    Secant steps that aim just inside, and halves the bracket when one leaves it. At a cliff, where
+    no such point exists, the end of the bracket that meets the target.
     """
     x, value, slope = start, gap(start), -1.5
     for _ in range(60):
         if -1e-4 <= value <= 0:
             return x
         low, high = (x, high) if value > 0 else (low, x)
+        if high - low < 1e-9:
+            break
         step = x - (value + 0.5e-4) / slope
         if not low < step < high:
             step = (low + high) / 2

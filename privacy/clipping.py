@@ -59,7 +59,8 @@ class UserClip:
 
     def admits(self, sum_D: np.ndarray, users: int) -> bool:
         """Whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short enough."""
-        length = float(np.linalg.norm(sum_D.astype(np.float64)))
+        with np.errstate(over="ignore"):
+            length = float(np.linalg.norm(sum_D.astype(np.float64)))
         return math.isfinite(length) and length <= self.norm * users * (1.0 + 1e-5)
 
 

@@ -7,13 +7,14 @@
     model/          the result
     result.json     the figures
     report.html, plots/
-    private/        seed, cohort sizes, node failures: not for release
+    private/        seeds, cohort sizes, node failures: not for release
 
 Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
 """
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class RunDirectory:
         config: its ``out`` names the folder; with ``resume`` it must hold the same run.
 
     Raises:
-        InputError: the folder holds another run, or there is nothing to resume.
+        InputError: the folder holds another run or cannot be used, or there is nothing to resume.
     """
 
     def __init__(self, config: RunConfig) -> None:
@@ -42,18 +43,32 @@ class RunDirectory:
         self.private = self.path / "private"
         self._config = config
         settings = self.path / "config.json"
-        if settings.exists():
-            self._check_same(settings)
-        elif config.resume:
-            raise InputError(f"--resume: there is no run in {self.path}")
-        elif self.path.exists() and any(self.path.iterdir()):
-            raise InputError(f"--out {self.path} is not empty; choose another folder")
-        self._new = not settings.exists()
-        self.private.mkdir(parents=True, exist_ok=True)
-        self.private.chmod(0o700)
-        if self._new:
-            self.write_json("private/seed.json", {"seed": config.seed})
-            self.write_json("config.json", config.promise())
+        try:
+            if settings.exists():
+                self._check_same(settings)
+            elif config.resume:
+                raise InputError(f"--resume: there is no run in {self.path}")
+            elif self._occupied():
+                raise InputError(f"--out {self.path} is not empty; choose another folder")
+            self._new = not settings.exists()
+            self.private.mkdir(parents=True, exist_ok=True)
+            self.private.chmod(0o700)
+            if self._new:
+                split = config.seed if config.seed >= 0 else secrets.randbits(63)
+                self.write_json("private/seed.json", {"seed": config.seed, "split": split})
+                self.write_json("config.json", config.promise())
+        except OSError as error:
+            raise InputError(f"--out {self.path} cannot be used: {error.strerror}") from None
+
+    def _occupied(self) -> bool:
+        """Whether the folder holds more than what a run leaves that is killed in its first step."""
+
+        def ours(path: Path) -> bool:
+            seed = path.parent == self.private and "seed.json" in path.name
+            return seed or path == self.private or path.name.startswith(".config.json.")
+
+        found = self.path.rglob("*") if self.path.is_dir() else [self.path]
+        return self.path.exists() and not all(ours(path) for path in found)
 
     def _check_same(self, settings: Path) -> None:
         if not self._config.resume:
@@ -64,7 +79,7 @@ class RunDirectory:
         try:
             before = json.loads(settings.read_text(encoding="utf-8"))
             before["seed"] = json.loads((self.private / "seed.json").read_text())["seed"]
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         now = {**self._config.promise(), "seed": self._config.seed}
         changed = sorted(name for name in now if before.get(name) != now[name])
@@ -77,7 +92,7 @@ class RunDirectory:
             )
 
     def discard_if_unused(self) -> None:
-        """Remove a folder that this run made and released nothing into, so that it can be reused."""
+        """Remove a folder that this run made and released nothing into, so it can be reused."""
         ledger = self.ledger_path
         released = ledger.exists() and len(ledger.read_bytes().splitlines()) > 1
         if self._new and not released:
@@ -89,9 +104,34 @@ class RunDirectory:
         return self.path / "ledger.jsonl"
 
     @property
-    def finished(self) -> bool:
-        """Whether the run has its result."""
-        return (self.path / "result.json").exists()
+    def result(self) -> dict[str, Any] | None:
+        """The figures of a run that has ended, else None."""
+        path = self.path / "result.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    @property
+    def split_seed(self) -> int:
+        """The secret seed of who is held out: the run's own, or one drawn once and kept.
+
+        Drawn again after a crash it would hold out people who had been trained on before.
+        """
+        return int(json.loads((self.private / "seed.json").read_text(encoding="utf-8"))["split"])
+
+    def keep_nodes(self, nodes: int) -> None:
+        """Note over how many nodes the users are spread.
+
+        Raises:
+            InputError: a seeded run goes on with another number. Sums would differ in their last
+                digits, so that no replay would be recognised and each be charged again.
+        """
+        path = self.private / "nodes.json"
+        before = json.loads(path.read_text(encoding="utf-8"))["nodes"] if path.exists() else nodes
+        if before != nodes and self._config.seed >= 0:
+            raise InputError(
+                f"--resume with other settings: the users were on {before} nodes and are now on "
+                f"{nodes}, which a seeded run cannot repeat; use the same --users-per-node"
+            )
+        self.write_json("private/nodes.json", {"nodes": nodes})
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Replace a JSON file."""

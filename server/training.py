@@ -38,6 +38,14 @@ class _Clock:
     saved: float
 
 
+@dataclass(frozen=True)
+class _Pace:
+    """What this process did of the run: after a resume, less than the whole."""
+
+    rounds: int
+    seconds: float
+
+
 def train(config: RunConfig, grid: Grid) -> dict[str, object]:
     """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
 
@@ -45,13 +53,15 @@ def train(config: RunConfig, grid: Grid) -> dict[str, object]:
         InputError: settings, data or run directory that cannot be used; one line.
     """
     folder = RunDirectory(config)
+    if folder.result is not None:  # asking held-out users again would be one more release
+        return folder.result
     try:
         return _train(config, grid, folder)
     except (ValueError, BudgetExceeded) as error:
         folder.discard_if_unused()
         if isinstance(error, InputError):
             raise
-        raise InputError(str(error)) from error
+        raise InputError(" ".join(str(error).split())) from error
 
 
 def _train(config: RunConfig, grid: Grid, folder: RunDirectory) -> dict[str, object]:
@@ -59,7 +69,7 @@ def _train(config: RunConfig, grid: Grid, folder: RunDirectory) -> dict[str, obj
     features = feature_map(parse_features(config.features))
     test = public_test(config, features)
     features_json = json.dumps(features.to_config())
-    participants = _participants(config, grid, source, features_json)
+    participants = _participants(config, grid, folder, features_json)
     ledger = Ledger(
         folder.ledger_path,
         adjacency=Adjacency(config.adjacency),
@@ -76,10 +86,10 @@ def _train(config: RunConfig, grid: Grid, folder: RunDirectory) -> dict[str, obj
             log=folder.log_private,
         )
         built = build(setting, ledger)
-        seconds = _rounds(config, grid, folder, built, ledger, test)
+        pace = _rounds(config, grid, folder, built, ledger, test)
         theta_D = built.strategy.optimizer.result_D
         figure = held_out(theta_D, test, built.strategy, grid)
-        result = _result(config, setting, built, ledger, figure, seconds, folder)
+        result = _result(config, setting, built, ledger, figure, pace, folder)
     result["features"] = features.to_config()
     RewardModel(theta_D, features).save(folder.path / "model", model_card(result), overwrite=True)
     write_report(folder.path, result, folder.metrics())
@@ -87,12 +97,15 @@ def _train(config: RunConfig, grid: Grid, folder: RunDirectory) -> dict[str, obj
     return result
 
 
-def _participants(config: RunConfig, grid: Grid, source: Randomness, features: str) -> Participants:
-    counts = Adjacency(config.adjacency).counts_are_public
-    registry = Registry.ask(grid, source, features=features, counts=counts, timeout=config.timeout)
+def _participants(
+    config: RunConfig, grid: Grid, folder: RunDirectory, features: str
+) -> Participants:
+    counts, split = Adjacency(config.adjacency).counts_are_public, Randomness(folder.split_seed)
+    registry = Registry.ask(grid, split, features=features, counts=counts, timeout=config.timeout)
+    folder.keep_nodes(len(registry.nodes))
     if config.test:
         return Participants.all(registry)
-    train, out = registry.hold_out(config.heldout, source)
+    train, out = registry.hold_out(config.heldout, split)
     return Participants(registry, train, out)
 
 
@@ -103,13 +116,13 @@ def _rounds(
     built: Built,
     ledger: Ledger,
     test: PairExamples | None,
-) -> float:
-    """Run what is left of the rounds; seconds spent on them."""
+) -> _Pace:
+    """Run what is left of the rounds."""
     strategy, optimizer = built.strategy, built.strategy.optimizer
     checkpoint = folder.load_checkpoint() if config.resume else None
     if checkpoint is not None:
         strategy.rounds_done, state = checkpoint
-        optimizer.restore(state)
+        strategy.restore(state)
     folder.rewind_metrics(strategy.rounds_done)
     curve = SpendingCurve(built.charges, adjacency=ledger.adjacency, delta=ledger.delta)
     every = max(1, config.rounds // _EVALUATIONS)
@@ -129,15 +142,16 @@ def _rounds(
         if test is not None and (round_ % every == 0 or round_ == config.rounds):
             figure = held_out(optimizer.result_D, test, strategy, grid)
             line["heldout_accuracy"] = figure.accuracy if figure else None
+        folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         now = time.monotonic()
         last = round_ == config.rounds
         if last or not strategy.source.seeded or now - clock.saved > _SECONDS_BETWEEN_CHECKPOINTS:
-            folder.save_checkpoint(round_, optimizer.state())
+            folder.save_checkpoint(round_, strategy.state())
             clock.saved = now
-        folder.add_metrics(line)
 
+    before = strategy.rounds_done
     strategy.start(grid, num_rounds=config.rounds, on_round=on_round)
-    return time.monotonic() - clock.started
+    return _Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
 
 
 def _result(
@@ -146,12 +160,11 @@ def _result(
     built: Built,
     ledger: Ledger,
     figure: HeldOut | None,
-    seconds: float,
+    pace: _Pace,
     folder: RunDirectory,
 ) -> dict[str, object]:
     strategy = built.strategy
     private = bool(built.charges)
-    done = strategy.rounds_done
     return {
         "strategy": config.strategy,
         "adjacency": config.adjacency,
@@ -161,7 +174,7 @@ def _result(
         "noise_multiplier": built.noise_multiplier,
         "clip_norm": built.clip_norm,
         "group_size": built.group_size,
-        "rounds": done,
+        "rounds": strategy.rounds_done,
         "rounds_planned": config.rounds,
         "users": setting.users,
         "cohort": config.cohort,
@@ -170,8 +183,10 @@ def _result(
         "heldout_accuracy": figure.accuracy if figure else None,
         "heldout_accuracy_by_user": figure.by_user if figure else None,
         "heldout_users": figure.users if figure else 0,
-        "users_per_second": config.cohort * done / seconds if seconds > 0 else None,
-        "seconds_training": seconds,
+        "users_per_second": config.cohort * pace.rounds / pace.seconds
+        if pace.seconds > 0
+        else None,
+        "seconds_training": pace.seconds,
         "out": str(folder.path),
         "private": private,
         "seeded": strategy.source.seeded,

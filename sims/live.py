@@ -71,6 +71,7 @@ class LiveView:
     def __enter__(self) -> "LiveView":
         self._console = Console(stderr=True)
         self._plain = not _interactive(self._console)
+        self._look(last=False)  # rounds that are there already are not this run's
         try:
             if not self._plain:
                 self._live = Live(

@@ -49,9 +49,6 @@ def main() -> None:
     except FlowerRunFailed as error:
         errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt as interrupt:
-        errors.print(_plain(interrupt) or "interrupted", soft_wrap=True)
-        sys.exit(130)
 
 
 def _plain(error: BaseException) -> str:

@@ -21,11 +21,13 @@ class Tail:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: tuple[int, int] | None = None
+        self._absent = False  # at the last call: all that is in it at the next one is new
         self._offset = 0
         self._torn = b""
 
     def read(self) -> tuple[list[dict[str, Any]], bool]:
-        """The objects that were added since the last call, and whether the file was begun anew.
+        """The objects that were added since the last call, and whether they are the file as it was
+        found: at the first call, or after it was replaced or cut short.
 
         Lines that are not JSON objects are left out; a file that cannot be read has none.
         """
@@ -33,12 +35,15 @@ class Tail:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 identity = (status.st_dev, status.st_ino)
-                anew = identity != self._file or status.st_size < self._offset
-                if anew:
-                    self._file, self._offset, self._torn = identity, 0, b""
+                found = identity != self._file or status.st_size < self._offset
+                if found:
+                    self._offset, self._torn = 0, b""
+                anew = found and not self._absent
+                self._file, self._absent = identity, False
                 file.seek(self._offset)
                 data = file.read()
         except OSError:
+            self._absent = self._file is None
             return [], False
         self._offset += len(data)
         *complete, self._torn = (self._torn + data).split(b"\n")
@@ -75,7 +80,7 @@ class Progress:
 
         Args:
             lines: in the order in which they were written.
-            anew: whether they are the whole file as it was found, rather than added to it.
+            anew: whether they are the file as it was found, rather than added to it.
             now: seconds on a clock that only goes forward.
         """
         if anew:

@@ -1,6 +1,8 @@
 """``murmuration run``: one training run in simulation, from judgements to a reward model."""
 
 import json
+import shlex
+import sys
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
@@ -152,11 +154,11 @@ def execute(
     """
     folder = Path(config.out)
     target = config.epsilon if config.strategy != "nonprivate" else None
-    with LiveView(folder, config.rounds, config.cohort, target, config.strategy) as view:
-        view.stage("loading judgements")
-        nodes = _nodes(config, runtime, users_per_node)
-        view.stage("computing features")
-        try:
+    try:
+        with LiveView(folder, config.rounds, config.cohort, target, config.strategy) as view:
+            view.stage("loading judgements")
+            nodes = _nodes(config, runtime, users_per_node)
+            view.stage("computing features")
             if runtime is Runtime.LOCAL:
                 run_local(
                     config.to_run_config(),
@@ -170,9 +172,12 @@ def execute(
                 log = folder.with_name(f"{folder.name}.flower.log")
                 run_flower(config.to_run_config(), nodes=nodes, log=log)
                 log.rename(folder / "private" / "flower.log")
-        except KeyboardInterrupt:
-            advice = f"interrupted; continue with: murmuration run --resume --out {folder}"
-            raise KeyboardInterrupt(advice) from None
+    except KeyboardInterrupt:
+        # The command-line library turns this into exit code 130, without a word.
+        begun = (folder / "config.json").exists()
+        advice = f"; continue with: murmuration run --resume --out {shlex.quote(str(folder))}"
+        print("interrupted" + (advice if begun else ""), file=sys.stderr)
+        raise
     return json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
 
@@ -191,8 +196,8 @@ def _settings(given: dict[str, Any], out: str | None, resume: bool) -> RunConfig
         settings = {"data": _EMBEDDED, "test": _EMBEDDED_TEST, **settings}
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     place = Path(out).expanduser() if out else Path("runs") / stamp
-    return RunConfig(
-        **{**asdict(RunConfig()), **settings, "out": str(place.absolute()), "resume": resume}
+    return RunConfig.from_run_config(
+        {**asdict(RunConfig()), **settings, "out": str(place.absolute()), "resume": resume}
     )
 
 
@@ -203,7 +208,9 @@ def _former(folder: Path) -> dict[str, Any]:
         seed = json.loads((folder / "private" / "seed.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"--resume: there is no run in {folder} ({error})") from None
-    return {**settings, **seed}
+    if not isinstance(settings, dict) or not isinstance(seed, dict):
+        raise InputError(f"--resume: the files of the run in {folder} are damaged")
+    return {**settings, "seed": seed.get("seed")}
 
 
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None) -> int:
@@ -220,6 +227,9 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None) -> i
     users = len(judgements.user_ids)
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")
+    former = Path(config.out) / "private" / "nodes.json"
+    if users_per_node is None and config.resume and former.exists():
+        return int(json.loads(former.read_text(encoding="utf-8"))["nodes"])
     if users_per_node is None:
         # One node computes everything in one batch; Flower runs one per two-core actor pair.
         return 1 if runtime is Runtime.LOCAL else min(2, users)

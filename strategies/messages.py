@@ -56,7 +56,7 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         arrays, place = content.array_records["users"], content.config_records["registry"]["place"]
         keys_U = arrays["keys"].numpy()
         counts_U = arrays["counts"].numpy() if "counts" in arrays else None
-    except (KeyError, ValueError) as error:
+    except Exception as error:  # another machine's bytes can fail to decode in any way
         raise MalformedReply(f"not an answer to the registry query: {error!r}") from None
     fits = counts_U is None or counts_U.shape == keys_U.shape
     if keys_U.ndim != 1 or keys_U.dtype != np.uint64 or not fits or not isinstance(place, int):
@@ -124,7 +124,7 @@ def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dic
     """The sums of a reply, float; MalformedReply unless they are exactly those of ``shapes``."""
     try:
         sums = {name: array.numpy() for name, array in content.array_records["sums"].items()}
-    except (KeyError, ValueError) as error:
+    except Exception as error:  # another machine's bytes can fail to decode in any way
         raise MalformedReply(f"no sums in the reply: {error!r}") from None
     found = {name: array.shape for name, array in sums.items()}
     if found != dict(shapes):

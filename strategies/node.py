@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from preference.examples import PairExamples
-from preference.gradients import user_gradients, windows
+from preference.gradients import sum_over_users, windows
 from privacy.randomness import Randomness
 from strategies.messages import Work
 
@@ -30,8 +30,6 @@ def bounded_sum(
     group_size = int(work.number("group-size"))
     rows_K, taken_S = windows(examples.start_U, work.users_S, group_size, words_S)
     theta_D = work.tensor("theta")
-    # Chunks are added in float64, so that how users are grouped does not show in the result.
-    total_D = torch.zeros(examples.dimension, dtype=torch.float64)
-    for grads_BD in user_gradients(examples, theta_D, rows_K, taken_S):
-        total_D += bound.clip_sum(grads_BD)
+    # Added up in float64, so that how users are grouped does not show in the result.
+    total_D = sum_over_users(examples, theta_D, rows_K, taken_S, bound.clip_sum)
     return total_D.numpy().astype(np.float32)

@@ -12,6 +12,7 @@ Legend: D dimensions.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +120,7 @@ class ServerOptimizer:
             },
         }
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
         self.theta.copy_(torch.from_numpy(state["theta"]))
         self._average.copy_(torch.from_numpy(state["average"]))

@@ -220,6 +220,14 @@ class CohortStrategy(Strategy):
         )
         return self.aggregate_evaluate(self.rounds_done, exchange(grid, outgoing, self.timeout))
 
+    def state(self) -> dict[str, np.ndarray]:
+        """What a resumed run needs, as arrays: the optimizer's state and the strategy's own."""
+        return self.optimizer.state()
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        self.optimizer.restore(state)
+
     def summary(self) -> None:
         """Nothing to print: the run directory says it all."""
 

@@ -1,7 +1,7 @@
 """Checks that the real mechanisms must pass and that the seeded faults must fail.
 
-Each takes the thing under test as a callable and raises AssertionError. ``test_<module>.py`` applies
-it to the product, ``test_seeded_faults.py`` to deliberately broken stand-ins: a check that no
+Each takes what is tested as a callable and raises AssertionError. ``test_<module>.py`` applies it
+to the product, ``test_seeded_faults.py`` to deliberately broken stand-ins: a check that no
 fault sets off would prove nothing. Seeds are fixed, so an outcome never changes from run to run.
 
 Legend: T rounds, N users, B users in a chunk, D dimensions.
@@ -193,7 +193,7 @@ def counts_every_time(epsilon: Callable[[float, int], float]) -> None:
 def charged_before_it_exists(
     release: Callable[[Ledger, Callable[[], None]], object], folder: Path
 ) -> None:
-    """``release(ledger, drawing)`` calls ``drawing`` when it draws noise: the line is on disk by then.
+    """``release(ledger, drawing)`` calls ``drawing`` to draw noise: the line is on disk by then.
 
     A crash at that moment must leave the charge behind.
     """
@@ -215,7 +215,7 @@ def charged_before_it_exists(
 def every_release_is_charged(
     charge: Callable[[Ledger, int, str | None], object], path: Path
 ) -> None:
-    """``charge(ledger, round, replay)``: only an exact replay is ever taken for the same release."""
+    """``charge(ledger, round, replay)``: only an exact replay is taken for the same release."""
     with promise(path) as ledger:
         for round_, replay in ((1, "a"), (1, "b"), (1, None), (1, None), (2, "a"), (1, "a")):
             charge(ledger, round_, replay)

@@ -214,7 +214,7 @@ def test_calibration_solves_any_falling_cost(log_target: float, slope: float, be
         return (1 + 10 * interval) * x**-slope * (1 + bend / (1 + x))
 
     target = 10.0**log_target
-    x = calibrate(cost, target, low=1e-9, high=1e20)
+    x = calibrate(cost, target, low=1e-12, high=1e20)
     assert target * (1 - 1.01e-4) <= cost(x, accounting.INTERVAL) <= target
 
 

@@ -137,9 +137,9 @@ def test_honest_sums_are_admitted(seed: int, users: int, norm: float, alike: boo
     assert UserClip(norm).admits(sum_D.astype(np.float32), users)
 
 
-@pytest.mark.parametrize("users", [5_000, 20_000])
-def test_many_users_who_pull_one_way_are_admitted(users: int) -> None:
-    for value in (0.6, 0.8, 1.266, 1.7):
+def test_many_users_who_pull_one_way_are_admitted() -> None:
+    users = 5_000
+    for value in np.linspace(0.5, 2.0, 12).tolist():
         sum_D = UserClip(1.0).clip_sum(torch.full((users, 100), value))
         assert UserClip(1.0).admits(sum_D.numpy(), users)
 

@@ -87,7 +87,7 @@ def test_streams_agree_across_processes() -> None:
         "from privacy.randomness import Randomness, user_key\n"
         "r = Randomness(11)\n"
         "print(r.stream('noise', 4, 1).integers(0, 2**63, size=4).tolist(),"
-        " r.user_words('window', 4, [user_key('ann')]).tolist(), hash('ann'))"
+        " r.user_words('window', 4, [user_key('ann')]).tolist())"
     )
     found = []
     for hash_seed in ("1", "2"):
@@ -95,7 +95,7 @@ def test_streams_agree_across_processes() -> None:
         result = subprocess.run(
             [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
         )
-        found.append(result.stdout.rsplit(",", 1)[0].rsplit(" ", 1)[0])
+        found.append(result.stdout.strip())
     here = Randomness(11)
     expected = (
         f"{here.stream('noise', 4, 1).integers(0, 2**63, size=4).tolist()} "

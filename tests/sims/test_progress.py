@@ -28,10 +28,19 @@ def test_only_what_is_new(tmp_path):
     tail = Tail(path)
     assert tail.read() == ([], False)
     append(path, text(1, 2))
-    assert tail.read() == (lines(1, 2), True)
+    assert tail.read() == (lines(1, 2), False)
     append(path, text(3))
     assert tail.read() == (lines(3), False)
     assert tail.read() == ([], False)
+
+
+def test_what_was_there_before_is_told_apart(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    append(path, text(1, 2))
+    tail = Tail(path)
+    assert tail.read() == (lines(1, 2), True)
+    append(path, text(3))
+    assert tail.read() == (lines(3), False)
 
 
 @given(st.lists(st.integers(0, 60), max_size=8))
