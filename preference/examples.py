@@ -10,6 +10,7 @@ Shape suffixes: R rows (judgements), U users, T distinct texts, D dimensions.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -47,6 +48,12 @@ class PairExamples:
     def dimension(self) -> int:
         """D."""
         return self.x_RD.shape[1]
+
+    @cached_property
+    def lengths_R(self) -> torch.Tensor:
+        """float64: the ℓ2 norm of each row of x, computed once."""
+        blocks = self.x_RD.split(_CHUNK)
+        return torch.cat([torch.linalg.vector_norm(x.double(), dim=1) for x in blocks])
 
     @property
     def counts_U(self) -> torch.Tensor:

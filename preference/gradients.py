@@ -16,6 +16,7 @@ Legend: R rows (judgements), S sampled users, B users in a chunk, K rows of samp
 D dimensions.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ import torch
 from preference.cores import on_each_core
 from preference.examples import PairExamples
 
-_CHUNK_BYTES = 2**20  # half of a core's second-level cache, which other things use too
+_CHUNK_BYTES = 2 * 2**20  # a core's second-level cache; smaller chunks only cost more calls
 _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
 
 #: Derivative of the loss by the logit, from logits and labels: the model of a preference.
@@ -36,6 +37,20 @@ Residual = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def btl_residual(logits_K: torch.Tensor, y_K: torch.Tensor) -> torch.Tensor:
     """σ(logit) − y: the derivative of the Bradley–Terry–Luce log loss. A tie has y = ½."""
     return torch.sigmoid(logits_K).sub_(y_K)
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """So many gradient steps of length ``rate`` on a user's own judgements."""
+
+    steps: int
+    rate: float
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"--local-steps must be at least 1, got {self.steps}")
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ValueError(f"--local-rate must be positive, got {self.rate}")
 
 
 def windows(
@@ -82,7 +97,7 @@ def user_gradients(
     ``rows_K`` and ``taken_S`` come from ``windows``; no user is split over two chunks.
     """
     work = _Work.of(examples, theta_D, rows_K, taken_S, residual)
-    for chunk in range(len(work)):
+    for chunk in range(work.chunks):
         yield work.gradients(chunk)
 
 
@@ -93,22 +108,23 @@ def sum_over_users(
     taken_S: torch.Tensor,
     reduce: Callable[[torch.Tensor], torch.Tensor],
     residual: Residual = btl_residual,
+    local: LocalSteps | None = None,
 ) -> torch.Tensor:
     """The sum over chunks of ``reduce`` of the users' gradients, (D,) float64, on every core.
 
     ``reduce`` takes a chunk of gradients (B, D) to a vector (D,) and is called from several
-    threads at once; other arguments as in ``user_gradients``. The result is the same, bit for bit,
-    on any number of cores.
+    threads at once; with ``local`` it takes how far these steps descend, θ − θ_u, instead. Other
+    arguments as in ``user_gradients``. The result is the same, bit for bit, on any number of cores.
     """
     work = _Work.of(examples, theta_D, rows_K, taken_S, residual)
 
     def part_of(part: int) -> torch.Tensor:
         sum_D = torch.zeros(examples.dimension, dtype=torch.float64)
-        for chunk in range(len(work) * part // parts, len(work) * (part + 1) // parts):
-            sum_D += reduce(work.gradients(chunk))
+        for chunk in range(work.chunks * part // parts, work.chunks * (part + 1) // parts):
+            sum_D += reduce(work.gradients(chunk) if local is None else work.descents(chunk, local))
         return sum_D
 
-    parts = min(_PARTS, len(work))
+    parts = min(_PARTS, work.chunks)
     total_D = torch.zeros(examples.dimension, dtype=torch.float64)
     for part_D in on_each_core(part_of, parts):
         total_D += part_D
@@ -117,18 +133,19 @@ def sum_over_users(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """The users of a call, cut into chunks; everything small is computed for all of them at once.
+    """The sampled users, cut into chunks.
 
-    ``index``, ``y``, ``scale`` (of K rows) and ``bags`` (offsets of S users) are split by chunk.
+    Chunk c is users ``cuts[c]`` to ``cuts[c + 1]`` and rows ``row_cuts[c]`` to ``row_cuts[c + 1]``.
     """
 
-    x_RD: torch.Tensor
+    examples: PairExamples
     theta_D: torch.Tensor
     residual: Residual
-    index: tuple[torch.Tensor, ...]
-    y: tuple[torch.Tensor, ...]
-    scale: tuple[torch.Tensor, ...]
-    bags: tuple[torch.Tensor, ...]
+    rows_K: torch.Tensor
+    weight_K: torch.Tensor  # one over the user's number of rows
+    before_S: torch.Tensor  # rows of earlier users
+    cuts: list[int]
+    row_cuts: list[int]
 
     @classmethod
     def of(
@@ -141,54 +158,85 @@ class _Work:
     ) -> "_Work":
         taken = taken_S.numpy()
         ends = np.cumsum(taken)
+        weight_K = np.repeat(np.float32(1) / np.maximum(taken, 1, dtype=np.float32), taken)
         cuts = _cuts(ends, max(1, _CHUNK_BYTES // (4 * examples.dimension)))
-        users = np.diff(cuts)
-        row_cuts = np.concatenate([[0], ends])[cuts]
-        sizes = np.diff(row_cuts).tolist()
-        bags_S = ends - taken - np.repeat(row_cuts[:-1], users)
-        scale_K = np.repeat(1.0 / taken.clip(min=1), taken).astype(np.float32)
         return cls(
-            examples.x_RD,
+            examples,
             theta_D,
             residual,
-            rows_K.split(sizes),
-            torch.from_numpy(examples.y_R.numpy()[rows_K.numpy()]).split(sizes),
-            torch.from_numpy(scale_K).split(sizes),
-            torch.from_numpy(bags_S).split(users.tolist()),
+            rows_K,
+            torch.from_numpy(weight_K),
+            torch.from_numpy(ends - taken),
+            cuts,
+            [0, *(int(ends[cut - 1]) for cut in cuts[1:])],
         )
 
-    def __len__(self) -> int:
-        return len(self.bags)
+    @property
+    def chunks(self) -> int:
+        """How many."""
+        return len(self.cuts) - 1
 
     def gradients(self, chunk: int) -> torch.Tensor:
         """Mean gradients of the users of one chunk, (B, D)."""
-        index_K = self.index[chunk]
-        buffer_KD, places_K = _buffers(len(index_K), self.x_RD)
-        x_KD = torch.index_select(self.x_RD, 0, index_K, out=buffer_KD)
-        weight_K = self.residual(x_KD @ self.theta_D, self.y[chunk]).mul_(self.scale[chunk])
-        return torch.nn.functional.embedding_bag(
-            places_K, x_KD, self.bags[chunk], mode="sum", per_sample_weights=weight_K
-        )
+        # Every call into torch costs some microseconds, as much as a thousand rows' arithmetic.
+        x_KD = self._gather(chunk)
+        return self._means(chunk, x_KD, x_KD @ self.theta_D)
+
+    def descents(self, chunk: int, local: LocalSteps) -> torch.Tensor:
+        """θ − θ_u after each user's own gradient steps from θ, (B, D)."""
+        x_KD = self._gather(chunk)
+        logits_K = x_KD @ self.theta_D
+        # Kept as the way travelled: as the difference of two models it would be rounded like them.
+        descent_BD = self._means(chunk, x_KD, logits_K).mul_(local.rate)
+        bags_B = self._bags(chunk)
+        taken_B = torch.diff(bags_B, append=bags_B.new_tensor([len(x_KD)]))
+        user_K = torch.repeat_interleave(torch.arange(len(bags_B)), taken_B)
+        for _ in range(local.steps - 1):
+            moved_K = descent_BD[user_K].mul_(x_KD).sum(dim=1)
+            descent_BD.add_(self._means(chunk, x_KD, logits_K - moved_K), alpha=local.rate)
+        return descent_BD
+
+    def _gather(self, chunk: int) -> torch.Tensor:
+        """The rows of a chunk, (K, D), until this thread's next call."""
+        first, last = self.row_cuts[chunk], self.row_cuts[chunk + 1]
+        x_RD = self.examples.x_RD
+        x_KD = _memory(x_RD).resize_(last - first, x_RD.shape[1])
+        return torch.index_select(x_RD, 0, self.rows_K[first:last], out=x_KD)
+
+    def _means(self, chunk: int, x_KD: torch.Tensor, logits_K: torch.Tensor) -> torch.Tensor:
+        first, last = self.row_cuts[chunk], self.row_cuts[chunk + 1]
+        slope_K = self.residual(logits_K, self.examples.y_R[self.rows_K[first:last]])
+        slope_K *= self.weight_K[first:last]
+        # Weighted sums of consecutive rows; what functional.embedding_bag calls.
+        return torch.embedding_bag(
+            x_KD, _places(last - first), self._bags(chunk), mode=0, per_sample_weights=slope_K
+        )[0]
+
+    def _bags(self, chunk: int) -> torch.Tensor:
+        """Where each user's rows begin within a chunk, (B,)."""
+        return self.before_S[self.cuts[chunk] : self.cuts[chunk + 1]] - self.row_cuts[chunk]
 
 
-def _cuts(ends_S: np.ndarray, rows: int) -> np.ndarray:
-    """Where chunks of about ``rows`` rows begin and end: whole users, at least one in each."""
-    cuts, row = [0], 0
-    while cuts[-1] < len(ends_S):
-        fitting = int(np.searchsorted(ends_S, row + rows, side="right"))
-        cuts.append(max(cuts[-1] + 1, fitting))
-        row = int(ends_S[cuts[-1] - 1])
-    return np.array(cuts)
+def _cuts(ends_S: np.ndarray, rows: int) -> list[int]:
+    """Where chunks begin and end: at most about ``rows`` rows of whole users each, evenly."""
+    total = int(ends_S[-1]) if len(ends_S) else 0
+    chunks = -(-total // rows)
+    inner = np.searchsorted(ends_S, [total * c // chunks for c in range(1, chunks)], side="right")
+    return sorted({0, *inner.tolist(), len(ends_S)})
 
 
 _thread = threading.local()
 
 
-def _buffers(rows: int, x_RD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """This thread's memory for gathered rows, and 0 … rows − 1; fresh pages cost more than rows."""
-    size = rows * x_RD.shape[1]
-    if getattr(_thread, "size", -1) < size or _thread.memory.dtype != x_RD.dtype:
-        _thread.size, _thread.memory = size, torch.empty(size, dtype=x_RD.dtype)
+def _memory(x_RD: torch.Tensor) -> torch.Tensor:
+    """Memory that this thread keeps for gathered rows: fresh pages would cost more than they."""
+    if getattr(_thread, "dtype", None) != x_RD.dtype:
+        _thread.dtype, _thread.memory = x_RD.dtype, torch.empty(0, dtype=x_RD.dtype)
+    return _thread.memory
+
+
+def _places(rows: int) -> torch.Tensor:
+    """0 … rows − 1, from memory."""
     if getattr(_thread, "rows", -1) < rows:
         _thread.rows, _thread.places = rows, torch.arange(rows)
-    return _thread.memory[:size].view(rows, x_RD.shape[1]), _thread.places[:rows]
+    return _thread.places[:rows]

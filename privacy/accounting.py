@@ -4,17 +4,21 @@ Composition is by privacy loss distributions (``dp_accounting``, connect-the-dot
 which errs on the safe side). Nothing here looks at data.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from privacy.adjacency import Adjacency
-from privacy.events import Event, PoissonGaussian, Unprotected
+from privacy.events import PLD, Event, PoissonGaussian, Unprotected
+from privacy.group_event import GroupGaussian
 
 #: Spacing of the discretized privacy loss; coarser is faster and errs towards a larger epsilon.
 INTERVAL = 1e-4
 _COARSE = 1e-3
+#: Bounds on a noise multiplier, tried in turn; too little noise can be very slow to account for.
+_LADDER = tuple(10.0**k for k in range(7, -1, -1))
 
 
 def epsilon(
@@ -26,30 +30,73 @@ def epsilon(
 ) -> float:
     """The smallest epsilon for which the composition of ``(event, times)`` is (epsilon, delta)-DP.
 
-    Returns 0 for nothing released and infinity for an unprotected release.
+    Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
+    group privacy has no privacy loss distribution: it is converted by itself, and if there is
+    anything else, the parts share ``delta`` equally and their epsilons add up.
     """
     _check_delta(delta)
+    events = list(events)
+    sizes = sorted({e.group_size for e, _ in events if isinstance(e, GroupGaussian)})
+    if sizes:
+        from privacy.group import group_epsilon  # which needs this module
+
+        rest = [(e, times) for e, times in events if not isinstance(e, GroupGaussian)]
+        share = delta / (len(sizes) + bool(rest))
+        total = 0.0
+        if rest:
+            total = epsilon(rest, adjacency=adjacency, delta=share, interval=interval)
+        for size in sizes:
+            examples = [
+                (PoissonGaussian(e.probability, e.noise_multiplier), times)
+                for e, times in events
+                if isinstance(e, GroupGaussian) and e.group_size == size
+            ]
+            terms = {"adjacency": adjacency, "delta": share, "interval": interval}
+            total += group_epsilon(examples, group_size=size, **terms)
+        return total
+    total = composition(events, adjacency=adjacency, interval=interval)
+    return 0.0 if total is None else max(0.0, float(total.get_epsilon_for_delta(delta)))
+
+
+def composition(
+    events: Iterable[tuple[Event, int]], *, adjacency: Adjacency, interval: float = INTERVAL
+) -> PLD | None:
+    """The privacy loss distribution of all of ``(event, times)``; None if nothing is released.
+
+    Raises:
+        Unsupported: an event has no guarantee under ``adjacency``.
+    """
     total = None
     for event, times in events:
         if times == 0:
             continue
-        if isinstance(event, Unprotected):
-            return math.inf
         loss = event.loss(adjacency, interval)
+        if isinstance(event, Unprotected):
+            return loss
         loss = loss.self_compose(times) if times > 1 else loss
         total = loss if total is None else total.compose(loss)
-    return 0.0 if total is None else max(0.0, float(total.get_epsilon_for_delta(delta)))
+    return total
 
 
 def calibrate(
-    cost: Callable[[float, float], float], target: float, *, low: float, high: float
+    cost: Callable[[float, float], float],
+    target: float,
+    *,
+    low: float = 0.05,
+    high: float | None = None,
 ) -> float:
     """The smallest ``x`` in [low, high] with ``cost(x, interval) <= target``; cost must fall in x.
 
     Finds the neighbourhood at a coarse discretization and finishes at the fine one, so the promise
     rests on the fine one: the result costs at most ``target``, and at least 0.9999 of it unless
-    ``low`` already meets it. Raises ValueError when ``high`` is not enough.
+    ``low`` already meets it. Without ``high``, one that is enough is searched for. Raises
+    ValueError when ``high``, or the search's largest, is not enough.
     """
+    if not (math.isfinite(target) and target > 0):
+        raise ValueError(f"epsilon must be a positive finite number, got {target}")
+    if high is None:
+        enough = itertools.takewhile(lambda x: cost(x, _COARSE) <= target, _LADDER)
+        high = min(enough, default=_LADDER[0])
 
     def gap(log_x: float, interval: float) -> float:
         value = cost(math.exp(log_x), interval)
@@ -59,7 +106,10 @@ def calibrate(
     # A small target may drown in the coarse discretization's own error.
     coarse = _COARSE if gap(top, _COARSE) <= 0 else INTERVAL
     if gap(top, coarse) > 0:
-        raise ValueError(f"epsilon = {target:g} is out of reach at {high:g}")
+        raise ValueError(
+            f"epsilon = {target:g} is out of reach at {high:g}: "
+            f"with that much noise the plan still costs {cost(high, INTERVAL):.4g}"
+        )
     # From above: a cost far over the target is also the slowest to compute.
     below, above = top, top
     while below > bottom and gap(below, coarse) <= 0:
@@ -92,30 +142,70 @@ def _solve(gap: Callable[[float], float], low: float, high: float, *, start: flo
     return high
 
 
+def calibrate_noise(
+    target: float,
+    charges: Callable[[float], Mapping[Event, int]],
+    *,
+    delta: float,
+    adjacency: Adjacency,
+    high: float | None = None,
+) -> float:
+    """The smallest noise multiplier with which everything that a plan charges costs ``target``.
+
+    ``charges`` maps a noise multiplier to what a plan with it releases: how often each event. Parts
+    that do not depend on it are charged as they are. Met from below: the composed epsilon is at
+    most ``target`` and within a few parts in 10,000. ``high``, if given, is known to be enough.
+
+    Raises:
+        ValueError: a parameter is out of range, or no amount of noise meets the target.
+        Unsupported: an event has no guarantee under ``adjacency``.
+    """
+    _check_delta(delta)
+
+    def cost(sigma: float, interval: float) -> float:
+        return epsilon(charges(sigma).items(), adjacency=adjacency, delta=delta, interval=interval)
+
+    return calibrate(cost, target, high=high)
+
+
 def noise_multiplier_for(
     target: float, *, delta: float, probability: float, rounds: int, adjacency: Adjacency
 ) -> float:
-    """The smallest noise multiplier with which ``rounds`` Poisson-Gaussian rounds cost ``target``.
-
-    Met from below: the composed epsilon is at most ``target`` and within a few parts in 10,000.
-    """
+    """``calibrate_noise`` for ``rounds`` Poisson-Gaussian rounds with this ``probability``."""
     _check_delta(delta)
     if not (math.isfinite(target) and target > 0):
         raise ValueError(f"epsilon must be a positive finite number, got {target}")
     if rounds < 1:
         raise ValueError(f"there must be at least one round, got {rounds}")
-
-    def cost(sigma: float, interval: float) -> float:
-        return epsilon(
-            [(PoissonGaussian(probability, sigma), rounds)],
-            adjacency=adjacency,
-            delta=delta,
-            interval=interval,
-        )
-
     # One Gaussian without sampling bounds the search from above, up to the swap's factor of two.
     high = 2.0 * adjacency.vectors_changed * math.sqrt(rounds * 2 * math.log(2 / delta))
-    return calibrate(cost, target, low=0.05, high=max(1.0, high * (1 + 1 / target)))
+    return calibrate_noise(
+        target,
+        lambda sigma: {PoissonGaussian(probability, sigma): rounds},
+        delta=delta,
+        adjacency=adjacency,
+        high=max(1.0, high * (1 + 1 / target)),
+    )
+
+
+def joint_noise_multiplier(
+    noise_multiplier: float, bit_noise: float, *, bound: float = 0.5
+) -> float:
+    """The noise multiplier of a Gaussian sum and a noisy count released on the same cohort.
+
+    Every sampled user adds a vector of length at most C to one sum, which gets noise of standard
+    deviation ``noise_multiplier`` C, and a number of magnitude at most ``bound`` to another, which
+    gets noise of standard deviation ``bit_noise``. Scaled by their noises the two are one Gaussian
+    release of one bounded vector, so the round's event is ``PoissonGaussian(q, result)``:
+    1/result^2 = 1/noise_multiplier^2 + bound^2/bit_noise^2 (Andrew et al. 2021, Theorem 1).
+
+    A bit is sent as b - 1/2, so ``bound`` is 1/2 (a bit that is sent as 0 or 1 has 1). Under a
+    swap both parts move by twice their bound, which the accountant supplies as for the sum alone.
+    """
+    for value in (noise_multiplier, bit_noise, bound):
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"noise and bound must be positive finite numbers, got {value}")
+    return 1.0 / math.hypot(1.0 / noise_multiplier, bound / bit_noise)
 
 
 def rounds_for(

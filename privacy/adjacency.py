@@ -10,6 +10,10 @@ from enum import StrEnum
 from dp_accounting import NeighboringRelation
 
 
+class Unsupported(ValueError):
+    """A mechanism has no guarantee under this relation; the message names those it has one for."""
+
+
 class Adjacency(StrEnum):
     """The relation between neighbouring data sets, at the level of whole users.
 

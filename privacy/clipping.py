@@ -20,7 +20,7 @@ import torch
 from privacy.adjacency import Adjacency
 
 # Rounding, also to float32 afterwards, must not carry a scaled vector out of the ball.
-_ROUNDING = 1.0 - 2.0**-20
+ROUNDING = 1.0 - 2.0**-20
 # Elements that are converted to float64 at a time: few enough to stay in the processor's cache.
 _BLOCK = 2**17
 
@@ -45,17 +45,21 @@ class UserClip:
 
     def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
         """The sum of users' clipped vectors, float64, (D,); a user who is not finite is zero."""
-        sum_D = grads_BD.new_zeros(grads_BD.shape[1], dtype=torch.float64)
-        for block_BD in grads_BD.split(max(1, _BLOCK // max(1, len(sum_D)))):
-            block_BD = block_BD.to(torch.float64)
-            norms_B = torch.linalg.vector_norm(block_BD, dim=1)
-            finite_B = torch.isfinite(norms_B)
-            if not bool(finite_B.all()):
-                block_BD, norms_B = block_BD[finite_B], norms_B[finite_B]
-            # A zero vector gives norm / 0 = inf, which the clamp turns into a factor of one.
-            factors_B = (self.norm * _ROUNDING / norms_B).clamp_(max=1.0)
-            sum_D += factors_B @ block_BD
+        block = max(1, _BLOCK // max(1, grads_BD.shape[1]))
+        sum_D = self._clip_block(grads_BD[:block])
+        for first in range(block, len(grads_BD), block):
+            sum_D += self._clip_block(grads_BD[first : first + block])
         return sum_D
+
+    def _clip_block(self, grads_BD: torch.Tensor) -> torch.Tensor:
+        grads_BD = grads_BD.to(torch.float64)
+        norms_B = torch.linalg.vector_norm(grads_BD, dim=1)
+        if not math.isfinite(float(norms_B.sum())):  # a finite sum has finite terms: they are ≥ 0
+            finite_B = torch.isfinite(norms_B)
+            grads_BD, norms_B = grads_BD[finite_B], norms_B[finite_B]
+        # A zero vector gives norm / 0 = inf, which the clamp turns into a factor of one.
+        factors_B = (self.norm * ROUNDING / norms_B).clamp_(max=1.0)
+        return factors_B @ grads_BD
 
     def admits(self, sum_D: np.ndarray, users: int) -> bool:
         """Whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short enough."""

@@ -14,6 +14,8 @@ from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privacy.adjacency import Adjacency
+from privacy.group_event import GroupGaussian
+from privacy.mixture import MixtureGaussian
 
 PLD = pld.PrivacyLossDistribution
 
@@ -57,6 +59,30 @@ class PoissonGaussian:
 
 
 @dataclass(frozen=True)
+class PureDp:
+    """Any mechanism that is (``epsilon``, 0)-DP under the adjacency at hand, such as a threshold.
+
+    Composed as the worst such mechanism, randomized response with two outcomes, under every
+    relation. ``dp_accounting``'s own randomized-response event would not do: in version 0.6 it is
+    refused under add-remove, and a repetition of it is counted once.
+    """
+
+    kind: ClassVar[str] = "pure-dp"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon <= 500.0:
+            raise ValueError(f"a pure epsilon must be in (0, 500], got {self.epsilon}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        """Mass at plus and minus epsilon, in both directions (Kairouz et al. 2015)."""
+        return pld.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(self.epsilon, 0.0),
+            value_discretization_interval=interval,
+        )
+
+
+@dataclass(frozen=True)
 class Unprotected:
     """A release with no guarantee at all: its epsilon is infinite."""
 
@@ -69,7 +95,10 @@ class Unprotected:
         )
 
 
-_KINDS: dict[str, type] = {event.kind: event for event in (PoissonGaussian, Unprotected)}
+#: A new kind of event is a class of its own module, named here: ledgers are read through this.
+_KINDS: dict[str, type] = {
+    event.kind: event for event in (PoissonGaussian, MixtureGaussian, GroupGaussian, PureDp, Unprotected)
+}
 
 
 def to_json(event: Event) -> dict[str, Any]:

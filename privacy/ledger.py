@@ -242,6 +242,11 @@ def _parse(raw: bytes, path: Path) -> tuple[dict[str, Any], list[Charge]]:
     return header, charges
 
 
+def read_charges(path: Path) -> list[Charge]:
+    """The charges of a ledger that is not being written; LedgerError if it is damaged."""
+    return _parse(path.read_bytes(), path)[1]
+
+
 def _sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY)
     try:

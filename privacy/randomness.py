@@ -8,7 +8,7 @@ Streams are ChaCha20 (``randomgen``), keyed directly: the seeded key is SHA-256 
 purpose. Per-user words come from a keyed 64-bit mixer when seeded (no stream per user is opened:
 that would cost more than the gradients) and from a fresh ChaCha20 stream when not.
 
-Legend: S sampled users.
+Legend: S sampled users, K their examples.
 """
 
 import hashlib
@@ -74,6 +74,22 @@ class Randomness:
         words_S = _mix(keys_S ^ np.uint64(k0))
         words_S = _mix(words_S + np.uint64(k1))
         return _mix(words_S ^ np.uint64(k2))
+
+    def example_words(
+        self, purpose: str, round_: int, user_keys_K: np.ndarray, places_K: np.ndarray
+    ) -> np.ndarray:
+        """One uniform 64-bit word for each example, named by its user and its place among theirs.
+
+        Independent across users, places, rounds and purposes.
+        """
+        if self.seed is None:
+            return self.stream(purpose).integers(0, 2**64, size=len(places_K), dtype=np.uint64)
+        k0, k1, k2, k3 = struct.unpack("<4Q", self.key(purpose, round_))
+        words_K = _mix(np.asarray(user_keys_K, dtype=np.uint64) ^ np.uint64(k0))
+        words_K = _mix(words_K + np.uint64(k1))
+        # The place is spread over the word first: places are small and would differ in few bits.
+        words_K = _mix(words_K ^ _mix(np.asarray(places_K, dtype=np.uint64) + np.uint64(k3)))
+        return _mix(words_K ^ np.uint64(k2))
 
 
 def _mix(words: np.ndarray) -> np.ndarray:

@@ -1,8 +1,9 @@
 """The one place where an exact sum becomes a noisy one.
 
-``GaussianSum`` is the plan of a round as one object: who is sampled, how each user is clipped, how
-much noise is added, what it costs, and under which adjacency. None of them can be changed without
-the others following. ``release`` charges the ledger first and adds the noise second.
+``GaussianSum`` (whole users) and ``ExampleSum`` (single examples) are the plan of a round as one
+object: what is sampled, how it is clipped, how much noise is added, what it costs, and under which
+adjacency. None of them can be changed without the others following. ``release`` charges the ledger
+first and adds the noise second.
 
 Legend: D dimensions.
 """
@@ -14,10 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privacy.adjacency import Adjacency
+from privacy.adjacency import Adjacency, Unsupported
 from privacy.clipping import UserClip
-from privacy.events import PoissonGaussian
+from privacy.events import Event, PoissonGaussian
+from privacy.example_clipping import ExampleClip
 from privacy.ledger import Ledger
+from privacy.mixture import MixtureGaussian
 from privacy.randomness import Randomness
 from privacy.sampling import PoissonSampler
 
@@ -63,17 +66,82 @@ class GaussianSum:
             ValueError: the sum is not finite, or the ledger is for another adjacency.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
-        if not np.isfinite(sum_D).all():
-            raise ValueError("a sum with a value that is not finite may not be released")
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        sum_D = np.asarray(sum_D, dtype=np.float64)
-        replay = None
-        if source.seeded:
-            # The scale counts: the same draw at two scales would cancel out of the difference.
-            message = f"{covers}\x1f{round_}\x1f{self.std!r}\x1f".encode() + sum_D.tobytes()
-            replay = hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
-        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
-        # Keyed by the attempt too: noise drawn for one sum is never reused on another.
-        noise = source.stream(f"noise {covers}", round_, charge.attempt)
-        return sum_D + self.std * noise.standard_normal(sum_D.shape)
+        return _release(sum_D, self.std, self.event, round_, covers, ledger, source)
+
+
+@dataclass(frozen=True)
+class ExampleSum:
+    """The Gaussian mechanism on sums of clipped examples, each sampled by a coin of its own.
+
+    Releases Σ clip(v_e) + N(0, (σC)² I) over the examples e whose coins came up, where C is the
+    clip norm of an *example*. To average, divide by a constant fixed beforehand.
+
+    Formal guarantee: for the whole user, under add-remove and zero-out only, one release is the
+    event ``self.event`` (Charles et al. 2024, Theorem 1), provided that every user has at most
+    ``group_size`` examples, the same in all rounds, that each is in by an independent coin of
+    probability ``probability``, and that each passed through ``clip``.
+    """
+
+    probability: float
+    group_size: int
+    clip: ExampleClip
+    noise_multiplier: float
+    adjacency: Adjacency
+
+    def __post_init__(self) -> None:
+        if self.adjacency.vectors_changed != 1:
+            raise Unsupported(
+                f"sampling examples has no guarantee under {self.adjacency}; "
+                "use add-remove or zero-out"
+            )
+        _ = self.event  # validates the parameters
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of the *sum*."""
+        return self.noise_multiplier * self.clip.norm
+
+    @property
+    def event(self) -> MixtureGaussian:
+        """What one release costs."""
+        return MixtureGaussian(self.noise_multiplier, self.group_size, self.probability)
+
+    def release(
+        self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
+    ) -> np.ndarray:
+        """As ``GaussianSum.release``."""
+        if ledger.adjacency is not self.adjacency:
+            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
+        return _release(sum_D, self.std, self.event, round_, covers, ledger, source)
+
+
+def fingerprint(
+    values: np.ndarray, scale: float, round_: int, covers: str, source: Randomness
+) -> str | None:
+    """The keyed hash by which a seeded run recognises an exact replay; None without a seed."""
+    if not source.seeded:
+        return None
+    # The scale counts: the same draw at two scales would cancel out of the difference.
+    message = f"{covers}\x1f{round_}\x1f{scale!r}\x1f".encode() + values.tobytes()
+    return hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
+
+
+def _release(
+    sum_D: np.ndarray,
+    std: float,
+    event: Event,
+    round_: int,
+    covers: str,
+    ledger: Ledger,
+    source: Randomness,
+) -> np.ndarray:
+    if not np.isfinite(sum_D).all():
+        raise ValueError("a sum with a value that is not finite may not be released")
+    sum_D = np.asarray(sum_D, dtype=np.float64)
+    replay = fingerprint(sum_D, std, round_, covers, source)
+    charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
+    # Keyed by the attempt too: noise drawn for one sum is never reused on another.
+    noise = source.stream(f"noise {covers}", round_, charge.attempt)
+    return sum_D + std * noise.standard_normal(sum_D.shape)

@@ -76,6 +76,10 @@ class Built:
     group_size: int
     noise: float
     guarantee: str
+    #: Expected number of users' gradients computed in the whole run.
+    gradients: float
+    #: Expected bytes to and from one user on a node of their own, in the whole run.
+    bytes_per_user: float
 
 
 def build(setting: Setting, ledger: Ledger) -> Built:
@@ -108,6 +112,8 @@ def _uls(setting: Setting, ledger: Ledger) -> Built:
             f"{plan.adjacency} adjacency for all {plan.rounds} models together. "
             f"{plan.adjacency.sentence}"
         ),
+        gradients=plan.rounds * plan.cohort,
+        bytes_per_user=cohort_bytes(setting),
     )
 
 
@@ -128,7 +134,15 @@ def _nonprivate(setting: Setting, ledger: Ledger) -> Built:
         group_size=plan.group_size,
         noise=0.0,
         guarantee="No privacy: exact gradients were released.",
+        gradients=plan.rounds * plan.cohort,
+        bytes_per_user=cohort_bytes(setting),
     )
+
+
+def cohort_bytes(setting: Setting, vectors: float = 2.0) -> float:
+    """Bytes per user where a sampled user exchanges ``vectors`` vectors of D float32 a round."""
+    config = setting.config
+    return config.rounds * config.cohort / setting.users * vectors * 4 * setting.dimension
 
 
 _BUILDERS: dict[str, Callable[[Setting, Ledger], Built]] = {

@@ -179,6 +179,8 @@ def _result(
         "users": setting.users,
         "cohort": config.cohort,
         "dimension": setting.dimension,
+        "gradients": built.gradients,
+        "bytes_per_user": built.bytes_per_user,
         "learning_rate": strategy.optimizer.settings.rate,
         "heldout_accuracy": figure.accuracy if figure else None,
         "heldout_accuracy_by_user": figure.by_user if figure else None,

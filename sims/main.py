@@ -21,7 +21,14 @@ for _name, _value in {
     os.environ.setdefault(_name, _value)
 
 from preference.judgements import InputError  # noqa: E402
-from sims import plan_command, population_command, run_command, score_command  # noqa: E402
+from sims import (  # noqa: E402
+    compare_command,
+    plan_command,
+    population_command,
+    reproduce_command,
+    run_command,
+    score_command,
+)
 from sims.flower import FlowerRunFailed  # noqa: E402
 
 app = typer.Typer(
@@ -34,6 +41,8 @@ app = typer.Typer(
 app.command("run")(run_command.run)
 app.command("plan")(plan_command.plan)
 app.command("score")(score_command.score)
+app.command("compare")(compare_command.compare_command)
+app.command("reproduce")(reproduce_command.reproduce)
 app.command("population")(population_command.population)
 
 

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
@@ -20,6 +21,7 @@ from preference.judgements import InputError
 from privacy.adjacency import Adjacency
 from server.app import app as server_app
 from server.config import STRATEGIES, RunConfig
+from server.run_directory import RunDirectory
 from sims.flower import run_flower
 from sims.live import LiveView, summary
 from sims.local import run_local
@@ -135,7 +137,7 @@ def run(
         "averaging": averaging,
         "seed": seed,
     }
-    config = _settings(given, out, resume)
+    config = settings(given, out, resume)
     result = execute(config, runtime=runtime, users_per_node=users_per_node)
     if as_json:
         print(json.dumps(result))
@@ -144,9 +146,13 @@ def run(
 
 
 def execute(
-    config: RunConfig, *, runtime: Runtime = Runtime.LOCAL, users_per_node: int | None = None
+    config: RunConfig,
+    *,
+    runtime: Runtime = Runtime.LOCAL,
+    users_per_node: int | None = None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
-    """Run a config in a runtime, with a live view on stderr; its result.
+    """Run a config in a runtime, with a live view on stderr unless ``quiet``; its result.
 
     Raises:
         InputError: data or settings that cannot be used.
@@ -154,11 +160,15 @@ def execute(
     """
     folder = Path(config.out)
     target = config.epsilon if config.strategy != "nonprivate" else None
+    if config.resume and (folder / "result.json").exists():
+        RunDirectory(config)  # refuses other settings
+        return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    live = LiveView(folder, config.rounds, config.cohort, target, config.strategy)
     try:
-        with LiveView(folder, config.rounds, config.cohort, target, config.strategy) as view:
-            view.stage("loading judgements")
+        with nullcontext() if quiet else live:
+            live.stage("loading judgements")
             nodes = _nodes(config, runtime, users_per_node)
-            view.stage("computing features")
+            live.stage("computing features")
             if runtime is Runtime.LOCAL:
                 run_local(
                     config.to_run_config(),
@@ -167,7 +177,7 @@ def execute(
                     client_app=client_app,
                 )
             else:
-                view.stage("starting Flower")
+                live.stage("starting Flower")
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 log = folder.with_name(f"{folder.name}.flower.log")
                 run_flower(config.to_run_config(), nodes=nodes, log=log)
@@ -181,23 +191,28 @@ def execute(
     return json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
 
-def _settings(given: dict[str, Any], out: str | None, resume: bool) -> RunConfig:
-    settings = {name: value for name, value in given.items() if value is not None}
+def settings(given: dict[str, Any], out: str | None, resume: bool) -> RunConfig:
+    """The settings that options ask for (None: not given); with ``resume`` on top of a run's own.
+
+    Raises:
+        InputError: a value that no run could use, or nothing to resume.
+    """
+    chosen = {name: value for name, value in given.items() if value is not None}
     for name in ("data", "test"):
-        if name in settings and Path(settings[name]).expanduser().exists():
-            settings[name] = str(Path(settings[name]).expanduser().absolute())
-    if "features" in settings:
-        settings["features"] = parse_features(settings["features"]).get("path", "hashing")
+        if name in chosen and Path(chosen[name]).expanduser().exists():
+            chosen[name] = str(Path(chosen[name]).expanduser().absolute())
+    if "features" in chosen:
+        chosen["features"] = parse_features(chosen["features"]).get("path", "hashing")
     if resume:
         if not out:
             raise InputError("--resume needs --out: which run is to be continued?")
-        settings = {**_former(Path(out).expanduser()), **settings}
-    elif "data" not in settings:
-        settings = {"data": _EMBEDDED, "test": _EMBEDDED_TEST, **settings}
+        chosen = {**_former(Path(out).expanduser()), **chosen}
+    elif "data" not in chosen:
+        chosen = {"data": _EMBEDDED, "test": _EMBEDDED_TEST, **chosen}
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     place = Path(out).expanduser() if out else Path("runs") / stamp
     return RunConfig.from_run_config(
-        {**asdict(RunConfig()), **settings, "out": str(place.absolute()), "resume": resume}
+        {**asdict(RunConfig()), **chosen, "out": str(place.absolute()), "resume": resume}
     )
 
 

@@ -1,6 +1,16 @@
-"""What node halves share: from sampled users to one bounded sum.
+"""What node halves share: which judgements count, and from users to one bounded sum.
 
-Legend: S sampled users, D dimensions, B users in a chunk.
+What a user contributes is bounded twice over. In one round at most G of their judgements count, a
+window at a random place each round, averaged over as many as there are: k_i = min(m_i, G) in the
+terms of AUP-RLHF's Algorithm 4. And where K is given, at most K of them in the whole run: of a user
+who gave thousands of judgements only these are ever touched.
+
+Which ones these are is a function of the user's name alone (and of the seed, in a simulation): the
+same in every round and after every restart, without a node having to remember anything. Any choice
+that looks at nobody else's data keeps the guarantees, so it need not be secret or fresh.
+
+Legend: U users of a node, S sampled users, K rows of sampled users, B users in a chunk,
+D dimensions.
 """
 
 from typing import Protocol
@@ -9,7 +19,7 @@ import numpy as np
 import torch
 
 from preference.examples import PairExamples
-from preference.gradients import sum_over_users, windows
+from preference.gradients import LocalSteps, sum_over_users, windows
 from privacy.randomness import Randomness
 from strategies.messages import Work
 
@@ -22,14 +32,42 @@ class ClipSum(Protocol):
         ...
 
 
-def bounded_sum(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness, bound: ClipSum
-) -> np.ndarray:
-    """The sum over the asked users of their bounded averaged gradients at θ, (D,) float32."""
+def retained(
+    start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The at most ``most`` judgements of each user that count in this run: rows (K,) and counts (S,)."""
+    fixed = source if source.seeded else Randomness(0)
+    return windows(start_U, users_S, most, fixed.user_words("retain", 0, keys_S))
+
+
+def sampled(
+    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The judgements of the asked users that count in this round: rows (K,) and counts (S,)."""
     words_S = source.user_words("window", int(work.number("round")), keys_S)
-    group_size = int(work.number("group-size"))
-    rows_K, taken_S = windows(examples.start_U, work.users_S, group_size, words_S)
+    group_size, most = int(work.number("group-size")), int(work.parameters.get("retain", 0))
+    if not most:
+        return windows(examples.start_U, work.users_S, group_size, words_S)
+    kept_K, kept_S = retained(examples.start_U, work.users_S, keys_S, most, source)
+    start_S = torch.cat([kept_S.new_zeros(1), kept_S.cumsum(0)])
+    inner_K, taken_S = windows(start_S, np.arange(len(kept_S)), group_size, words_S)
+    return kept_K[inner_K], taken_S
+
+
+def bounded_sum(
+    examples: PairExamples,
+    work: Work,
+    keys_S: np.ndarray,
+    source: Randomness,
+    bound: ClipSum,
+    local: LocalSteps | None = None,
+) -> np.ndarray:
+    """The sum over the asked users of their bounded averaged gradients at θ, (D,) float32.
+
+    With ``local``, of how far these steps of their own take them down from θ.
+    """
+    rows_K, taken_S = sampled(examples, work, keys_S, source)
     theta_D = work.tensor("theta")
     # Added up in float64, so that how users are grouped does not show in the result.
-    total_D = sum_over_users(examples, theta_D, rows_K, taken_S, bound.clip_sum)
+    total_D = sum_over_users(examples, theta_D, rows_K, taken_S, bound.clip_sum, local=local)
     return total_D.numpy().astype(np.float32)

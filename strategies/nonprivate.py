@@ -35,6 +35,7 @@ class NonPrivatePlan:
     cohort: int
     rounds: int
     group_size: int = DEFAULT_GROUP_SIZE
+    retain: int = 0
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
@@ -58,8 +59,8 @@ class NonPrivate(CohortStrategy):
         self.plan, self.ledger = plan, ledger
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
-        """Group size."""
-        return {"group-size": self.plan.group_size}
+        """How many judgements of a user count."""
+        return {"group-size": self.plan.group_size, "retain": self.plan.retain}
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite."""

@@ -1,12 +1,14 @@
 """The server's optimizer: post-processing of released updates, so it costs no privacy.
 
-SGD with momentum or Adam (``torch.optim``), a cosine schedule with warm-up, and an average of the
-last iterates. State can be saved and restored exactly.
+SGD with momentum or Adam (``torch.optim``) on a cosine schedule with warm-up, or Adafactor at a
+constant rate (Charles et al. 2024, App. F); then an average of the last iterates. State can be saved
+and restored exactly.
 
 The default step size looks at public numbers only. Each round's noise moves θ, measured along a
 feature direction of length one, by a Gaussian of standard deviation rate·f_t·σC/M, where f_t is the
-schedule. The rate is chosen so that over the whole run this accumulates to half a logit: larger
-steps drown preferences of ordinary strength in noise, smaller ones leave budget unused.
+schedule; with Adam and Adafactor, which divide by the gradient's own scale, by about rate·f_t. The
+rate is chosen so that over the whole run this adds up to a quarter of a logit: larger steps drown
+preferences of ordinary strength in noise, smaller ones leave budget unused.
 
 Legend: D dimensions.
 """
@@ -18,15 +20,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-_NOISE_LOGITS = 0.5
+_NOISE_LOGITS = 0.25
+KINDS = ("sgd", "adam", "adafactor")
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
     """Public settings of the server optimizer.
 
-    ``kind`` is sgd or adam, ``rate`` the peak step size, ``warmup`` the share of rounds in which
-    it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the last one).
+    ``kind`` is sgd, adam or adafactor, ``rate`` the peak step size, ``warmup`` the share of rounds
+    in which it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the
+    last one). Adafactor has neither warm-up nor momentum.
     """
 
     kind: str
@@ -37,8 +41,8 @@ class OptimizerSettings:
     averaging: float = 0.25
 
     def __post_init__(self) -> None:
-        if self.kind not in ("sgd", "adam"):
-            raise ValueError(f"the optimizer must be sgd or adam, got {self.kind!r}")
+        if self.kind not in KINDS:
+            raise ValueError(f"the optimizer must be one of {', '.join(KINDS)}; got {self.kind!r}")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ValueError(f"the learning rate must be positive, got {self.rate}")
         if not 0 <= self.momentum < 1:
@@ -47,20 +51,26 @@ class OptimizerSettings:
             raise ValueError("warm-up and averaging are shares of the rounds, in [0, 1]")
 
     def factor(self, round_: int) -> float:
-        """The schedule f_t at round 1, 2, …: linear warm-up times cosine decay."""
+        """The schedule f_t at round 1, 2, …: linear warm-up times cosine decay; or constant."""
+        if self.kind == "adafactor":
+            return 1.0
         rising = min(1.0, round_ / max(1.0, self.warmup * self.rounds))
         done = min(1.0, (round_ - 1) / self.rounds)
         return rising * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 def noise_limited_rate(noise: float, settings: OptimizerSettings, ceiling: float) -> float:
-    """The step size at which noise adds up to half a logit; see the module's docstring.
+    """The step size at which noise adds up to a quarter of a logit; see the module's docstring.
 
     Args:
         noise: standard deviation per coordinate of one round's averaged update, σC/M.
         settings: for the schedule; its rate is not used.
         ceiling: the step size that would be taken without noise.
     """
+    if settings.kind != "sgd" and noise > 0:
+        noise = 1.0  # what is left of any noise after the division
+    if settings.kind == "adafactor":
+        ceiling = min(ceiling, settings.rounds**-0.5)
     energy = math.sqrt(sum(settings.factor(t) ** 2 for t in range(1, settings.rounds + 1)))
     return ceiling if noise == 0 else min(ceiling, _NOISE_LOGITS / (noise * energy))
 
@@ -80,10 +90,19 @@ class ServerOptimizer:
             )
             # Without this torch would take the first gradient undampened: ten times its weight.
             self._torch.state[self.theta]["momentum_buffer"] = torch.zeros_like(self.theta)
-        else:
+        elif settings.kind == "adam":
             self._torch = torch.optim.Adam(
                 [self.theta], settings.rate, betas=(settings.momentum, 0.99)
             )
+        else:
+            # Torch takes steps of min(rate, 1/√t), times max(second eps, root mean square of θ),
+            # which would keep a model that starts at zero there.
+            if settings.rate > settings.rounds**-0.5 * (1 + 1e-9):
+                raise ValueError(
+                    f"--learning-rate {settings.rate:g} would not stay constant: with adafactor it "
+                    f"is at most 1/√rounds = {settings.rounds**-0.5:.4g}"
+                )
+            self._torch = torch.optim.Adafactor([self.theta], settings.rate, eps=(None, 1.0))
 
     @property
     def theta_D(self) -> np.ndarray:

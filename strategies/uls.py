@@ -2,6 +2,8 @@
 
 Source: Charles et al. 2024, Algorithm 2 (DP-SGD-ULS); McMahan et al. 2018. The noise is added to
 the *sum* and the sum divided by the nominal cohort M, a constant fixed before any data is seen.
+With normalized clipping (De et al. 2022) it is divided by the clip norm too, so that step sizes need
+no change when the clip norm changes.
 
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, for the whole
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Trusted:
@@ -45,7 +47,8 @@ class UlsPlan:
     """Everything that fixes what is sampled, clipped, noised and accounted, in one object.
 
     ``users`` is the nominal number N, a public constant; ``cohort`` the expected number M of users
-    in a round; ``group_size`` G the most judgements of one user in one round.
+    in a round; ``group_size`` G the most judgements of one user in one round, ``retain`` the most
+    in the whole run (0: any number).
     """
 
     users: int
@@ -56,6 +59,8 @@ class UlsPlan:
     noise_multiplier: float
     clip: UserClip
     group_size: int = DEFAULT_GROUP_SIZE
+    retain: int = 0
+    normalized: bool = False
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
@@ -88,7 +93,12 @@ class UlsPlan:
     @property
     def noise(self) -> float:
         """Standard deviation per coordinate of the averaged gradient."""
-        return self.mechanism.std / self.cohort
+        return self.mechanism.std / self.divisor
+
+    @property
+    def divisor(self) -> float:
+        """What the noisy sum is divided by: M, or M·C with normalized clipping."""
+        return self.cohort * (self.clip.norm if self.normalized else 1.0)
 
     def epsilon(self) -> float:
         """The epsilon of the whole run."""
@@ -138,15 +148,19 @@ class Uls(CohortStrategy):
         ledger.clear(plan.charges)
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
-        """Clip norm and group size."""
-        return {"clip-norm": self.plan.clip.norm, "group-size": self.plan.group_size}
+        """Clip norm, and how many judgements of a user count."""
+        return {
+            "clip-norm": self.plan.clip.norm,
+            "group-size": self.plan.group_size,
+            "retain": self.plan.retain,
+        }
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than ``users`` clip norms."""
         return self.plan.clip.admits(sums["sum"], users)
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The noisy sum over the fixed denominator M; charged to the ledger first."""
+        """The noisy sum over a fixed denominator; charged to the ledger first."""
         noisy_D = self.plan.mechanism.release(
             totals["sum"],
             round_=round_,
@@ -154,4 +168,4 @@ class Uls(CohortStrategy):
             ledger=self.ledger,
             source=self.source,
         )
-        return noisy_D / self.plan.cohort
+        return noisy_D / self.plan.divisor

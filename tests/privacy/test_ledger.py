@@ -12,7 +12,7 @@ import pytest
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian, Unprotected
-from privacy.ledger import BudgetExceeded, Ledger, LedgerError
+from privacy.ledger import BudgetExceeded, Ledger, LedgerError, read_charges
 
 ROOT = Path(__file__).parents[2]
 EVENT = PoissonGaussian(0.1, 4.0)
@@ -60,6 +60,16 @@ def test_a_ledger_reads_back_what_was_written(path: Path) -> None:
     with promise(path) as ledger:
         assert ledger.charges == charges
         assert ledger.spent() == {EVENT: 2, Unprotected(): 1}
+
+
+def test_charges_can_be_read_without_opening_the_ledger(path: Path) -> None:
+    raw = write(path, 2) + b'{"torn'
+    path.write_bytes(raw)
+    assert [charge.round for charge in read_charges(path)] == [1, 2]
+    assert path.read_bytes() == raw
+    path.write_bytes(b"damaged\n")
+    with pytest.raises(LedgerError, match=":1: damaged"):
+        read_charges(path)
 
 
 def test_the_line_is_on_disk_when_charge_returns(
@@ -131,7 +141,8 @@ def test_a_line_that_the_disk_takes_only_in_part_is_an_error(
 
 def test_a_file_cut_anywhere_keeps_every_complete_line(path: Path) -> None:
     raw = write(path, 2)
-    for cut in range(len(raw) + 1):
+    ends = [i for i in range(len(raw) + 1) if b"\n" in raw[max(0, i - 2) : i + 2]]
+    for cut in sorted({*range(0, len(raw), 7), *ends}):
         path.write_bytes(raw[:cut])
         with promise(path) as ledger:
             complete = raw[:cut].count(b"\n")

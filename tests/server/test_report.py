@@ -106,6 +106,14 @@ def test_texts_are_escaped(written):
     assert "<script" not in text and text.count("&lt;script&gt;") == 5
 
 
+def test_whoever_reads_keeps_the_old_page(tmp_path, make_result):
+    path = write_report(tmp_path, make_result(rounds=1), [])
+    before = path.read_bytes()
+    with path.open("rb") as reader:
+        write_report(tmp_path, make_result(private=False, rounds=1), [])
+        assert reader.read() == before != path.read_bytes()
+
+
 def test_replaced_whole_or_not_at_all(tmp_path, make_result, monkeypatch):
     write_report(tmp_path, make_result(rounds=1), [])
     before = (tmp_path / "report.html").read_bytes()

@@ -178,14 +178,18 @@ def test_terminal(tmp_path, terminal):
         until(lambda: "round 1 of 20" in terminal.words)
         append(tmp_path, line(7))
         until(lambda: "left" in terminal.words)
-        shown.note("[3] rows set aside")
+        shown.note("[b]3 rows[/b] set aside")
         append(tmp_path, line(20))
+        until(lambda: "round 20 of 20" in terminal.words)
+        shown.stage("writing the report")
+        until(lambda: "writing the report" in terminal.words)
     until(lambda: SHOW in terminal.text)
     words = terminal.words
-    for expected in ("uls [b]", "━", "ε 2.00 of 3", "held-out 70.0 %", "users/s", "[3] rows"):
+    for expected in ("uls [b]", "━", "ε 2.00 of 3", "held-out 70.0 %", "users/s", "[b]3 rows[/b]"):
         assert expected in words
     assert terminal.text.count(HIDE) == terminal.text.count(SHOW) == 1
     assert "starting" not in words[words.index("round 20 of") :]
+    assert words.rindex("round 20 of") > words.rindex("writing")  # a spinner must not stay
 
 
 def test_standard_output_stays_clean(tmp_path, terminal, capsys):
@@ -223,14 +227,25 @@ def test_a_failed_start_restores_the_terminal(tmp_path, terminal, monkeypatch):
     until(lambda: terminal.text.count(SHOW) == 1)
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_closed_standard_error_does_not_stop_the_run(tmp_path, plain):
     done = False
     with view(tmp_path, plain):
         plain.close()
-        append(tmp_path, line(20))
+        append(tmp_path, line(10))
         time.sleep(0.3)
+        append(tmp_path, line(20))
         done = True
     assert done
+
+
+def test_rounds_that_come_at_once_count_as_new(tmp_path, plain):
+    with view(tmp_path, plain) as shown:
+        shown.stage("loading judgements")
+        append(tmp_path, line(1))
+        until(lambda: shown._stage == "")
+        append(tmp_path, line(2))
+        until(lambda: shown._progress.seconds_a_round)
 
 
 def test_a_resumed_run_is_shown_where_it_is(tmp_path, plain):

@@ -1,0 +1,118 @@
+"""Group privacy: what an example-level guarantee says about a user with k examples.
+
+The baseline of the literature, here so that it can be compared: example-level DP-SGD, accounted
+for one example, converted as a black box. If one example is protected by (e, d) for every point of
+the curve d(e), a user with at most k examples is protected by (k e, d(e) (exp(k e) - 1)/(exp(e) -
+1)): Vadhan 2017, Lemma 2.2, and every point of the curve may be chosen, so the best one is.
+
+The factor grows exponentially with the group, and the accountant's own resolution is finite (a
+mass of 1e-15 per composition is always counted as an infinite loss, whatever the noise). So for a
+large group no point of the curve may do: the answer is then infinity, which says that this method
+certifies nothing, not that there is no privacy. The mixture of Gaussians stays finite there.
+
+k is a promise that somebody must keep: the caller has to enforce the cap on every user's examples.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from privacy import accounting
+from privacy.accounting import INTERVAL
+from privacy.adjacency import Adjacency
+from privacy.events import PLD, Event
+
+_POINTS = 400
+
+
+def group_epsilon(
+    charges: Iterable[tuple[Event, int]],
+    *,
+    group_size: int,
+    adjacency: Adjacency,
+    delta: float,
+    interval: float = INTERVAL,
+) -> float:
+    """User-level epsilon of example-level ``charges`` for users with ≤ ``group_size`` examples.
+
+    ``adjacency`` is the user's. A user who comes or goes is ``group_size`` examples that come or
+    go. A replaced user is either that many replaced examples (a user with fewer counts as padded
+    with examples that contribute nothing), or twice as many that come or go: the better of the two.
+
+    Formal guarantee: (result, ``delta``)-DP at the level of users, provided that every user's
+    examples are capped at ``group_size`` independently of everybody else's. Infinity when the
+    conversion diverges.
+    """
+    if group_size < 1:
+        raise ValueError(f"the group size must be at least 1, got {group_size}")
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must be in (0, 1), got {delta}")
+    charges = list(charges)
+    paths = [(adjacency, group_size)]
+    if adjacency.vectors_changed == 2:
+        paths.append((Adjacency.ADD_REMOVE, 2 * group_size))
+    best = math.inf
+    for relation, steps in paths:
+        loss = accounting.composition(charges, adjacency=relation, interval=interval)
+        best = min(best, 0.0 if loss is None else _convert(loss, steps, delta))
+    return best
+
+
+def group_noise_multiplier(
+    target: float,
+    charges: Callable[[float], Mapping[Event, int]],
+    *,
+    group_size: int,
+    delta: float,
+    adjacency: Adjacency,
+) -> float:
+    """The smallest noise multiplier with which ``group_epsilon`` is at most ``target``.
+
+    ``charges`` is a family of example-level plans as in ``accounting.calibrate_noise``, whose
+    promise and errors are the same.
+    """
+
+    def cost(sigma: float, interval: float) -> float:
+        return group_epsilon(
+            charges(sigma).items(),
+            group_size=group_size,
+            adjacency=adjacency,
+            delta=delta,
+            interval=interval,
+        )
+
+    return accounting.calibrate(cost, target)
+
+
+def _convert(loss: PLD, steps: int, delta: float) -> float:
+    """The least ``steps * e`` with ``loss``'s d(e) (exp(steps e) - 1)/(exp(e) - 1) <= delta."""
+    least = loss.get_epsilon_for_delta(delta)
+    if steps == 1 or math.isinf(least):
+        return least
+    # Never less than the mass at infinity, which covers the rounding of the convolutions.
+    floor = max(loss.get_delta_for_epsilon(math.inf), 1e-300)
+
+    def allowed(example_N: np.ndarray) -> np.ndarray:
+        delta_N = np.maximum(loss.get_delta_for_epsilon(example_N), floor)
+        return np.log(delta_N) + _log_factor(example_N, steps) <= math.log(delta)
+
+    # Beyond ``most`` even that mass, times exp((steps - 1) e), is over delta.
+    low, most = least, (math.log(delta) - math.log(floor)) / (steps - 1)
+    if most < least:
+        return math.inf
+    # The first point that will do, between ever closer neighbours.
+    for _ in range(4):
+        example_N = np.linspace(low, most, _POINTS)
+        allowed_N = allowed(example_N)
+        if not allowed_N.any():
+            return math.inf
+        first = int(np.argmax(allowed_N))
+        low, most = example_N[max(0, first - 1)], example_N[first]
+    return steps * float(most)
+
+
+def _log_factor(example_N: np.ndarray, steps: int) -> np.ndarray:
+    """log((exp(steps e) - 1)/(exp(e) - 1)), which is log(steps) at e = 0."""
+    e_N = np.maximum(example_N, 1e-12)
+    return (steps - 1) * e_N + np.log(np.expm1(-steps * e_N) / np.expm1(-e_N))

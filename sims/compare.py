@@ -1,0 +1,168 @@
+"""Strategies side by side: the same users, the same (epsilon, delta), the same adjacency, seeds.
+
+Every run keeps its own folder, so a comparison that was interrupted continues where it stopped.
+A strategy without a guarantee under the adjacency is listed as refused, never quietly replaced.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from preference.judgements import InputError
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.events import Event
+from privacy.ledger import read_charges
+from server.config import RunConfig
+from sims.run_command import execute
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One strategy at one epsilon: the results of its seeds, or why it was refused."""
+
+    strategy: str
+    epsilon: float | None
+    results: tuple[dict[str, Any], ...]
+    refused: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """A line of the table: mean and standard deviation over seeds."""
+        accuracies = [result["heldout_accuracy"] for result in self.results]
+        first = self.results[0] if self.results else {}
+        return {
+            "strategy": self.strategy,
+            "epsilon": self.epsilon,
+            "accuracy_mean": fmean(accuracies) if accuracies else None,
+            "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
+            "rounds": fmean(r["rounds"] for r in self.results) if self.results else None,
+            "gradients": first.get("gradients"),
+            "bytes_per_user": first.get("bytes_per_user"),
+            "refused": self.refused,
+        }
+
+
+def compare(
+    base: RunConfig,
+    strategies: Sequence[str],
+    epsilons: Sequence[float],
+    seeds: int,
+    out: Path,
+    on_run: Callable[[str], None] = lambda _: None,
+) -> list[Cell]:
+    """Run every strategy at every epsilon with ``seeds`` seeds below ``out``.
+
+    ``strategies`` may name a variant, as in ``aup:published``. ``on_run`` hears which run is next.
+
+    Raises:
+        InputError: settings or data that no strategy can use.
+    """
+    cells = []
+    for name in strategies:
+        strategy, _, variant = name.partition(":")
+        config = replace(base, strategy=strategy, **({"variant": variant} if variant else {}))
+        # Without privacy there is no epsilon: one cell serves for all.
+        targets: Iterable[float | None] = [None] if strategy == "nonprivate" else epsilons
+        for epsilon in targets:
+            results, refused = [], None
+            for seed in range(seeds):
+                folder = out / "runs" / _folder(name, epsilon, seed)
+                on_run(folder.name)
+                settings = replace(config, epsilon=epsilon or base.epsilon, seed=seed)
+                try:
+                    results.append(_run(settings, folder))
+                except InputError as error:
+                    refused = str(error)
+                    break
+            cells.append(Cell(name, epsilon, tuple(results), refused))
+    if all(cell.refused for cell in cells):
+        raise InputError(f"every run was refused; the first: {cells[0].refused}")
+    return cells
+
+
+def _folder(name: str, epsilon: float | None, seed: int) -> str:
+    budget = "" if epsilon is None else f"-epsilon{epsilon:g}"
+    return f"{name.replace(':', '-')}{budget}-seed{seed}"
+
+
+def _run(config: RunConfig, folder: Path) -> dict[str, Any]:
+    """A run's result: from its folder if it is complete, resumed or started if not."""
+    config = replace(config, out=str(folder.absolute()), resume=(folder / "config.json").exists())
+    return execute(config, quiet=True)
+
+
+def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) -> float:
+    """The epsilon of releasing every private run of a comparison, from their ledgers."""
+    spent: Counter[Event] = Counter()
+    for cell in cells:
+        for result in cell.results:
+            if result["private"]:
+                ledger = Path(result["out"]) / "ledger.jsonl"
+                spent.update(charge.event for charge in read_charges(ledger))
+    return accounting.epsilon(spent.items(), adjacency=adjacency, delta=delta, interval=1e-3)
+
+
+def plot(cells: Sequence[Cell]) -> Figure:
+    """Accuracy against epsilon with one standard deviation, one line a strategy."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for name in dict.fromkeys(cell.strategy for cell in cells):
+        rows = [c.row() for c in cells if c.strategy == name and not c.refused]
+        if not rows:
+            continue
+        if rows[0]["epsilon"] is None:
+            axes.axhline(rows[0]["accuracy_mean"], color="0.4", ls="--", lw=1, label=name)
+            continue
+        axes.errorbar(
+            [row["epsilon"] for row in rows],
+            [row["accuracy_mean"] for row in rows],
+            yerr=[row["accuracy_sd"] or 0.0 for row in rows],
+            marker="o",
+            ms=4,
+            capsize=3,
+            label=name,
+        )
+    ticks = sorted({cell.epsilon for cell in cells if cell.epsilon is not None})
+    if len(ticks) > 1:
+        axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="ε, for whole users", ylabel="held-out accuracy")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure
+
+
+def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) -> None:
+    """Rows, plot and a short report in words below ``out``."""
+    rows = [cell.row() for cell in cells]
+    lines = ["# Comparison", "", Adjacency(base.adjacency).sentence, ""]
+    lines += [f"δ = {base.delta:g}; mean ± standard deviation over seeds.", ""]
+    lines += [
+        "| strategy | ε | accuracy | rounds | user gradients | bytes per user |",
+        "|---" * 6 + "|",
+    ]
+    for row in rows:
+        epsilon = "–" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        if row["refused"]:
+            lines.append(f"| {row['strategy']} | {epsilon} | refused: {row['refused']} | | | |")
+            continue
+        spread = "" if row["accuracy_sd"] is None else f" ± {row['accuracy_sd']:.4f}"
+        lines.append(
+            f"| {row['strategy']} | {epsilon} | {row['accuracy_mean']:.4f}{spread} | "
+            f"{row['rounds']:.0f} | {row['gradients']:,.0f} | {row['bytes_per_user']:,.0f} |"
+        )
+    lines += [
+        "",
+        f"Releasing all of these private runs together would cost ε = {composed:.3g}: a comparison "
+        "on users' data is itself a release. Compare on public or synthetic data where you can.",
+    ]
+    (out / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (out / "rows.json").write_text(json.dumps({"rows": rows}, indent=2) + "\n", encoding="utf-8")
+    plot(cells).savefig(out / "comparison.png", dpi=160)

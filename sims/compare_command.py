@@ -1,0 +1,103 @@
+"""``murmuration compare``: which strategy for my users?"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from preference.judgements import InputError
+from privacy.adjacency import Adjacency
+from server.config import RunConfig
+from sims.compare import Cell, compare, composed_epsilon, write
+from sims.run_command import settings
+
+
+def compare_command(
+    out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the plot.")],
+    data: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    test: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    strategies: Annotated[
+        str, typer.Option(help="Names, comma-separated; a variant as in aup:published.")
+    ] = "uls,nonprivate",
+    epsilon: Annotated[str, typer.Option(help="Budgets, comma-separated.")] = "1,3,8",
+    delta: Annotated[float, typer.Option(help="Delta.")] = 1e-5,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Which data sets are neighbours.")
+    ] = Adjacency.ADD_REMOVE,
+    rounds: Annotated[int, typer.Option(help="Rounds.")] = 200,
+    cohort: Annotated[int, typer.Option(help="Expected users in a round.")] = 500,
+    seeds: Annotated[int, typer.Option(help="Repetitions.")] = 3,
+    features: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line at the end.")
+    ] = False,
+) -> None:
+    """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
+
+    Interrupted? The same command continues. Strategies without a guarantee under the adjacency are
+    listed as refused.
+    """
+    try:
+        budgets = [float(value) for value in epsilon.split(",")]
+    except ValueError:
+        raise InputError(f"--epsilon {epsilon!r}: numbers separated by commas") from None
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    if seeds < 1 or not names:
+        raise InputError("--seeds must be at least 1 and --strategies must name one")
+    given = {
+        "data": data,
+        "test": test,
+        "delta": delta,
+        "adjacency": adjacency.value,
+        "rounds": rounds,
+        "cohort": cohort,
+        "features": features,
+    }
+    base = replace(settings(given, str(out / "runs"), resume=False))
+    out.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=as_json)
+    private = sum(name != "nonprivate" for name in names)
+    total = (private * len(budgets) + len(names) - private) * seeds
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("comparing", total=total)
+
+        def on_run(name: str) -> None:
+            progress.update(task, description=name)
+            progress.advance(task)
+
+        cells = compare(base, names, budgets, seeds, out, on_run)
+    composed = composed_epsilon(cells, adjacency, delta)
+    write(cells, composed, base, out)
+    console.print(_table(base, cells))
+    console.print(f"all of it released together would cost ε = {composed:.3g}")
+    console.print(f"table, plot and runs: {out}", markup=False)
+    if as_json:
+        rows = [cell.row() for cell in cells]
+        print(json.dumps({"rows": rows, "composed_epsilon": composed, "out": str(out)}))
+
+
+def _table(base: RunConfig, cells: list[Cell]) -> Table:
+    title = f"{base.adjacency}, δ = {base.delta:g}"
+    table = Table(
+        "strategy", "ε", "accuracy", "rounds", "user gradients", "bytes/user", title=title
+    )
+    for row in (cell.row() for cell in cells):
+        epsilon = "–" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        if row["refused"]:
+            table.add_row(row["strategy"], epsilon, f"refused: {row['refused']}", style="yellow")
+            continue
+        spread = "" if row["accuracy_sd"] is None else f" ± {row['accuracy_sd']:.4f}"
+        table.add_row(
+            row["strategy"],
+            epsilon,
+            f"{row['accuracy_mean']:.4f}{spread}",
+            f"{row['rounds']:.0f}",
+            f"{row['gradients']:,.0f}",
+            f"{row['bytes_per_user']:,.0f}",
+        )
+    return table

@@ -1,0 +1,135 @@
+"""The ClientApp's three answers, through messages."""
+
+import json
+
+import numpy as np
+import pytest
+from flwr.app import RecordDict
+
+import client.app
+from client.app import app
+from preference.features import HashingFeatures
+from preference.reward import accuracy_of
+from privacy.randomness import Randomness
+from sims.local import LocalGrid
+from strategies import messages, uls
+from strategies.messages import Work
+
+FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
+PARAMETERS = {
+    "strategy": "uls",
+    "round": 3,
+    "features": FEATURES,
+    "clip-norm": 0.2,
+    "group-size": 4,
+}
+
+
+@pytest.fixture
+def ask(crowd):
+    """A function: a node's answer to a message."""
+    grid = LocalGrid(app, 2, {"data": crowd, "seed": 3})
+
+    def answer(content, kind):
+        message = grid.create_message(content, kind, 2, "0")
+        grid.push_messages([message])
+        return app(message, grid._contexts[2])
+
+    return answer
+
+
+@pytest.fixture
+def store(crowd):
+    context = type("C", (), {})()
+    context.run_config = {"data": crowd, "seed": 3}
+    context.node_config = {"partition-id": 1, "num-partitions": 2}
+    return client.app.store_for(context)
+
+
+def work(users_S, theta_D=None, **changes):
+    theta_D = np.zeros(33) if theta_D is None else theta_D
+    model = messages.model_record(theta_D)
+    return messages.work_request(model, {**PARAMETERS, **changes}, np.array(users_S, np.int64))
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_registry(ask, store, counts):
+    reply = ask(messages.registry_request(b"salt", counts, FEATURES), "query.registry")
+    entry = messages.read_registry(reply.content)
+    assert entry.place == 1
+    assert entry.keys_U.tolist() == store.salted_keys(b"salt").tolist()
+    if counts:
+        assert entry.counts_U.tolist() == store.judgements.counts_U.tolist()
+    else:
+        assert entry.counts_U is None
+
+
+def test_registry_notices_features_that_cannot_be_computed(ask):
+    with pytest.raises(ValueError, match="known kinds are"):
+        ask(messages.registry_request(b"salt", False, '{"kind": "magic"}'), "query.registry")
+
+
+def test_train_answers_with_the_node_halfs_sum_and_nothing_else(ask, store):
+    users_S, theta_D = np.array([0, 5, 24]), np.linspace(-1, 1, 33, dtype=np.float32)
+    reply = ask(work(users_S, theta_D), "train")
+    assert list(reply.content) == ["sums"]
+    found = messages.read_sums(reply.content, {"sum": (33,)})["sum"]
+    expected = uls.contribute(
+        store.examples(FEATURES),
+        Work({"theta": theta_D}, PARAMETERS, users_S),
+        store.keys_U[users_S],
+        Randomness(3),
+    )["sum"]
+    np.testing.assert_array_equal(found, expected)
+    assert np.linalg.norm(found) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (lambda: work([0, 0]), ValueError),
+        (lambda: work([25]), ValueError),
+        (lambda: work([-1]), ValueError),
+        (lambda: work([0], strategy="steal"), KeyError),
+        (lambda: work([0], **{"clip-norm": -1.0}), ValueError),
+        (lambda: work([0], np.zeros(5)), RuntimeError),
+        (RecordDict, KeyError),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(ask, content, error):
+    with pytest.raises(error):
+        ask(content(), "train")
+
+
+def test_a_model_that_is_not_finite_gives_zero(ask):
+    reply = ask(work([0, 1], np.full(33, np.nan)), "train")
+    assert messages.read_sums(reply.content, {"sum": (33,)})["sum"].tolist() == [0.0] * 33
+
+
+def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
+    monkeypatch.setitem(
+        client.app.NODE_HALVES, "uls", lambda *_: {"sum": np.array([1.0, np.inf])}
+    )
+    with pytest.raises(FloatingPointError, match="not finite"):
+        ask(work([0]), "train")
+
+
+def test_evaluate(ask, store):
+    users_S, theta_D = np.array([1, 2, 20]), np.linspace(-1, 1, 33, dtype=np.float32)
+    reply = ask(work(users_S, theta_D), "evaluate")
+    correct, judgements, mean_sum, users = messages.read_tally(reply.content)
+    expected = accuracy_of(theta_D, store.examples(FEATURES).select(users_S))
+    assert (judgements, users) == (expected.judgements, expected.users)
+    assert correct == pytest.approx(expected.pooled * expected.judgements)
+    assert mean_sum == pytest.approx(expected.by_user * expected.users)
+
+
+def test_evaluate_users_who_only_have_ties(ask, store):
+    tied = store.examples(FEATURES)
+    kept = tied.y_R.clone()
+    tied.y_R.fill_(0.5)
+    try:
+        reply = ask(work([1, 2]), "evaluate")
+    finally:
+        tied.y_R.copy_(kept)
+    assert messages.read_tally(reply.content) == (0.0, 0, 0.0, 0)

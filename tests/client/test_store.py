@@ -1,0 +1,125 @@
+"""The users a node hosts: shares of a source in simulation, a file of its own when deployed."""
+
+import json
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client import store
+from client.store import UserStore, share, store_for
+from preference.features import HashingFeatures
+from preference.judgements import InputError, Judgements
+from privacy.randomness import Randomness, user_key
+
+HASHING = json.dumps(HashingFeatures(dimension=9).to_config())
+
+
+def context(node_config, **run_config):
+    return Context(
+        run_id=1, node_id=1, node_config=node_config, state=RecordDict(), run_config=run_config
+    )
+
+
+def partition(place, places):
+    return {"partition-id": place, "num-partitions": places}
+
+
+@given(st.integers(0, 60), st.integers(1, 20))
+def test_shares_are_contiguous_and_cover_everybody_once(users, places):
+    shares = [share(users, place, places) for place in range(places)]
+    assert [user for part in shares for user in part] == list(range(users))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("places", [1, 3, 50])
+def test_simulated_nodes_host_their_share(crowd, places):
+    stores = [store_for(context(partition(p, places), data=crowd, seed=4)) for p in range(places)]
+    ids = [user for found in stores for user in found.judgements.user_ids]
+    assert ids == [f"u{user:03}" for user in range(50)]
+    assert [found.place for found in stores] == list(range(places))
+    assert all(found.source == Randomness(4) for found in stores)
+    assert store_for(context(partition(0, places), data=crowd, seed=4)) is stores[0]
+
+
+def test_more_nodes_than_users(write_rows, make_rows):
+    data = write_rows(make_rows([2, 2]))
+    sizes = [
+        len(store_for(context(partition(p, 5), data=data)).judgements.user_ids) for p in range(5)
+    ]
+    assert sum(sizes) == 2
+    empty = store_for(context(partition(sizes.index(0), 5), data=data))
+    assert empty.keys_U.shape == (0,)
+    assert empty.salted_keys(b"x").shape == (0,)
+    assert empty.examples(HASHING).dimension == 9
+
+
+def test_a_deployed_node_reads_its_own_file_and_the_systems_coins(write_rows, make_rows, crowd):
+    mine = write_rows(make_rows([3]), "mine.jsonl")
+    found = store_for(context({"data": mine}, data=crowd, seed=4))
+    assert found.judgements.user_ids == ("u000",)
+    assert found.place == -1
+    assert not found.source.seeded
+
+
+def test_no_data():
+    with pytest.raises(InputError, match="no data"):
+        store_for(context(partition(0, 1), data=""))
+
+
+def test_columns_and_bad_rows_come_from_the_run_config(write_rows, make_rows):
+    rows = [{("annotator" if k == "user_id" else k): v for k, v in r.items()} for r in make_rows([2])]
+    data = write_rows([*rows, {"annotator": "x"}])
+    settings = {"data": data, "columns": "user_id=annotator"}
+    with pytest.raises(InputError, match=r"judgements.jsonl:3"):
+        store_for(context(partition(0, 1), **settings))
+    found = store_for(context(partition(0, 1), **settings, **{"on-bad-rows": "skip"}))
+    assert found.judgements.user_ids == ("u000",)
+
+
+def test_a_source_is_read_once_for_all_nodes(crowd, monkeypatch):
+    read = []
+    real = store.load_judgements
+
+    def counted(*arguments, **more):
+        read.append(arguments)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(store, "load_judgements", counted)
+    store.load.cache_clear()
+    for place in range(7):
+        store_for(context(partition(place, 7), data=crowd, seed=99))
+    assert len(read) == 1
+
+
+@pytest.fixture
+def small(make_rows):
+    return UserStore(Judgements.from_rows(make_rows([2, 1, 3])), 0, Randomness(0))
+
+
+def test_keys(small):
+    assert small.keys_U.tolist() == [user_key(f"u{user:03}") for user in range(3)]
+    assert small.salted_keys(b"salt").tolist() == [
+        user_key(f"u{user:03}", b"salt") for user in range(3)
+    ]
+    assert small.keys_U.dtype == np.uint64
+
+
+def test_features_are_computed_once(small):
+    first = small.examples(HASHING)
+    assert small.examples(HASHING) is first
+    assert first.counts_U.tolist() == [2, 1, 3]
+    assert small.examples(json.dumps(HashingFeatures(dimension=5).to_config())).dimension == 5
+
+
+@pytest.mark.parametrize("users_S", [[0], [2, 0, 1], []])
+def test_users_that_may_be_asked_for(small, users_S):
+    assert small.check_users(np.array(users_S, dtype=np.int64)).tolist() == users_S
+
+
+@pytest.mark.parametrize("users_S", [[3], [-1], [1, 1]])
+def test_users_that_may_not(small, users_S):
+    with pytest.raises(ValueError, match="twice, or users this node does not host"):
+        small.check_users(np.array(users_S))

@@ -1,0 +1,122 @@
+"""Quiet tests on one thread, and small judgements to train on."""
+
+import json
+import os
+
+# Before anything is imported that reads them.
+for _name, _value in {
+    "OMP_NUM_THREADS": "1",
+    "MPLBACKEND": "Agg",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_usage_stats_enabled": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+import numpy as np
+import pytest
+import torch
+
+from preference.examples import PairExamples
+
+torch.set_num_threads(1)
+
+CAREFUL = ("Put some aside first.", "Wait and compare prices.", "Keep the old one.", "Save it.")
+DARING = ("Buy it today!", "Take the loan, live now.", "Bet on it.", "Spend it all, all of it.")
+
+
+def rows(counts, seed=0, ties=False):
+    """Rows of judgements: ``counts`` of each user, who mostly prefer the careful answer."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for user, count in enumerate(counts):
+        for _ in range(count):
+            pair = [generator.choice(CAREFUL), generator.choice(DARING)]
+            if generator.random() < 0.25:
+                pair.reverse()
+            row = {"user_id": f"u{user:03}", "prompt": "What now?"}
+            row |= {"chosen": str(pair[0]), "rejected": str(pair[1])}
+            found.append({**row, "tie": True} if ties else row)
+    return found
+
+
+def ragged(users, seed=0):
+    """Numbers of judgements: mostly few, one user with 60."""
+    counts = np.random.default_rng(seed).geometric(0.3, size=users)
+    counts[users // 2] = 60
+    return counts.tolist()
+
+
+@pytest.fixture(scope="session")
+def make_rows():
+    """``rows(counts, seed=0, ties=False)``."""
+    return rows
+
+
+@pytest.fixture
+def write_rows(tmp_path):
+    """A function: write rows to a JSONL file of its own, and give its path."""
+
+    def write(found, name="judgements.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(row) + "\n" for row in found), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def crowd(tmp_path_factory):
+    """A file with the judgements of 50 users."""
+    path = tmp_path_factory.mktemp("crowd") / "crowd.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows(ragged(50))), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def crowd_test(tmp_path_factory):
+    """A file with judgements of 10 other users."""
+    path = tmp_path_factory.mktemp("crowd") / "test.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows([4] * 10, seed=7)))
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def make_examples():
+    """A function: random examples of users with ``counts`` judgements, a fifth of them ties."""
+
+    def make(counts, dimension=5, seed=0, scale=1.0):
+        generator = torch.Generator().manual_seed(seed)
+        count_U = torch.tensor(counts, dtype=torch.int64)
+        x_RD = torch.randn(int(count_U.sum()), dimension, generator=generator) * scale
+        tied_R = torch.rand(len(x_RD), generator=generator) < 0.2
+        start_U = torch.cat([torch.zeros(1, dtype=torch.int64), count_U.cumsum(0)])
+        return PairExamples(x_RD, torch.where(tied_R, 0.5, 1.0), start_U)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def oracle():
+    """A function: the gradient of the mean BTL log loss over some rows, by autograd in float64."""
+
+    def gradient(examples, theta_D, rows):
+        theta = torch.tensor(np.asarray(theta_D), dtype=torch.float64, requires_grad=True)
+        logits = examples.x_RD[rows].double() @ theta
+        y = examples.y_R[rows].double()
+        log = torch.nn.functional.logsigmoid
+        loss = -(y * log(logits) + (1 - y) * log(-logits)).mean()
+        (found,) = torch.autograd.grad(loss, theta)
+        return found
+
+    return gradient
+
+
+@pytest.fixture
+def no_report(monkeypatch):
+    """Runs write no plots."""
+    import server.training
+
+    monkeypatch.setattr(server.training, "write_report", lambda *_: None)

@@ -1,0 +1,94 @@
+"""Settings: the same keys everywhere, and messages that name the option."""
+
+import dataclasses
+import math
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from preference.judgements import InputError
+from server.config import RunConfig
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def test_round_trip():
+    config = RunConfig(
+        data="d", epsilon=0.5, rounds=7, resume=True, seed=3, out="o", group_size=4
+    )
+    assert RunConfig.from_run_config(config.to_run_config()) == config
+    assert RunConfig.from_run_config({}) == RunConfig()
+
+
+def test_keys_and_defaults_are_those_of_pyproject():
+    """Flower refuses an override of a key that is not in pyproject.toml."""
+    settings = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"]
+    expected = RunConfig().to_run_config()
+    assert settings == expected
+    assert {k: type(v) for k, v in settings.items()} == {k: type(v) for k, v in expected.items()}
+
+
+def test_whole_numbers_serve_as_real_ones():
+    config = RunConfig.from_run_config({"epsilon": 3, "on-bad-rows": "skip"})
+    assert config.epsilon == 3.0
+    assert type(config.epsilon) is float
+    assert config.on_bad_rows == "skip"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epsylon": 3.0}, "unknown setting 'epsylon'"),
+        ({"rounds": 3.0}, "'rounds' must be a int"),
+        ({"rounds": True}, "'rounds' must be a int"),
+        ({"epsilon": "3"}, "'epsilon' must be a float"),
+        ({"resume": 1}, "'resume' must be a bool"),
+        ({"data": 5}, "'data' must be a str"),
+    ],
+)
+def test_wrong_types_and_unknown_keys(settings, message):
+    with pytest.raises(InputError, match=message):
+        RunConfig.from_run_config(settings)
+
+
+BAD = {
+    "strategy": ["", "dp"],
+    "epsilon": [0.0, -1.0, math.nan, math.inf],
+    "delta": [0.0, 1.0, -1e-5, math.nan],
+    "adjacency": ["", "remove"],
+    "rounds": [0, -3],
+    "cohort": [0, -1],
+    "users": [-1],
+    "clip": [-0.1, math.nan, math.inf],
+    "group_size": [-1],
+    "heldout": [0.0, 1.0, 1.5, math.nan],
+    "on_bad_rows": ["", "repair"],
+    "optimizer": ["lion"],
+    "learning_rate": [-1.0, math.nan],
+    "momentum": [1.0, -0.1, math.nan],
+    "warmup": [-0.1, 1.1, math.nan],
+    "averaging": [-0.1, 1.1, math.nan],
+    "seed": [-2],
+    "timeout": [0.0, -1.0, math.inf],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in BAD.items() for v in values])
+def test_bad_values_name_their_option(name, value):
+    with pytest.raises(InputError) as caught:
+        RunConfig(**{name: value})
+    message = str(caught.value)
+    assert message.startswith(f"--{name.replace('_', '-')} must be ")
+    assert repr(value) in message
+    assert "\n" not in message
+
+
+def test_every_option_with_limits_is_tested_here():
+    free = {"data", "test", "columns", "features", "out", "resume"}
+    assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
+
+
+def test_promise_is_what_decides_the_result_or_its_cost():
+    names = {field.name for field in dataclasses.fields(RunConfig)}
+    assert set(RunConfig(seed=5).promise()) == names - {"out", "resume", "timeout", "seed"}

@@ -1,0 +1,227 @@
+"""A small world: real nodes over examples made in a test, a strategy, and checks of both.
+
+The checks are applied to the product by ``test_<module>.py`` and to broken stand-ins by
+``test_seeded_faults.py``.
+"""
+
+import math
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import client.app
+from client.store import UserStore, share
+from preference.examples import PairExamples
+from preference.judgements import Judgements
+from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
+from privacy.ledger import Ledger
+from privacy.randomness import Randomness
+from sims.local import LocalGrid
+from strategies.cohort import Registry
+from strategies.messages import Work
+from strategies.optimizer import OptimizerSettings, ServerOptimizer
+from strategies.rounds import Participants
+from strategies.uls import Uls, UlsPlan
+
+FEATURES = "{}"
+
+
+@dataclass
+class World:
+    """A strategy with everything around it."""
+
+    grid: LocalGrid
+    strategy: Uls
+    ledger: Ledger
+    log: list[dict]
+
+    def run(self, rounds=1):
+        """Run until ``rounds`` are done; the released gradients."""
+        released, step = [], self.strategy.optimizer.step
+
+        def watched(round_, gradient_D):
+            released.append(np.array(gradient_D))
+            step(round_, gradient_D)
+
+        self.strategy.optimizer.step = watched
+        self.strategy.start(self.grid, num_rounds=rounds)
+        self.strategy.optimizer.step = step
+        return released
+
+    @property
+    def left_out(self):
+        """The private log's reasons."""
+        return [line["left out"] for line in self.log if "left out" in line]
+
+
+def judgements_like(examples):
+    """Judgements with as many rows for each user as the examples have."""
+    return Judgements.from_rows(
+        {"user_id": f"user {user}", "prompt": "p", "chosen": "a", "rejected": "b"}
+        for user, count in enumerate(examples.counts_U.tolist())
+        for _ in range(count)
+    )
+
+
+@pytest.fixture
+def make_grid(monkeypatch):
+    """A function: a LocalGrid whose nodes host shares of the given examples."""
+
+    def make(examples, nodes=1, seed=0):
+        judgements, stores = judgements_like(examples), {}
+        for place in range(nodes):
+            mine = np.array(share(len(judgements.user_ids), place, nodes), dtype=np.int64)
+            store = UserStore(judgements.select(mine), place, Randomness(seed))
+            store._examples[FEATURES] = examples.select(mine)
+            stores[place] = store
+        monkeypatch.setattr(
+            client.app, "store_for", lambda context: stores[context.node_config["partition-id"]]
+        )
+        return LocalGrid(client.app.app, nodes, {})
+
+    return make
+
+
+@pytest.fixture
+def make_world(make_grid, tmp_path):
+    """A function: a world over examples; ``wrap`` may put a faulty grid around the good one."""
+
+    def make(
+        examples, *, nodes=1, seed=0, wrap=None, strategy=Uls, optimizer=None, timeout=5.0, **plan
+    ):
+        users = len(examples.counts_U)
+        settings = {"users": users, "cohort": max(1, users // 2), "rounds": 10, "delta": 1e-5}
+        settings |= {"adjacency": Adjacency.ADD_REMOVE, "noise_multiplier": 1.0}
+        made = UlsPlan(**{**settings, "clip": UserClip(1.0), **plan})
+        source = Randomness(seed)
+        grid = make_grid(examples, nodes, seed)
+        registry = Registry.ask(grid, source, features=FEATURES)
+        path = tmp_path / f"ledger-{len(list(tmp_path.iterdir()))}.jsonl"
+        ledger = Ledger(path, adjacency=made.adjacency, delta=made.delta, budget=None)
+        settings = {"kind": "sgd", "rate": 1.0, "rounds": made.rounds, **(optimizer or {})}
+        log = []
+        return World(
+            wrap(grid) if wrap else grid,
+            strategy(
+                made,
+                ledger,
+                participants=Participants.all(registry),
+                optimizer=ServerOptimizer(
+                    OptimizerSettings(**settings), np.zeros(examples.dimension, np.float32)
+                ),
+                source=source,
+                features=FEATURES,
+                log=log.append,
+                timeout=timeout,
+            ),
+            ledger,
+            log,
+        )
+
+    return make
+
+
+def ask(node_half, examples, theta_D=None, users_S=None, *, group_size=16, seed=0, **parameters):
+    """A node half's sum."""
+    users = len(examples.counts_U)
+    users_S = np.arange(users) if users_S is None else np.asarray(users_S)
+    theta_D = np.zeros(examples.dimension) if theta_D is None else np.asarray(theta_D)
+    parameters = {"round": 1, "group-size": group_size, "clip-norm": 1.0, **parameters}
+    work = Work({"theta": theta_D.astype(np.float32)}, parameters, users_S)
+    keys_S = np.arange(users, dtype=np.uint64)[users_S] * np.uint64(7919)
+    return node_half(examples, work, keys_S, Randomness(seed))["sum"]
+
+
+def like_everybody(count, dimension=4, length=40.0):
+    """A user's rows that all pull the same way, far beyond any clip norm."""
+    return torch.full((count, dimension), length / math.sqrt(dimension))
+
+
+def gather(*users):
+    """Examples from users' feature rows, all with y = 1."""
+    counts = torch.tensor([len(rows) for rows in users])
+    start_U = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+    x_RD = torch.cat(users)
+    return PairExamples(x_RD, torch.ones(len(x_RD)), start_U)
+
+
+def one_vote_each(node_half):
+    """However many judgements a user has, they move the sum by no more than the clip norm."""
+    light, heavy = like_everybody(1), -like_everybody(1000)
+    for group_size in (1, 16, 10_000):
+        everyone = ask(node_half, gather(light, heavy, light), group_size=group_size)
+        for user in range(3):
+            rest_S = [other for other in range(3) if other != user]
+            rest = ask(
+                node_half, gather(light, heavy, light), users_S=rest_S, group_size=group_size
+            )
+            moved = float(np.linalg.norm(everyone.astype(float) - rest))
+            assert moved <= 1 + 1e-6, f"user {user} moved the sum by {moved:.1f} clip norms"
+            assert moved >= 1 - 1e-4, f"user {user} was cut to {moved:.2f} clip norms"
+
+
+def survives_nan(node_half):
+    """A user who is not finite counts as zero, the others as ever."""
+    rows, theta_D = like_everybody(3), -0.01 * np.ones(4)
+    for bad in (math.nan, math.inf):
+        broken = rows.clone()
+        broken[1, 2] = bad
+        found = ask(node_half, gather(rows, broken, -0.01 * rows), theta_D)
+        expected = ask(node_half, gather(rows, -0.01 * rows), theta_D)
+        assert np.isfinite(found).all(), "one user's NaN reached the sum"
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def accepts_silence(node_half):
+    """Users whose gradients are zero, and no users at all, give a sum of zero."""
+    zero = torch.zeros(2, 4)
+    assert not ask(node_half, gather(zero, zero)).any()
+    assert not ask(node_half, gather(zero), users_S=np.empty(0, dtype=np.int64)).any()
+
+
+def released_noise(gradient_D, std):
+    """A gradient that is nothing but noise has the promised length: not more, not less."""
+    score = float(gradient_D @ gradient_D) / std**2
+    freedom = len(gradient_D)
+    tail = min(stats.chi2.cdf(score, freedom), stats.chi2.sf(score, freedom))
+    assert tail > 1e-6, f"noise of {math.sqrt(score / freedom):.2f} times the promised scale"
+
+
+def fixed_denominator(world, rounds=6):
+    """With equal users and hardly any noise, the mean is proportional to the realised cohort."""
+    released = world.run(rounds)
+    sizes = [line["cohort"] for line in world.log if "cohort" in line]
+    assert len(set(sizes)) > 1, "cohorts of one size tell nothing"
+    each = [np.linalg.norm(g) / size for g, size in zip(released, sizes, strict=True)]
+    assert np.allclose(each, each[0], rtol=1e-4), "divided by something that moves with the cohort"
+
+
+def noise_for_the_clip_in_force(world, sent, rounds=3):
+    """Noise is the multiplier times the clip norm that nodes were told, over the nominal cohort.
+
+    ``sent()`` gives the clip norms of the last messages.
+    """
+    plan = world.strategy.plan
+    for round_ in range(1, rounds + 1):
+        (gradient_D,) = world.run(round_)
+        for norm in sent():
+            released_noise(gradient_D, plan.noise_multiplier * norm / plan.cohort)
+
+
+_CHECKS = SimpleNamespace(
+    **{f.__name__: f for f in (
+        ask, gather, like_everybody, one_vote_each, survives_nan, accepts_silence, released_noise,
+        fixed_denominator, noise_for_the_clip_in_force,
+    )}
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def checks():
+    """The functions above."""
+    return _CHECKS

@@ -1,0 +1,164 @@
+"""The registry of users over nodes: order, doubles, splitting a cohort, holding out."""
+
+import numpy as np
+import pytest
+from flwr.app import Error, Message
+
+from privacy.randomness import Randomness, user_key
+from strategies.cohort import Registry, RegistryError
+from strategies.messages import RegistryEntry
+
+IDS = [f"user {i}" for i in range(40)]
+
+
+def entry(ids, place=-1, counts=False, salt=b""):
+    keys_U = np.array([user_key(user, salt) for user in ids], dtype=np.uint64)
+    return RegistryEntry(place, keys_U, np.arange(len(ids)) + 1 if counts else None)
+
+
+def grouped(sizes, *, places=True, node=lambda place: place + 1):
+    """A registry of IDS in nodes of these sizes."""
+    cuts = np.cumsum([0, *sizes])
+    return Registry.of(
+        {
+            node(place): entry(IDS[cuts[place] : cuts[place + 1]], place if places else -1)
+            for place in range(len(sizes))
+        }
+    )
+
+
+def test_users_stand_in_the_order_of_places():
+    registry = grouped([3, 0, 30, 7])
+    assert len(registry) == 40
+    assert registry.keys_N.tolist() == entry(IDS).keys_U.tolist()
+    assert registry.start.tolist() == [0, 3, 3, 33, 40]
+    assert registry.counts_N is None
+
+
+@pytest.mark.parametrize("places", [True, False])
+def test_order_does_not_depend_on_node_ids(places):
+    ids = np.random.default_rng(0).permutation(1000)[:4]
+    a = grouped([10, 10, 10, 10], places=places)
+    b = grouped([10, 10, 10, 10], places=places, node=lambda place: int(ids[place]))
+    assert a.keys_N.tolist() == b.keys_N.tolist()
+
+
+def test_counts_only_if_every_node_gives_them():
+    both = {1: entry(IDS[:2], 0, counts=True), 2: entry(IDS[2:5], 1, counts=True)}
+    assert Registry.of(both).counts_N.tolist() == [1, 2, 1, 2, 3]
+    assert Registry.of({**both, 3: entry(IDS[5:6], 2)}).counts_N is None
+
+
+def test_a_user_on_two_nodes_is_refused():
+    with pytest.raises(RegistryError, match="hosted by two nodes"):
+        Registry.of({1: entry(IDS[:5], 0), 2: entry(IDS[4:8], 1)})
+
+
+@pytest.mark.parametrize("entries", [{}, {1: entry([], 0), 2: entry([], 1)}])
+def test_no_users(entries):
+    with pytest.raises(RegistryError, match="no users"):
+        Registry.of(entries)
+
+
+@pytest.mark.parametrize("sizes", [[40], [1] * 40, [7, 0, 20, 13]])
+def test_a_cohort_is_split_by_node(sizes):
+    registry = grouped(sizes)
+    users_S = np.array([0, 6, 7, 26, 27, 39])
+    found = dict(registry.by_node(users_S))
+    assert all(len(local_S) for local_S in found.values())
+    back = [registry.start[registry.nodes.index(node)] + local for node, local in found.items()]
+    assert np.concatenate(back).tolist() == users_S.tolist()
+    for node, local_S in found.items():
+        assert local_S.max() < sizes[node - 1]
+    assert dict(registry.by_node(np.empty(0, dtype=np.int64))) == {}
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.2, 0.99])
+def test_hold_out_splits_everybody(fraction):
+    train, out = grouped([40]).hold_out(fraction, Randomness(0))
+    assert sorted([*train, *out]) == list(range(40))
+    assert len(out) == min(39, max(1, round(40 * fraction)))
+    assert (np.diff(train) > 0).all()
+    assert (np.diff(out) > 0).all()
+
+
+def test_hold_out_names_the_same_people_in_any_grouping():
+    def held(registry):
+        return set(registry.keys_N[registry.hold_out(0.3, Randomness(5))[1]].tolist())
+
+    first = held(grouped([40]))
+    for sizes in ([1] * 40, [39, 1], [0, 13, 27]):
+        assert held(grouped(sizes)) == first
+        assert held(grouped(sizes, places=False)) == first
+    other = grouped([40]).hold_out(0.3, Randomness(6))[1]
+    assert set(grouped([40]).keys_N[other].tolist()) != first
+
+
+def test_hold_out_is_fair():
+    registry = grouped([40])
+    seen = np.zeros(40)
+    for seed in range(400):
+        seen[registry.hold_out(0.25, Randomness(seed))[1]] += 1
+    assert np.abs(seen - 100).max() < 5 * np.sqrt(400 * 0.25 * 0.75)
+
+
+def test_one_user_cannot_be_split():
+    with pytest.raises(RegistryError, match="--test"):
+        Registry.of({1: entry(IDS[:1])}).hold_out(0.2, Randomness(0))
+
+
+class Answers:
+    """A grid of two nodes that give prepared answers."""
+
+    def __init__(self, make_grid, examples, spoil):
+        self.grid, self.spoil = make_grid(examples, 2), spoil
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def pull_messages(self, message_ids):
+        for reply in self.grid.pull_messages(message_ids):
+            spoiled = self.spoil(reply) if reply.metadata.src_node_id == 2 else reply
+            if spoiled is not None:
+                yield spoiled
+
+
+def test_ask(make_grid, make_examples):
+    grid = make_grid(make_examples([1, 2, 3, 4, 5]), 2)
+    registry = Registry.ask(grid, Randomness(0), features="{}")
+    assert registry.nodes == (1, 2)
+    assert registry.start.tolist() == [0, 2, 5]
+    assert registry.counts_N is None
+    again = Registry.ask(grid, Randomness(0), features="{}", counts=True)
+    assert again.counts_N.tolist() == [1, 2, 3, 4, 5]
+    assert again.keys_N.tolist() == registry.keys_N.tolist()
+    # Names are salted: another run's cannot be compared.
+    other = Registry.ask(grid, Randomness(1), features="{}")
+    assert not set(other.keys_N.tolist()) & set(registry.keys_N.tolist())
+    unseeded = [Registry.ask(grid, Randomness(None), features="{}").keys_N[0] for _ in "ab"]
+    assert unseeded[0] != unseeded[1]
+
+
+def failed(reply):
+    error = Message(Error(2, "InputError: features of row 3 are NaN"), reply_to=reply)
+    error.metadata.__dict__.update(reply.metadata.__dict__)
+    return error
+
+
+def empty(reply):
+    reply.content.clear()
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (failed, "features of row 3 are NaN"),
+        (lambda reply: None, "1 of 2 nodes did not answer"),
+        (empty, "not an answer"),
+    ],
+)
+def test_a_node_that_does_not_register_ends_the_run(make_grid, make_examples, spoil, message):
+    grid = Answers(make_grid, make_examples([1, 2, 3]), spoil)
+    with pytest.raises(ValueError, match=message):
+        Registry.ask(grid, Randomness(0), features="{}", timeout=0.1)

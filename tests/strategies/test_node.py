@@ -1,0 +1,86 @@
+"""From sampled users to one bounded sum: against autograd, and independent of grouping."""
+
+import numpy as np
+import pytest
+import torch
+
+from preference import gradients
+from preference.gradients import windows
+from privacy.clipping import NoClip, UserClip
+from privacy.randomness import Randomness
+from strategies.messages import Work
+from strategies.node import bounded_sum
+
+COUNTS = [1, 30, 3, 1, 8, 200, 2]
+
+
+def work(theta_D, users_S, group_size=16, round_=1):
+    parameters = {"round": round_, "group-size": group_size}
+    return Work({"theta": np.asarray(theta_D, np.float32)}, parameters, np.asarray(users_S))
+
+
+def keys(users_S):
+    return np.asarray(users_S, dtype=np.uint64) * np.uint64(104729)
+
+
+def expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source, round_=1):
+    words_S = source.user_words("window", round_, keys(users_S))
+    rows_K, taken_S = windows(examples.start_U, np.asarray(users_S), group_size, words_S)
+    total_D = torch.zeros(examples.dimension, dtype=torch.float64)
+    for rows in rows_K.split(taken_S.tolist()):
+        gradient_D = oracle(examples, theta_D, rows)
+        total_D += gradient_D * min(1.0, norm / max(float(gradient_D.norm()), 1e-30))
+    return total_D.numpy()
+
+
+@pytest.mark.parametrize("norm", [0.05, 0.5, 1e6])
+@pytest.mark.parametrize("group_size", [1, 8, 500])
+def test_equal_to_autograd(make_examples, oracle, norm, group_size):
+    examples, source = make_examples(COUNTS), Randomness(3)
+    theta_D, users_S = np.array([0.3, -1.0, 0.2, 0.0, 2.0]), [0, 1, 2, 5, 6]
+    found = bounded_sum(
+        examples, work(theta_D, users_S, group_size), keys(users_S), source, UserClip(norm)
+    )
+    theta_D = theta_D.astype(np.float32)
+    expected = expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6 * min(norm, 1.0))
+
+
+def test_any_grouping_gives_the_same_sum(make_examples, monkeypatch):
+    examples, source, users_S = make_examples(COUNTS), Randomness(0), np.arange(7)
+    whole = bounded_sum(
+        examples, work(np.ones(5), users_S), keys(users_S), source, UserClip(0.3)
+    ).astype(np.float64)
+    alone = sum(
+        bounded_sum(examples, work(np.ones(5), [u]), keys([u]), source, UserClip(0.3)).astype(float)
+        for u in users_S
+    )
+    np.testing.assert_allclose(alone, whole, atol=1e-6)
+    order = np.random.default_rng(0).permutation(7)
+    shuffled = bounded_sum(
+        examples, work(np.ones(5), order), keys(order), source, UserClip(0.3)
+    )
+    np.testing.assert_allclose(shuffled, whole, atol=1e-6)
+    monkeypatch.setattr(gradients, "_CHUNK_BYTES", 100)
+    chunked = bounded_sum(examples, work(np.ones(5), users_S), keys(users_S), source, UserClip(0.3))
+    np.testing.assert_allclose(chunked, whole, atol=1e-6)
+
+
+def test_windows_move_with_the_round_and_the_seed(make_examples):
+    examples, users_S = make_examples([300]), [0]
+
+    def found(round_, seed):
+        source = Randomness(seed)
+        asked = work(np.zeros(5), users_S, 4, round_)
+        return bounded_sum(examples, asked, keys(users_S), source, NoClip()).tolist()
+
+    assert found(1, 0) == found(1, 0)
+    assert len({tuple(found(t, s)) for t in (1, 2, 3) for s in (0, 1, None)}) == 9
+
+
+def test_nobody_asked(make_examples):
+    examples, users_S = make_examples([2, 3]), np.empty(0, dtype=np.int64)
+    asked = work(np.zeros(5), users_S)
+    found = bounded_sum(examples, asked, keys(users_S), Randomness(0), UserClip(1.0))
+    assert found.tolist() == [0.0] * 5

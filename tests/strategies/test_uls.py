@@ -1,0 +1,235 @@
+"""ULS: the plan, the node half, the noise that is released, and the whole against its oracle."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from privacy.adjacency import Adjacency
+from privacy.clipping import NoClip, UserClip
+from privacy.events import PoissonGaussian
+from privacy.ledger import BudgetExceeded, Ledger
+from strategies import uls
+from strategies.uls import Uls, UlsPlan
+
+PLAN = {
+    "users": 100,
+    "cohort": 20,
+    "rounds": 8,
+    "delta": 1e-4,
+    "adjacency": Adjacency.ADD_REMOVE,
+    "clip": UserClip(0.3),
+}
+
+
+def plan(**changes):
+    return UlsPlan(**{**PLAN, "noise_multiplier": 1.5, **changes})
+
+
+# The plan
+
+
+def test_plan_binds_everything():
+    made = plan()
+    assert made.mechanism.event == PoissonGaussian(0.2, 1.5)
+    assert made.mechanism.std == pytest.approx(0.45)
+    assert made.noise == pytest.approx(0.45 / 20)
+    assert made.charges == {PoissonGaussian(0.2, 1.5): 8}
+    assert made.mechanism.clip is made.clip
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.clip = UserClip(9.0)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.clip.norm = 9.0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.mechanism.clip = UserClip(9.0)
+
+
+def test_for_epsilon_meets_its_target_from_below_and_replacing_costs_more():
+    made = {
+        adjacency: UlsPlan.for_epsilon(0.5, **{**PLAN, "adjacency": adjacency})
+        for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE)
+    }
+    for found in made.values():
+        assert 0.999 * 0.5 < found.epsilon() <= 0.5
+    assert made["replace"].noise_multiplier > 1.3 * made["add-remove"].noise_multiplier
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"users": 0}, "at least one user"),
+        ({"rounds": 0}, "--rounds must be at least 1"),
+        ({"cohort": 0}, "--cohort must be at least 1"),
+        ({"cohort": 101}, "--cohort 101 is more than the 100 users"),
+        ({"group_size": 0}, "--group-size must be at least 1"),
+        ({"noise_multiplier": 0.0}, "noise multiplier must be positive"),
+        ({"noise_multiplier": float("nan")}, "noise multiplier must be positive"),
+        ({"clip": NoClip()}, "not clipped"),
+    ],
+)
+def test_impossible_plans_cannot_be_built(changes, message):
+    with pytest.raises(ValueError, match=message):
+        plan(**changes)
+    if "noise_multiplier" not in changes and "clip" not in changes:
+        with pytest.raises(ValueError, match=message):
+            UlsPlan.for_epsilon(1.0, **{**PLAN, **changes})
+
+
+def test_a_plan_beyond_the_budget_is_refused(make_world, make_examples, tmp_path):
+    made = make_world(make_examples([1, 2, 3]), noise_multiplier=10.0).strategy
+    terms = {"adjacency": made.plan.adjacency, "delta": made.plan.delta}
+    with (
+        Ledger(tmp_path / "l", budget=made.plan.epsilon() * 0.9, **terms) as ledger,
+        pytest.raises(BudgetExceeded, match="plan costs"),
+    ):
+        Uls(
+            made.plan,
+            ledger,
+            participants=made.participants,
+            optimizer=made.optimizer,
+            source=made.source,
+            features="",
+            log=print,
+        )
+
+
+# The node half
+
+
+def test_one_vote_each(checks):
+    checks.one_vote_each(uls.contribute)
+
+
+def test_survives_nan(checks):
+    checks.survives_nan(uls.contribute)
+
+
+def test_accepts_silence(checks):
+    checks.accepts_silence(uls.contribute)
+
+
+def test_node_half_needs_its_parameters(checks, make_examples):
+    examples = make_examples([2])
+    with pytest.raises(ValueError, match="clip norm"):
+        checks.ask(uls.contribute, examples, **{"clip-norm": 0.0})
+    with pytest.raises(ValueError, match="could not convert"):
+        checks.ask(uls.contribute, examples, **{"clip-norm": "wide"})
+
+
+def test_node_half_does_not_touch_its_arguments(checks, make_examples):
+    examples = make_examples([2, 30])
+    kept = examples.x_RD.clone(), examples.y_R.clone()
+    first = checks.ask(uls.contribute, examples, theta_D=np.ones(5))
+    assert checks.ask(uls.contribute, examples, theta_D=np.ones(5)).tolist() == first.tolist()
+    assert torch.equal(kept[0], examples.x_RD)
+    assert torch.equal(kept[1], examples.y_R)
+
+
+# The whole
+
+
+def test_noiseless_and_unclipped_is_gradient_descent_on_users_means(
+    make_world, make_examples, oracle
+):
+    counts = [1, 3, 9, 2, 12]
+    examples = make_examples(counts)
+    world = make_world(
+        examples,
+        nodes=2,
+        cohort=5,
+        rounds=6,
+        noise_multiplier=1e-9,
+        clip=UserClip(1e3),
+        optimizer={"rate": 2.0, "momentum": 0.0, "averaging": 0.0},
+    )
+    world.run(6)
+    theta_D = torch.zeros(5, dtype=torch.float64)
+    edges = np.cumsum([0, *counts])
+    for round_ in range(1, 7):
+        means = [
+            oracle(examples, theta_D.float(), torch.arange(*edges[user : user + 2]))
+            for user in range(5)
+        ]
+        rate = 2.0 * world.strategy.optimizer.settings.factor(round_)
+        theta_D = theta_D - rate * torch.stack(means).mean(0)
+    np.testing.assert_allclose(world.strategy.optimizer.theta_D, theta_D.numpy(), atol=2e-6)
+    assert float(theta_D.norm()) > 0.5
+
+
+@pytest.mark.parametrize("norm", [0.1, 3.0])
+def test_noise_of_users_who_have_nothing_to_say(make_world, make_examples, checks, norm):
+    """Everybody calls ties: at θ = 0 all gradients are zero, what is released is noise alone."""
+    examples = make_examples([1, 2, 3] * 10, dimension=4000)
+    examples.y_R.fill_(0.5)
+    world = make_world(examples, cohort=12, clip=UserClip(norm), noise_multiplier=1.7)
+    (released,) = world.run(1)
+    std = 1.7 * norm / 12
+    checks.released_noise(released, std)
+    for wrong in (2 / 3, 1.5):
+        with pytest.raises(AssertionError, match="promised scale"):
+            checks.released_noise(released, wrong * std)
+    assert world.strategy.update_norm == pytest.approx(float(np.linalg.norm(released)))
+    assert world.strategy.plan.noise == pytest.approx(std)
+
+
+def test_noise_is_fresh_in_every_round_and_run(make_world, make_examples):
+    examples = make_examples([1, 2], dimension=2000)
+    examples.y_R.fill_(0.5)
+
+    def released(seed):
+        return make_world(
+            examples, seed=seed, optimizer={"rate": 1e-9}, noise_multiplier=1.0
+        ).run(3)
+
+    vectors = [*released(0), *released(1), *released(None), *released(None)]
+    cosines = np.corrcoef(np.array(vectors)) - np.eye(len(vectors))
+    assert np.abs(cosines).max() < 6 / np.sqrt(2000)
+    assert np.array_equal(released(0), vectors[:3])
+
+
+def test_denominator_is_the_nominal_cohort(make_world, checks):
+    world = make_world(
+        checks.gather(*[checks.like_everybody(2)] * 30),
+        cohort=9,
+        noise_multiplier=1e-9,
+        optimizer={"rate": 1e-9},
+    )
+    checks.fixed_denominator(world)
+
+
+def test_a_sum_as_long_as_it_may_be_is_admitted(make_world, checks):
+    """All users pull the same way: the node's float32 sum is exactly at the bound."""
+    for users in (1, 7, 300):
+        world = make_world(
+            checks.gather(*[checks.like_everybody(1, dimension=997)] * users),
+            cohort=users,
+            clip=UserClip(0.1),
+        )
+        world.run(1)
+        assert world.left_out == []
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+def test_every_round_is_charged_what_it_costs(make_world, make_examples, adjacency):
+    world = make_world(make_examples([1] * 20), adjacency=adjacency, rounds=4, noise_multiplier=10.0)
+    world.run(4)
+    plan = world.strategy.plan
+    assert [charge.round for charge in world.ledger.charges] == [1, 2, 3, 4]
+    assert world.ledger.epsilon() == pytest.approx(plan.epsilon(), rel=1e-9)
+    assert {c.event for c in world.ledger.charges} == {plan.mechanism.event}
+
+
+def test_a_replay_of_the_same_sum_is_one_release_and_of_another_is_two(make_world, make_examples):
+    world = make_world(make_examples([1] * 6, dimension=2000))
+    sums = {"sum": np.ones(2000)}
+    first = world.strategy.gradient(1, sums)
+    assert np.array_equal(world.strategy.gradient(1, sums), first)
+    assert len(world.ledger.charges) == 1
+    moved = world.strategy.gradient(1, {"sum": np.ones(2000) * (1 + 1e-12)})
+    assert len(world.ledger.charges) == 2
+    assert np.linalg.norm(moved - first) > 0.1, "the same noise on another sum"
+    fresh = make_world(make_examples([1] * 6), seed=None)
+    for _ in range(2):
+        fresh.strategy.gradient(1, {"sum": np.ones(5)})
+    assert len(fresh.ledger.charges) == 2
