@@ -36,24 +36,10 @@ def epsilon(
     """
     _check_delta(delta)
     events = list(events)
-    sizes = sorted({e.group_size for e, _ in events if isinstance(e, GroupGaussian)})
-    if sizes:
-        from privacy.group import group_epsilon  # which needs this module
+    if any(isinstance(event, GroupGaussian) for event, _ in events):
+        from privacy.group import apart  # it needs this module
 
-        rest = [(e, times) for e, times in events if not isinstance(e, GroupGaussian)]
-        share = delta / (len(sizes) + bool(rest))
-        total = 0.0
-        if rest:
-            total = epsilon(rest, adjacency=adjacency, delta=share, interval=interval)
-        for size in sizes:
-            examples = [
-                (PoissonGaussian(e.probability, e.noise_multiplier), times)
-                for e, times in events
-                if isinstance(e, GroupGaussian) and e.group_size == size
-            ]
-            terms = {"adjacency": adjacency, "delta": share, "interval": interval}
-            total += group_epsilon(examples, group_size=size, **terms)
-        return total
+        return apart(events, adjacency=adjacency, delta=delta, interval=interval)
     total = composition(events, adjacency=adjacency, interval=interval)
     return 0.0 if total is None else max(0.0, float(total.get_epsilon_for_delta(delta)))
 

@@ -21,7 +21,8 @@ import numpy as np
 from privacy import accounting
 from privacy.accounting import INTERVAL
 from privacy.adjacency import Adjacency
-from privacy.events import PLD, Event
+from privacy.events import PLD, Event, PoissonGaussian
+from privacy.group_event import GroupGaussian
 
 _POINTS = 400
 
@@ -85,6 +86,30 @@ def group_noise_multiplier(
     return accounting.calibrate(cost, target)
 
 
+def apart(
+    events: Iterable[tuple[Event, int]], *, adjacency: Adjacency, delta: float, interval: float
+) -> float:
+    """Epsilon of ``events`` with ``GroupGaussian`` among them, which cannot be composed as PLDs.
+
+    The rounds of each group size are converted together, everything else is composed as ever; if
+    there are several such parts they share ``delta`` equally, and their epsilons add up.
+    """
+    rest, grouped = [], {}
+    for event, times in events:
+        if isinstance(event, GroupGaussian):
+            example = PoissonGaussian(event.probability, event.noise_multiplier)
+            grouped.setdefault(event.group_size, []).append((example, times))
+        else:
+            rest.append((event, times))
+    share = delta / (len(grouped) + bool(rest))
+    total = accounting.epsilon(rest, adjacency=adjacency, delta=share, interval=interval)
+    for group_size, charges in grouped.items():
+        total += group_epsilon(
+            charges, group_size=group_size, adjacency=adjacency, delta=share, interval=interval
+        )
+    return total
+
+
 def _convert(loss: PLD, steps: int, delta: float) -> float:
     """The least ``steps * e`` with ``loss``'s d(e) (exp(steps e) - 1)/(exp(e) - 1) <= delta."""
     least = loss.get_epsilon_for_delta(delta)
@@ -93,23 +118,28 @@ def _convert(loss: PLD, steps: int, delta: float) -> float:
     # Never less than the mass at infinity, which covers the rounding of the convolutions.
     floor = max(loss.get_delta_for_epsilon(math.inf), 1e-300)
 
-    def allowed(example_N: np.ndarray) -> np.ndarray:
-        delta_N = np.maximum(loss.get_delta_for_epsilon(example_N), floor)
-        return np.log(delta_N) + _log_factor(example_N, steps) <= math.log(delta)
+    def excess(example: np.ndarray, delta_of: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(delta_of, floor)) + _log_factor(example, steps) - math.log(delta)
 
     # Beyond ``most`` even that mass, times exp((steps - 1) e), is over delta.
-    low, most = least, (math.log(delta) - math.log(floor)) / (steps - 1)
+    most = (math.log(delta) - math.log(floor)) / (steps - 1)
     if most < least:
         return math.inf
-    # The first point that will do, between ever closer neighbours.
-    for _ in range(4):
-        example_N = np.linspace(low, most, _POINTS)
-        allowed_N = allowed(example_N)
-        if not allowed_N.any():
-            return math.inf
-        first = int(np.argmax(allowed_N))
-        low, most = example_N[max(0, first - 1)], example_N[first]
-    return steps * float(most)
+    example_N = np.linspace(least, most, _POINTS)
+    delta_N = np.asarray(loss.get_delta_for_epsilon(example_N.tolist()))
+    enough_N = excess(example_N, delta_N) <= 0
+    if not enough_N.any():
+        return math.inf
+    first = int(np.argmax(enough_N))
+    low, high = float(example_N[max(0, first - 1)]), float(example_N[first])
+    while high - low > 1e-5 * high:
+        middle = (low + high) / 2
+        delta_of = np.asarray(loss.get_delta_for_epsilon(middle))
+        if excess(np.asarray(middle), delta_of) <= 0:
+            high = middle
+        else:
+            low = middle
+    return steps * high
 
 
 def _log_factor(example_N: np.ndarray, steps: int) -> np.ndarray:

@@ -128,7 +128,8 @@ class _Mixture:
             above = self.below_and_above(np.array([z]))[1]
             return math.log(max(float(above[0]), 1e-300) / _TAIL)
 
-        return optimize.brentq(excess, 0.0, self.centres_K[-1] + _FAR + 1.0, xtol=1e-4) + 1e-3
+        end = self.centres_K[-1] + _FAR + 1.0
+        return float(optimize.brentq(excess, 0.0, end, xtol=1e-4)) + 1e-3  # type: ignore[arg-type]
 
 
 def _blocks(length: int, width: int) -> list[slice]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flwr.serverapp import Grid
 
 from preference.examples import PairExamples
-from preference.features import feature_map, parse_features
+from preference.features import FeatureMap, feature_map, parse_features
 from preference.judgements import InputError
 from preference.reward import RewardModel
 from privacy.accounting import SpendingCurve
@@ -46,8 +46,12 @@ class _Pace:
     seconds: float
 
 
-def train(config: RunConfig, grid: Grid) -> dict[str, object]:
+def train(
+    config: RunConfig, grid: Grid, features: FeatureMap | None = None
+) -> dict[str, object]:
     """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
+
+    ``features`` takes the place of the feature map that the config names.
 
     Raises:
         InputError: settings, data or run directory that cannot be used; one line.
@@ -56,7 +60,8 @@ def train(config: RunConfig, grid: Grid) -> dict[str, object]:
     if folder.result is not None:  # asking held-out users again would be one more release
         return folder.result
     try:
-        return _train(config, grid, folder)
+        features = features or feature_map(parse_features(config.features))
+        return _train(config, grid, folder, features)
     except (ValueError, BudgetExceeded) as error:
         folder.discard_if_unused()
         if isinstance(error, InputError):
@@ -64,9 +69,10 @@ def train(config: RunConfig, grid: Grid) -> dict[str, object]:
         raise InputError(" ".join(str(error).split())) from error
 
 
-def _train(config: RunConfig, grid: Grid, folder: RunDirectory) -> dict[str, object]:
+def _train(
+    config: RunConfig, grid: Grid, folder: RunDirectory, features: FeatureMap
+) -> dict[str, object]:
     source = Randomness(config.seed if config.seed >= 0 else None)
-    features = feature_map(parse_features(config.features))
     test = public_test(config, features)
     features_json = json.dumps(features.to_config())
     participants = _participants(config, grid, folder, features_json)
