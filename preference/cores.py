@@ -12,8 +12,9 @@ OMP_NUM_THREADS says); with one, everything stays in the calling thread.
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from typing import TypeVar
 
@@ -28,11 +29,10 @@ os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a for
 def on_each_core(piece: Callable[[int], _Result], pieces: int) -> list[_Result]:
     """``[piece(0), …, piece(pieces − 1)]``, computed by several threads.
 
-    An exception of a piece is raised here.
+    The calling thread begins at once and the others join in when they wake up, which on a busy
+    machine may be too late to matter. An exception of a piece is raised here.
     """
-    cores = min(torch.get_num_threads(), pieces)
-    if torch.get_num_threads() == 1:
-        return [piece(number) for number in range(pieces)]
+    cores = torch.get_num_threads()
     found: dict[int, _Result] = {}
     numbers = count()
 
@@ -40,25 +40,36 @@ def on_each_core(piece: Callable[[int], _Result], pieces: int) -> list[_Result]:
         while (number := next(numbers)) < pieces:
             found[number] = piece(number)
 
-    pool = _pool(torch.get_num_threads())
-    for future in [pool.submit(work) for _ in range(cores)]:
-        future.result()
+    helpers = [_pool(cores).submit(work) for _ in range(min(cores, pieces) - 1)]
+    try:
+        with _one_core(cores):
+            work()
+    finally:
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
     return [found[number] for number in range(pieces)]
+
+
+@contextmanager
+def _one_core(cores: int) -> Iterator[None]:
+    """This thread's operations are not split."""
+    if cores > 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if cores > 1:
+            torch.set_num_threads(cores)
 
 
 def _pool(cores: int) -> ThreadPoolExecutor:
     with _lock:
         if cores not in _pools:
-            _pools[cores] = ThreadPoolExecutor(cores, "core", initializer=_one_core)
-            started = threading.Barrier(cores + 1)
-            for _ in range(cores):
-                _pools[cores].submit(started.wait)
-            started.wait()
-            # What one thread sets holds for threads that torch has not met: set it back for them.
-            torch.set_num_threads(cores)
+            _pools[cores] = ThreadPoolExecutor(cores - 1, "core", initializer=_begin)
         return _pools[cores]
 
 
-def _one_core() -> None:
+def _begin() -> None:
     torch.get_num_threads()  # else the process's number would replace this thread's at first use
     torch.set_num_threads(1)

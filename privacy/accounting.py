@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
+from privacy import group
 from privacy.adjacency import Adjacency
-from privacy.events import PLD, Event, PoissonGaussian, Unprotected
+from privacy.composition import INTERVAL, composed_epsilon
+from privacy.events import Event, PoissonGaussian
 from privacy.group_event import GroupGaussian
+from privacy.parts import by_part
 
-#: Spacing of the discretized privacy loss; coarser is faster and errs towards a larger epsilon.
-INTERVAL = 1e-4
 _COARSE = 1e-3
 #: Bounds on a noise multiplier, tried in turn; too little noise can be very slow to account for.
 _LADDER = tuple(10.0**k for k in range(7, -1, -1))
@@ -32,36 +33,19 @@ def epsilon(
 
     Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
-    anything else, the parts share ``delta`` equally and their epsilons add up.
+    anything else, the parts share ``delta`` equally and their epsilons add up. Events on disjoint parts
+    of the users (``privacy.parts``) cost as much as the dearest part.
     """
     _check_delta(delta)
-    events = list(events)
+    events, *others = by_part(events)
+    if others:
+        return max(
+            epsilon(part, adjacency=adjacency, delta=delta, interval=interval)
+            for part in (events, *others)
+        )
     if any(isinstance(event, GroupGaussian) for event, _ in events):
-        from privacy.group import apart  # it needs this module
-
-        return apart(events, adjacency=adjacency, delta=delta, interval=interval)
-    total = composition(events, adjacency=adjacency, interval=interval)
-    return 0.0 if total is None else max(0.0, float(total.get_epsilon_for_delta(delta)))
-
-
-def composition(
-    events: Iterable[tuple[Event, int]], *, adjacency: Adjacency, interval: float = INTERVAL
-) -> PLD | None:
-    """The privacy loss distribution of all of ``(event, times)``; None if nothing is released.
-
-    Raises:
-        Unsupported: an event has no guarantee under ``adjacency``.
-    """
-    total = None
-    for event, times in events:
-        if times == 0:
-            continue
-        loss = event.loss(adjacency, interval)
-        if isinstance(event, Unprotected):
-            return loss
-        loss = loss.self_compose(times) if times > 1 else loss
-        total = loss if total is None else total.compose(loss)
-    return total
+        return group.apart(events, adjacency=adjacency, delta=delta, interval=interval)
+    return composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
 
 
 def calibrate(

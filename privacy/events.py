@@ -16,6 +16,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from privacy.adjacency import Adjacency
 from privacy.group_event import GroupGaussian
 from privacy.mixture import MixtureGaussian
+from privacy.parts import OnPart
+from privacy.tested import TestedGaussian
 
 PLD = pld.PrivacyLossDistribution
 
@@ -97,12 +99,23 @@ class Unprotected:
 
 #: A new kind of event is a class of its own module, named here: ledgers are read through this.
 _KINDS: dict[str, type] = {
-    event.kind: event for event in (PoissonGaussian, MixtureGaussian, GroupGaussian, PureDp, Unprotected)
+    event.kind: event
+    for event in (
+        PoissonGaussian,
+        MixtureGaussian,
+        GroupGaussian,
+        PureDp,
+        TestedGaussian,
+        OnPart,
+        Unprotected,
+    )
 }
 
 
 def to_json(event: Event) -> dict[str, Any]:
     """The event as JSON-able data."""
+    if isinstance(event, OnPart):
+        return {"kind": event.kind, "part": event.part, "event": to_json(event.event)}
     return {"kind": event.kind, **dataclasses.asdict(event)}  # type: ignore[call-overload]
 
 
@@ -112,6 +125,8 @@ def from_json(data: dict[str, Any]) -> Event:
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(_KINDS))}")
+    if kind == OnPart.kind and isinstance(fields.get("event"), dict):
+        fields["event"] = from_json(fields["event"])
     try:
         return _KINDS[kind](**fields)
     except TypeError as error:

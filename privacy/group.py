@@ -14,13 +14,12 @@ k is a promise that somebody must keep: the caller has to enforce the cap on eve
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
-from privacy import accounting
-from privacy.accounting import INTERVAL
 from privacy.adjacency import Adjacency
+from privacy.composition import INTERVAL, composed_epsilon, composition
 from privacy.events import PLD, Event, PoissonGaussian
 from privacy.group_event import GroupGaussian
 
@@ -55,35 +54,9 @@ def group_epsilon(
         paths.append((Adjacency.ADD_REMOVE, 2 * group_size))
     best = math.inf
     for relation, steps in paths:
-        loss = accounting.composition(charges, adjacency=relation, interval=interval)
+        loss = composition(charges, adjacency=relation, interval=interval)
         best = min(best, 0.0 if loss is None else _convert(loss, steps, delta))
     return best
-
-
-def group_noise_multiplier(
-    target: float,
-    charges: Callable[[float], Mapping[Event, int]],
-    *,
-    group_size: int,
-    delta: float,
-    adjacency: Adjacency,
-) -> float:
-    """The smallest noise multiplier with which ``group_epsilon`` is at most ``target``.
-
-    ``charges`` is a family of example-level plans as in ``accounting.calibrate_noise``, whose
-    promise and errors are the same.
-    """
-
-    def cost(sigma: float, interval: float) -> float:
-        return group_epsilon(
-            charges(sigma).items(),
-            group_size=group_size,
-            adjacency=adjacency,
-            delta=delta,
-            interval=interval,
-        )
-
-    return accounting.calibrate(cost, target)
 
 
 def apart(
@@ -102,7 +75,7 @@ def apart(
         else:
             rest.append((event, times))
     share = delta / (len(grouped) + bool(rest))
-    total = accounting.epsilon(rest, adjacency=adjacency, delta=share, interval=interval)
+    total = composed_epsilon(rest, adjacency=adjacency, delta=share, interval=interval)
     for group_size, charges in grouped.items():
         total += group_epsilon(
             charges, group_size=group_size, adjacency=adjacency, delta=share, interval=interval

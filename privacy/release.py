@@ -19,6 +19,7 @@ from privacy.adjacency import Adjacency, Unsupported
 from privacy.clipping import UserClip
 from privacy.events import Event, PoissonGaussian
 from privacy.example_clipping import ExampleClip
+from privacy.group_event import GroupGaussian
 from privacy.ledger import Ledger
 from privacy.mixture import MixtureGaussian
 from privacy.randomness import Randomness
@@ -78,10 +79,11 @@ class ExampleSum:
     Releases Σ clip(v_e) + N(0, (σC)² I) over the examples e whose coins came up, where C is the
     clip norm of an *example*. To average, divide by a constant fixed beforehand.
 
-    Formal guarantee: for the whole user, under add-remove and zero-out only, one release is the
-    event ``self.event`` (Charles et al. 2024, Theorem 1), provided that every user has at most
-    ``group_size`` examples, the same in all rounds, that each is in by an independent coin of
-    probability ``probability``, and that each passed through ``clip``.
+    Formal guarantee: for the whole user, one release is the event ``self.event``, provided that
+    every user has at most ``group_size`` examples, the same in all rounds, that each is in by an
+    independent coin of probability ``probability``, and that each passed through ``clip``. With
+    ``accounting`` as a mixture (Charles et al. 2024, Theorem 1) under add-remove and zero-out only;
+    by group privacy, which costs more, under all four relations.
     """
 
     probability: float
@@ -89,9 +91,10 @@ class ExampleSum:
     clip: ExampleClip
     noise_multiplier: float
     adjacency: Adjacency
+    accounting: type[MixtureGaussian] | type[GroupGaussian] = MixtureGaussian
 
     def __post_init__(self) -> None:
-        if self.adjacency.vectors_changed != 1:
+        if self.accounting is MixtureGaussian and self.adjacency.vectors_changed != 1:
             raise Unsupported(
                 f"sampling examples has no guarantee under {self.adjacency}; "
                 "use add-remove or zero-out"
@@ -104,9 +107,9 @@ class ExampleSum:
         return self.noise_multiplier * self.clip.norm
 
     @property
-    def event(self) -> MixtureGaussian:
+    def event(self) -> MixtureGaussian | GroupGaussian:
         """What one release costs."""
-        return MixtureGaussian(self.noise_multiplier, self.group_size, self.probability)
+        return self.accounting(self.noise_multiplier, self.group_size, self.probability)
 
     def release(
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness

@@ -201,7 +201,7 @@ def _result(
         "stopped": strategy.stopped,
         "guarantee": built.guarantee,
         "test_is_public": bool(config.test),
-        "warnings": _warnings(config, setting, private),
+        "warnings": [*strategy.notes(), *_warnings(config, setting, private)],
     }
 
 

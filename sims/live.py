@@ -53,6 +53,7 @@ class LiveView:
         self._tail = Tail(Path(folder) / "metrics.jsonl")
         self._progress = Progress(rounds, cohort, epsilon_target)
         self._label = label
+        self._console = Console(stderr=True)
         self._stage = ""
         self._spinner = Spinner("dots", style="cyan")
         self._live: Live | None = None
@@ -69,7 +70,6 @@ class LiveView:
         self._console.print(text, style="yellow", markup=False, highlight=False)
 
     def __enter__(self) -> "LiveView":
-        self._console = Console(stderr=True)
         self._plain = not _interactive(self._console)
         self._look(last=False)  # rounds that are there already are not this run's
         try:

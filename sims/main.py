@@ -29,6 +29,7 @@ from sims import (  # noqa: E402
     run_command,
     score_command,
 )
+from sims.bench_command import bench  # noqa: E402
 from sims.flower import FlowerRunFailed  # noqa: E402
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ app.command("score")(score_command.score)
 app.command("compare")(compare_command.compare_command)
 app.command("reproduce")(reproduce_command.reproduce)
 app.command("population")(population_command.population)
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:

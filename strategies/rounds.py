@@ -48,9 +48,14 @@ class Participants:
 
 @dataclass
 class _Asked:
-    """What was asked of each node this round: how many users' contributions its sum may hold."""
+    """What was asked of each node this round: how many users' contributions its sum may hold.
+
+    ``first`` is the place in the cohort of the first of them, ``total`` the size of the cohort.
+    """
 
     users: dict[int, int] = field(default_factory=dict)
+    first: dict[int, int] = field(default_factory=dict)
+    total: int = 0
 
 
 class CohortStrategy(Strategy):
@@ -68,6 +73,9 @@ class CohortStrategy(Strategy):
 
     #: Name of the node half in ``strategies.catalogue``.
     name: str
+    #: Names in ``shapes`` of which nodes answer with one row for each asked user, in their order,
+    #: instead of a sum. The totals hold a row for each user of the cohort, zero until one comes.
+    stacked: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -105,7 +113,7 @@ class CohortStrategy(Strategy):
         """
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The sums that a node answers with, by name."""
+        """The sums that a node answers with, by name; of what is ``stacked``, one user's row."""
         return {"sum": (len(self.optimizer.theta),)}
 
     def arrays(self) -> Mapping[str, np.ndarray]:
@@ -135,6 +143,8 @@ class CohortStrategy(Strategy):
         outgoing = []
         for node, local_S in self.participants.registry.by_node(users_S):
             self._asked.users[node] = len(local_S)
+            self._asked.first[node] = self._asked.total
+            self._asked.total += len(local_S)
             content = messages.work_request(model, parameters, local_S)
             outgoing.append(grid.create_message(content, "train", node, str(server_round)))
         return outgoing
@@ -147,7 +157,9 @@ class CohortStrategy(Strategy):
         Raises:
             BudgetExceeded: the ledger refuses this round; the model is unchanged.
         """
-        totals = {name: np.zeros(shape) for name, shape in self.shapes().items()}
+        totals = {
+            name: np.zeros(shape) for name, shape in self._expected(self._asked.total).items()
+        }
         waiting = dict(self._asked.users)
         for reply in replies:
             node = reply.metadata.src_node_id
@@ -169,14 +181,25 @@ class CohortStrategy(Strategy):
         if reply.has_error():
             return f"error {reply.error.code}: {reply.error.reason}"
         try:
-            sums = messages.read_sums(reply.content, self.shapes())
+            sums = messages.read_sums(reply.content, self._expected(users))
         except messages.MalformedReply as error:
             return str(error)
         if not self.admits(sums, users):
             return f"sums that {users} users within the bound cannot produce"
+        first = self._asked.first[reply.metadata.src_node_id]
         for name, total in totals.items():
-            total += sums[name]
+            if name in self.stacked:
+                total[first : first + users] = sums[name]
+            else:
+                total += sums[name]
         return None
+
+    def _expected(self, users: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of what so many users make up."""
+        return {
+            name: (users, *shape) if name in self.stacked else shape
+            for name, shape in self.shapes().items()
+        }
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -227,6 +250,10 @@ class CohortStrategy(Strategy):
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
         self.optimizer.restore(state)
+
+    def notes(self) -> list[str]:
+        """What a reader of the result must know before relying on it; sentences."""
+        return []
 
     def summary(self) -> None:
         """Nothing to print: the run directory says it all."""

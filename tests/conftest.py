@@ -114,9 +114,26 @@ def oracle():
     return gradient
 
 
-@pytest.fixture
-def no_report(monkeypatch):
-    """Runs write no plots."""
-    import server.training
+_ACCOUNTED: dict[tuple, float] = {}
 
+
+@pytest.fixture
+def quick_runs(monkeypatch):
+    """Runs write no plots, and privacy that was accounted for once is not computed again."""
+    import server.training
+    from privacy import accounting
+
+    def remembered(function):
+        def call(*arguments, **more):
+            if arguments and not isinstance(arguments[0], float):
+                arguments = (tuple(arguments[0]), *arguments[1:])
+            key = (function.__name__, arguments, tuple(sorted(more.items())))
+            if key not in _ACCOUNTED:
+                _ACCOUNTED[key] = function(*arguments, **more)
+            return _ACCOUNTED[key]
+
+        return call
+
+    for name in ("epsilon", "noise_multiplier_for"):
+        monkeypatch.setattr(accounting, name, remembered(getattr(accounting, name)))
     monkeypatch.setattr(server.training, "write_report", lambda *_: None)

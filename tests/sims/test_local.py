@@ -97,7 +97,7 @@ def test_run_local_hands_over_the_run_config_and_errors():
     assert seen == [({"rounds": 3}, 4)]
 
 
-@pytest.mark.usefixtures("no_report")
+@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("strategy", ["uls", "nonprivate"])
 def test_grouping_of_users_does_not_show(tmp_path, crowd, strategy):
     """One node, and 1, 7, 50 or 500 users on each, give the same weights from the same seed."""

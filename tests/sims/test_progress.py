@@ -135,6 +135,11 @@ def test_a_resumed_run_goes_back(progress):
     assert (progress.round, progress.epsilon, progress.accuracy) == (48, 1.9, None)
 
 
+def test_interpolation_does_not_look_like_overspending(progress):
+    progress.add([{"round": 100, "epsilon": 3.0001}], anew=False, now=0.0)
+    assert progress.known() == ["ε 3 of 3"]
+
+
 def test_nonprivate_and_odd_values(progress):
     progress.epsilon_target = None
     odd = [{"round": True}, {"round": "5"}, {"epsilon": 1}]

@@ -1,0 +1,102 @@
+"""Concentration filters: whose vector is near to how many others', and how far means then move.
+
+Two filters over the vectors of one cohort, both from the neighbour counts f_i (oneself included):
+
+- *published*: the coins of AUP-RLHF (Algorithm 2, lines 11–13; Liu and Asi 2024): user i is kept
+  with probability 0 below ñ/2 neighbours, 1 from 2ñ/3 on, linear between, where ñ is the nominal
+  cohort. Two points kept in one cohort of exactly ñ users are near to each other; in a Poisson
+  cohort that came out larger than ñ, or between neighbouring cohorts when ñ is odd, they can be
+  arbitrarily far apart.
+- *majority*: w_i = max(0, 2 f_i/s − 1), where s is the number of users who are there: by how large
+  a majority of them user i is near to. Sound for every s, and tight enough to be written down in
+  a few lines; the proof follows.
+
+Let S be a cohort of s users, S′ = S ∪ {x}, radius ρ, W = Σ w_i, μ = Σ w_i g_i / W, and S is "kept"
+where w > 0. Primes belong to S′.
+
+**Kept points are within 2ρ of each other**, also one kept in S and one kept in S′. Kept in S means
+2f_i ≥ s + 1, kept in S′ means 2f′_j ≥ s + 2. Within S′, i has at least f_i neighbours. Two of the
+neighbourhoods hold together at least (s+1)/2 + (s+2)/2 > s + 1 of the s + 1 users of S′, so they
+share a user (for two points kept in S: s + 1 > s of s; for two in S′: s + 2 > s + 1 of s + 1), who
+is within ρ of both.
+
+**Σ|Δw| < 2**, x's own weight included. Let k of the users of S be near to x. Of these each weight
+grows, from w ≥ 0: by at most ((2f+2)/(s+1) − 2f/s) = 2(s−f)/(s(s+1)); it is positive afterwards only
+if f ≥ s/2, so it grows by at most 1/(s+1). Of the others each falls by at most 2f/s − 2f/(s+1)
+≤ 2/(s+1). And w′_x = max(0, (2k+2)/(s+1) − 1) = max(0, 2k+1−s)/(s+1). Together at most
+(k + 2(s−k) + max(0, 2k+1−s))/(s+1) = max(2s−k, s+k+1)/(s+1) ≤ (2s+1)/(s+1) < 2.
+
+**‖μ′ − μ‖ < 4ρ/max(W, W′).** Since Σ w_i (g_i − μ) = 0, W′(μ′ − μ) = Σ w′_i (g_i − μ)
+= Σ (w′_i − w_i)(g_i − μ). Every g_i with a term is kept in S or in S′, so it is within 2ρ of each
+point kept in S, and therefore of their mean μ: the sum is shorter than 2 · 2ρ. The same with the
+roles of S and S′ exchanged gives the bound in W. (If nothing is kept in one of them, μ is 0 there
+and nothing is promised: its W is 0, and whoever releases μ must first have made sure of W.)
+
+That is the movement when a user comes or goes, the one that accounting for Poisson cohorts needs
+under every relation. Each step needs only that "near" is a symmetric relation between two users
+that does not depend on anybody else, which is why distances are computed pair by pair here and not
+by a matrix product, whose rounding depends on the other rows.
+
+Legend: S users who are there, D dimensions.
+"""
+
+import numpy as np
+from scipy.spatial.distance import pdist, squareform
+
+#: Bound on Σ|Δw| of the majority weights, and so on |ΔW|, when a user comes or goes.
+WEIGHT_CHANGE = 2.0
+
+
+def near(rows_SD: np.ndarray, radius: float) -> np.ndarray:
+    """Which pairs of rows are within ``radius``, bool (S, S); each row is near to itself."""
+    if len(rows_SD) < 2:
+        return np.ones((len(rows_SD), len(rows_SD)), dtype=bool)
+    return squareform(pdist(np.asarray(rows_SD, dtype=np.float64)) <= radius) | np.eye(
+        len(rows_SD), dtype=bool
+    )
+
+
+def degrees(near_SS: np.ndarray) -> np.ndarray:
+    """f_i: to how many users, oneself included, each is near; int64 (S,)."""
+    return near_SS.sum(axis=1, dtype=np.int64)
+
+
+def score(near_SS: np.ndarray, nominal: int) -> float:
+    """The concentration score of AUP-RLHF (Algorithm 2, line 8): near ordered pairs over ñ."""
+    return float(near_SS.sum()) / nominal
+
+
+def score_sensitivity(size: int, nominal: int) -> float:
+    """How far the score can move when one user joins a cohort of ``size``: (2·size + 1)/ñ.
+
+    The user may be near to everybody, in both orders, and is near to themselves. So it is about 2,
+    not 1, and in a Poisson cohort not bounded at all. Attained.
+    """
+    return (2 * size + 1) / nominal
+
+
+def published_probabilities(degrees_S: np.ndarray, nominal: int) -> np.ndarray:
+    """The probabilities with which AUP-RLHF keeps each user (Algorithm 2, line 12), (S,)."""
+    return np.clip(6.0 * (degrees_S / nominal - 0.5), 0.0, 1.0)
+
+
+def majority_weights(degrees_S: np.ndarray) -> np.ndarray:
+    """max(0, 2 f_i/s − 1) with s the number of users who are there, float64 (S,)."""
+    return np.maximum(0.0, 2.0 * degrees_S / max(1, len(degrees_S)) - 1.0)
+
+
+def weighted_mean(rows_SD: np.ndarray, weights_S: np.ndarray) -> tuple[float, np.ndarray]:
+    """W and the mean of the rows with these weights, (D,) float64; zero if all weights are."""
+    total = float(weights_S.sum())
+    if total == 0.0:
+        return 0.0, np.zeros(rows_SD.shape[1])
+    return total, (weights_S @ np.asarray(rows_SD, dtype=np.float64)) / total
+
+
+def mean_movement(radius: float, weight: float) -> float:
+    """4ρ/W: how far the majority-weighted mean can move when a user comes or goes.
+
+    ``weight`` is a lower bound on W in the cohort with or without that user, whichever is larger.
+    Formal guarantee: see the module's docstring; for every cohort size and any vectors.
+    """
+    return 2.0 * WEIGHT_CHANGE * radius / weight

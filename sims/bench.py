@@ -1,0 +1,197 @@
+"""How many users a second a node computes, and what a round costs beyond that.
+
+In every round of a real run three clocks are read, one after the other, so that whatever else the
+machine does meets all of them alike:
+
+- the limit: the same arithmetic (logits, residuals, batched weighted sums, norms, clipping, sum) as
+  plain tensor code, for equally many users whose rows lie in place already, with torch's threads;
+- the node: ``strategies.uls.contribute`` for the round's cohort, from windows to the bounded sum;
+- the round: everything the ``local`` runtime does for that cohort, from one push of messages to the
+  next: messages, node, ledger with fsync, noise, optimizer, metrics, and now and then a checkpoint.
+
+The overhead is the round less the node, cohort by cohort. Medians of all rounds are reported.
+
+Legend: B users of the limit, M judgements each, D dimensions.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+from statistics import median
+
+import numpy as np
+import torch
+from flwr.app import Context, Message, RecordDict
+
+from client.app import app as client_app
+from client.store import UserStore, store_for
+from preference.examples import PairExamples
+from preference.features import HashingFeatures
+from server.config import RunConfig
+from server.training import train
+from sims.local import LocalGrid, Scalar
+from strategies import messages, uls
+
+_WARMUP_ROUNDS = 3
+_TEXTS = 500
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row: ``source`` has a user more than are trained on, for the held-out figure."""
+
+    dimension: int
+    cohort: int
+    source: str = "sims.bench:judgements"
+
+
+SETTINGS = (Setting(384, 250), Setting(384, 2500), Setting(10_000, 250))
+
+
+def judgements() -> Iterator[dict[str, str]]:
+    """2,501 users with ten judgements each, about nothing."""
+    return _rows(2501, 10)
+
+
+def few_judgements() -> Iterator[dict[str, str]]:
+    """41 users with four judgements each."""
+    return _rows(41, 4)
+
+
+def _rows(users: int, each: int) -> Iterator[dict[str, str]]:
+    generator = np.random.default_rng(0)
+    texts = [" ".join(f"w{word}" for word in generator.integers(0, 5000, 40)) for _ in range(_TEXTS)]
+    for user in range(users):
+        for chosen, rejected in generator.integers(0, _TEXTS, (each, 2)):
+            row = {"user_id": f"u{user}", "prompt": "-", "chosen": texts[chosen]}
+            yield {**row, "rejected": texts[rejected] + " ."}
+
+
+def machine() -> dict[str, object]:
+    """What the figures were measured on."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    packages = ("torch", "numpy", "flwr")
+    return {
+        "cpu": models[0] if models else "unknown",
+        "cores": len(os.sched_getaffinity(0)),
+        "threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0],
+        "versions": {"python": python_version(), **{name: version(name) for name in packages}},
+    }
+
+
+def measure(setting: Setting, rounds: int) -> dict[str, object]:
+    """One row of figures, medians over ``rounds`` rounds."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
+        config = RunConfig(
+            data=setting.source,
+            heldout=1e-9,  # one user
+            cohort=setting.cohort,
+            rounds=rounds + _WARMUP_ROUNDS + 1,
+            seed=0,
+            out=str(Path(folder) / "run"),
+        )
+        grid = _TimedGrid(setting, config.to_run_config())
+        result = train(config, grid, HashingFeatures(dimension=setting.dimension))
+        clocks = grid.clocks[_WARMUP_ROUNDS:]
+    node = median(clock.users / clock.node for clock in clocks)
+    most = median(setting.cohort / clock.limit for clock in clocks)
+    return {
+        "d": setting.dimension,
+        "cohort": setting.cohort,
+        "users": result["users"],
+        "judgements": len(grid.store.judgements),
+        "runtime": "local",
+        "repetitions": len(clocks),
+        "users_per_second": median(clock.users / clock.round for clock in clocks),
+        "node_users_per_second": node,
+        "limit_users_per_second": most,
+        "node_share_of_limit": node / most,
+        "overhead_ms": 1000 * median(clock.round - clock.node for clock in clocks),
+    }
+
+
+def limit(examples: PairExamples, users: int, clip: float) -> Callable[[], torch.Tensor]:
+    """A clipped sum over the first ``users`` users, who must have equally many judgements."""
+    rows = int(examples.start_U[users])
+    x_BMD = examples.x_RD[:rows].view(users, -1, examples.dimension).clone()
+    y_BM = examples.y_R[:rows].view(users, -1).clone()
+    theta_D = torch.full((examples.dimension,), 0.01)
+
+    def run() -> torch.Tensor:
+        slope_BM = torch.sigmoid(x_BMD @ theta_D) - y_BM
+        grads_BD = torch.bmm(slope_BM[:, None], x_BMD)[:, 0] / x_BMD.shape[1]
+        norms_B = torch.linalg.vector_norm(grads_BD, dim=1)
+        return (clip / norms_B).clamp(max=1.0) @ grads_BD
+
+    return run
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """Users of one round, and the seconds of the round, of its node and of the limit."""
+
+    users: int
+    round: float
+    node: float
+    limit: float
+
+
+class _TimedGrid(LocalGrid):
+    """Between two rounds, times the node's computation and the limit by themselves."""
+
+    def __init__(self, setting: Setting, run_config: Mapping[str, Scalar]) -> None:
+        super().__init__(client_app, 1, run_config)
+        self._setting, self._context = setting, _context_of(run_config)
+        self._limit: Callable[[], object] | None = None
+        self._work: messages.Work | None = None
+        self._begun = 0.0
+        self.clocks: list[_Clock] = []
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """As in ``LocalGrid``; training messages end one round and begin the next."""
+        outgoing = list(messages)
+        seconds = time.perf_counter() - self._begun
+        if self._work is not None:
+            self._add(self._work, seconds)
+        self._work = next((_work(m) for m in outgoing if m.metadata.message_type == "train"), None)
+        self._begun = time.perf_counter()
+        return super().push_messages(outgoing)
+
+    @cached_property
+    def store(self) -> UserStore:
+        """The node's, with the features that the rounds use."""
+        return store_for(self._context)
+
+    def _add(self, work: messages.Work, seconds: float) -> None:
+        examples = self.store.examples(str(work.parameters["features"]))
+        if self._limit is None:
+            self._limit = limit(examples, self._setting.cohort, work.number("clip-norm"))
+        keys_S = self.store.keys_U[work.users_S]
+        limit_seconds = _seconds(self._limit)
+        node_seconds = _seconds(lambda: uls.contribute(examples, work, keys_S, self.store.source))
+        self.clocks.append(_Clock(len(keys_S), seconds, node_seconds, limit_seconds))
+
+
+def _work(message: Message) -> messages.Work:
+    return messages.read_work(message.content)
+
+
+def _context_of(run_config: Mapping[str, Scalar]) -> Context:
+    """That of the only node."""
+    node_config: dict[str, Scalar] = {"partition-id": 0, "num-partitions": 1}
+    return Context(1, 1, node_config, RecordDict(), dict(run_config))
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun

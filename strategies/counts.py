@@ -1,0 +1,59 @@
+"""How many judgements users have, as a histogram on a public grid; not for release as it is.
+
+Source: the median rule for ELS's group size, Charles et al. 2024, App. H. A user adds one to one
+bucket. Formal guarantee: none by itself; ``privacy.median`` releases the median of it and pays.
+
+Legend: J buckets.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from preference.examples import PairExamples
+from privacy.median import GRID, histogram
+from privacy.randomness import Randomness
+from strategies import messages
+from strategies.exchange import exchange
+from strategies.messages import Work
+from strategies.rounds import Participants, PrivateLog
+
+
+def contribute(
+    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of which bucket of the grid they are in, (J,)."""
+    return {"sum": histogram(examples.counts_U.numpy()[work.users_S])}
+
+
+def ask(
+    grid: Grid, participants: Participants, *, features: str, log: PrivateLog, timeout: float
+) -> np.ndarray:
+    """The histogram over all users that are trained on, (J,); a node that fails counts as zero."""
+    parameters = {"strategy": "counts", "features": features}
+    model = messages.model_record(np.zeros(0))
+    asked, outgoing = {}, []
+    for node, local_S in participants.registry.by_node(participants.train):
+        asked[node] = len(local_S)
+        content = messages.work_request(model, parameters, local_S)
+        outgoing.append(grid.create_message(content, "train", node, "0"))
+    total_J = np.zeros(len(GRID))
+    for reply in exchange(grid, outgoing, timeout):
+        node = reply.metadata.src_node_id
+        try:
+            if reply.has_error():
+                raise messages.MalformedReply(str(reply.error.reason))
+            total_J += _checked(messages.read_sums(reply.content, {"sum": (len(GRID),)}), asked[node])
+        except messages.MalformedReply as error:
+            log({"round": 0, "node": node, "left out": str(error)})
+    return total_J
+
+
+def _checked(sums: Mapping[str, np.ndarray], users: int) -> np.ndarray:
+    """A histogram of ``users`` users; MalformedReply if it cannot be one."""
+    users_J = sums["sum"].astype(np.float64)
+    whole = np.isfinite(users_J).all() and (users_J >= 0).all() and (users_J % 1 == 0).all()
+    if not whole or users_J.sum() != users:
+        raise messages.MalformedReply(f"not a histogram of {users} users")
+    return users_J

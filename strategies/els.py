@@ -1,0 +1,224 @@
+"""ELS / DP-SGD-ELS: sample and clip single judgements, and account for whole users.
+
+Source: Charles et al. 2024, Algorithm 1. Every user keeps at most G judgements, chosen once for the
+run (see ``strategies.node``). In every round each kept judgement is in with probability p, by a coin
+that its node tosses; its gradient is clipped to C, and the node sends the sum over its users. The
+noise is added to the sum, which is divided by B = p·G·N, a constant fixed before any data is seen:
+the |D_sub| in Algorithm 1's line 8 is private.
+
+Formal guarantee: (epsilon, delta) at the level of users under add-remove and zero-out, for the whole
+sequence of models: T compositions of the mixture of Gaussians with Binomial(G, p) means (Theorem 1,
+which is tight). There is none under replace and replace-labels. Trusted: the server (it sees sums
+before noise) and the nodes, not only with clipping: they toss the coins, and one that includes its
+users' judgements more often, or shows others which were in, undoes the amplification by sampling.
+All nodes are asked every round, so who took part is not to be seen from whom the server writes to.
+
+``--cohort M`` stands for the compute of ULS with M users a round: B = M·G_ULS, p = B/(N·G).
+
+Legend: S asked users, K their judgements, D dimensions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from preference.cores import on_each_core
+from preference.examples import PairExamples
+from preference.gradients import btl_residual
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.events import Event, PureDp
+from privacy.example_clipping import ExampleClip
+from privacy.group_event import GroupGaussian
+from privacy.ledger import Ledger
+from privacy.mixture import MixtureGaussian
+from privacy.randomness import Randomness
+from privacy.release import ExampleSum
+from privacy.sampling import PoissonSampler
+from strategies import messages, uls
+from strategies.messages import Work
+from strategies.node import retained
+from strategies.rounds import CohortStrategy
+
+#: As for ULS: well below a judgement's gradient at the start, which is about half a unit long.
+DEFAULT_CLIP = uls.DEFAULT_CLIP
+_ROWS = 1024  # judgements that a core works on at a time
+
+
+@dataclass(frozen=True)
+class ElsPlan:
+    """Everything that fixes what is sampled, clipped, noised and accounted, in one object.
+
+    ``users`` is the nominal number N, ``group_size`` G the most judgements that a user keeps,
+    ``probability`` p that of each to be in a round: public constants. ``chosen_at`` is the pure
+    epsilon that was spent on choosing G from the data, 0 if it was given.
+    """
+
+    users: int
+    group_size: int
+    probability: float
+    rounds: int
+    delta: float
+    adjacency: Adjacency
+    noise_multiplier: float
+    clip: ExampleClip
+    normalized: bool = False
+    chosen_at: float = 0.0
+
+    #: How a round is accounted for whole users.
+    accounting: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = MixtureGaussian
+
+    def __post_init__(self) -> None:
+        uls.check_size(self.users, 1, self.rounds, self.group_size)
+        _ = self.mechanism  # a plan that cannot be released from cannot be built
+
+    @classmethod
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> "ElsPlan":
+        """The plan with the least noise that costs at most ``epsilon``; other fields as given.
+
+        What was spent on choosing G is subtracted first. G decides what follows, so the two parts
+        are composed adaptively, which plain addition covers; composing the loss distributions of
+        the G that was chosen would not.
+
+        Raises:
+            ValueError: a field is out of range, or no amount of noise is enough.
+            Unsupported: there is no guarantee under the adjacency.
+        """
+        cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
+        left = epsilon - plan.get("chosen_at", 0.0)
+
+        def charges(sigma: float) -> dict[Event, int]:
+            return {cls.accounting(sigma, plan["group_size"], plan["probability"]): plan["rounds"]}
+
+        sigma = accounting.calibrate_noise(
+            left, charges, delta=plan["delta"], adjacency=plan["adjacency"]
+        )
+        return cls(noise_multiplier=sigma, **plan)
+
+    @cached_property
+    def mechanism(self) -> ExampleSum:
+        """What each round runs and charges."""
+        return ExampleSum(
+            self.probability,
+            self.group_size,
+            self.clip,
+            self.noise_multiplier,
+            self.adjacency,
+            self.accounting,
+        )
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """What the whole run costs, choosing G included."""
+        chosen: dict[Event, int] = {PureDp(self.chosen_at): 1} if self.chosen_at else {}
+        return {self.mechanism.event: self.rounds, **chosen}
+
+    @property
+    def batch(self) -> float:
+        """B: as many judgements as are expected in a round if every user keeps G."""
+        return self.probability * self.group_size * self.users
+
+    @property
+    def divisor(self) -> float:
+        """What the noisy sum is divided by: B, or B·C with normalized clipping."""
+        return self.batch * (self.clip.norm if self.normalized else 1.0)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation per coordinate of the averaged gradient."""
+        return self.mechanism.std / self.divisor
+
+    def epsilon(self) -> float:
+        """The epsilon of the whole run, choosing G included: what ``for_epsilon`` bounds."""
+        rounds = [(self.mechanism.event, self.rounds)]
+        terms = {"adjacency": self.adjacency, "delta": self.delta}
+        return self.chosen_at + accounting.epsilon(rounds, **terms)
+
+
+def same_compute(cohort: int, users: int, group_size: int) -> float:
+    """p with which ELS expects as many judgements a round as ULS with ``cohort`` users; at most 1."""
+    return min(1.0, cohort * uls.DEFAULT_GROUP_SIZE / (users * group_size))
+
+
+def kept_in(words_K: np.ndarray, probability: float) -> np.ndarray:
+    """Whose coins came up: bool (K,), each true with ``probability`` (to 2⁻⁶⁴, never more)."""
+    if probability >= 1.0:
+        return np.ones(len(words_K), dtype=bool)
+    return words_K < np.uint64(int(probability * 2.0**64))
+
+
+def contribute(
+    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the kept judgements whose coins came up, of clipped gradients, (D,).
+
+    A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
+    parameters that are missing or wrong.
+    """
+    clip, theta_D = ExampleClip(work.number("clip-norm")), work.tensor("theta")
+    group_size, probability = int(work.number("group-size")), work.number("probability")
+    rows_K, taken_S = retained(examples.start_U, work.users_S, keys_S, group_size, source)
+    taken = taken_S.numpy()
+    # A judgement is named by its place among all of its user's, not by its place in the selection.
+    places_K = rows_K.numpy() - np.repeat(examples.start_U.numpy()[work.users_S], taken)
+    words_K = source.example_words(
+        "example", int(work.number("round")), np.repeat(keys_S, taken), places_K
+    )
+    chunks = rows_K[torch.from_numpy(kept_in(words_K, probability))].split(_ROWS)
+
+    lengths_R = examples.lengths_R  # before the threads, so that it is computed once
+
+    def part_of(chunk: int) -> torch.Tensor:
+        rows = chunks[chunk]
+        x_KD = examples.x_RD[rows]
+        slope_K = btl_residual(x_KD @ theta_D, examples.y_R[rows])
+        return clip.clip_sum(x_KD, slope_K, lengths_R[rows])
+
+    # Added up in float64, so that how users are grouped does not show in the result.
+    total_D = torch.zeros(examples.dimension, dtype=torch.float64)
+    for part_D in on_each_core(part_of, len(chunks)):
+        total_D += part_D
+    return {"sum": total_D.numpy().astype(np.float32)}
+
+
+class Els(CohortStrategy):
+    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover the plan.
+    """
+
+    name = "els"
+
+    def __init__(self, plan: ElsPlan, ledger: Ledger, **arguments: Any) -> None:
+        # Everybody is asked every round; the coins are tossed by the nodes, one per judgement.
+        super().__init__(sampler=PoissonSampler(1.0), **arguments)
+        self.plan, self.ledger = plan, ledger
+        ledger.clear(plan.charges)
+
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """Clip norm, how many judgements a user keeps, and how often each is in."""
+        return {
+            "clip-norm": self.plan.clip.norm,
+            "group-size": self.plan.group_size,
+            "probability": self.plan.probability,
+        }
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite, and no longer than G clip norms for each of ``users``."""
+        return self.plan.clip.admits(sums["sum"], users * self.plan.group_size)
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The noisy sum over a fixed denominator; charged to the ledger first."""
+        noisy_D = self.plan.mechanism.release(
+            totals["sum"],
+            round_=round_,
+            covers="gradient sum",
+            ledger=self.ledger,
+            source=self.source,
+        )
+        return noisy_D / self.plan.divisor

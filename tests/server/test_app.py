@@ -1,0 +1,42 @@
+"""The ServerApp: from Flower's run config to a run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from client.app import app as client_app
+from preference.judgements import InputError
+from server.app import app as server_app
+from server.config import RunConfig
+from sims.local import run_local
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+def settings(crowd, **changes):
+    config = RunConfig(data=crowd, epsilon=0.5, delta=1e-3, rounds=5, cohort=10, seed=3)
+    return {**config.to_run_config(), **changes}
+
+
+def run(run_config):
+    run_local(run_config, nodes=2, server_app=server_app, client_app=client_app)
+
+
+def test_run_config_decides(crowd, tmp_path, capsys):
+    run(settings(crowd, out=str(tmp_path / "run")))
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (result["rounds"], result["epsilon_target"], result["seeded"]) == (5, 0.5, True)
+    assert str(tmp_path / "run") in capsys.readouterr().out
+
+
+def test_without_a_place_it_takes_one_in_the_home_folder(crowd, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    run(settings(crowd))
+    (found,) = (tmp_path / "murmuration-runs").iterdir()
+    assert (found / "result.json").exists()
+
+
+def test_unknown_settings_are_refused(crowd):
+    with pytest.raises(InputError, match="unknown setting 'epsylon'"):
+        run(settings(crowd, epsylon=3.0))
