@@ -4,7 +4,7 @@ Torch splits each operation over its OpenMP threads, and all of them meet after 
 operations of some ten microseconds that gains little, and when another process has one of the cores
 they wait for each other for milliseconds, thousands of times. So pieces that need nothing of each
 other are given to threads that keep to one core each (torch releases the interpreter's lock while
-it computes).
+it computes; its number of threads is a setting of the thread that sets it).
 
 There are as many threads as torch would use by itself (``torch.get_num_threads()``, so also what
 OMP_NUM_THREADS says); with one, everything stays in the calling thread.
@@ -66,7 +66,13 @@ def _one_core(cores: int) -> Iterator[None]:
 def _pool(cores: int) -> ThreadPoolExecutor:
     with _lock:
         if cores not in _pools:
-            _pools[cores] = ThreadPoolExecutor(cores - 1, "core", initializer=_begin)
+            pool = _pools[cores] = ThreadPoolExecutor(cores - 1, "core", initializer=_begin)
+            started = threading.Barrier(cores)
+            for _ in range(cores - 1):
+                pool.submit(started.wait)
+            started.wait()
+            # What one thread sets holds for threads that torch has not met: set it back for them.
+            torch.set_num_threads(cores)
         return _pools[cores]
 
 

@@ -2,8 +2,8 @@
 
 The loss of a user is the mean over their chosen judgements of a function of the logit x·θ, so a
 user's gradient is a weighted mean of their rows of x. Users are processed in chunks whose rows fit
-a core's cache: rows are gathered once into a reused buffer, read for the logits and read again,
-from cache, for the weighted sums. That makes ragged users as cheap as equal ones.
+a core's cache: rows are read where they lie for the logits, and again, from cache, for the weighted
+sums. Nothing is copied, and ragged users are as cheap as equal ones.
 
 Chunks need nothing of each other, so each is worked on by one core; see ``preference.cores``. How
 users are cut into chunks and in which order these are added up depends on the users alone, so the
@@ -17,7 +17,6 @@ D dimensions.
 """
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -27,7 +26,10 @@ import torch
 from preference.cores import on_each_core
 from preference.examples import PairExamples
 
-_CHUNK_BYTES = 2 * 2**20  # a core's second-level cache; smaller chunks only cost more calls
+# Rows of a chunk. The least is a core's second-level cache; beyond that, a call into torch less
+# gains about what the slower cache costs, so a big sum is cut into few chunks.
+_CHUNK_BYTES, _LARGE_CHUNK_BYTES = 2 * 2**20, 8 * 2**20
+_CHUNKS = 16  # as many as a sum is cut into, between these sizes
 _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
 
 #: Derivative of the loss by the logit, from logits and labels: the model of a preference.
@@ -109,23 +111,26 @@ def sum_over_users(
     reduce: Callable[[torch.Tensor], torch.Tensor],
     residual: Residual = btl_residual,
     local: LocalSteps | None = None,
+    width: int | None = None,
 ) -> torch.Tensor:
     """The sum over chunks of ``reduce`` of the users' gradients, (D,) float64, on every core.
 
     ``reduce`` takes a chunk of gradients (B, D) to a vector (D,) and is called from several
-    threads at once; with ``local`` it takes how far these steps descend, θ − θ_u, instead. Other
-    arguments as in ``user_gradients``. The result is the same, bit for bit, on any number of cores.
+    threads at once; with ``local`` it takes how far these steps descend, θ − θ_u, instead. Its
+    vectors may have another ``width`` than D. Other arguments as in ``user_gradients``. The result
+    is the same, bit for bit, on any number of cores.
     """
+    width = examples.dimension if width is None else width
     work = _Work.of(examples, theta_D, rows_K, taken_S, residual)
 
     def part_of(part: int) -> torch.Tensor:
-        sum_D = torch.zeros(examples.dimension, dtype=torch.float64)
+        sum_D = torch.zeros(width, dtype=torch.float64)
         for chunk in range(work.chunks * part // parts, work.chunks * (part + 1) // parts):
             sum_D += reduce(work.gradients(chunk) if local is None else work.descents(chunk, local))
         return sum_D
 
     parts = min(_PARTS, work.chunks)
-    total_D = torch.zeros(examples.dimension, dtype=torch.float64)
+    total_D = torch.zeros(width, dtype=torch.float64)
     for part_D in on_each_core(part_of, parts):
         total_D += part_D
     return total_D
@@ -142,6 +147,7 @@ class _Work:
     theta_D: torch.Tensor
     residual: Residual
     rows_K: torch.Tensor
+    y_K: torch.Tensor
     weight_K: torch.Tensor  # one over the user's number of rows
     before_S: torch.Tensor  # rows of earlier users
     cuts: list[int]
@@ -159,12 +165,13 @@ class _Work:
         taken = taken_S.numpy()
         ends = np.cumsum(taken)
         weight_K = np.repeat(np.float32(1) / np.maximum(taken, 1, dtype=np.float32), taken)
-        cuts = _cuts(ends, max(1, _CHUNK_BYTES // (4 * examples.dimension)))
+        cuts = _cuts(ends, 4 * examples.dimension)
         return cls(
             examples,
             theta_D,
             residual,
             rows_K,
+            torch.from_numpy(examples.y_R.numpy()[rows_K.numpy()]),
             torch.from_numpy(weight_K),
             torch.from_numpy(ends - taken),
             cuts,
@@ -179,37 +186,39 @@ class _Work:
     def gradients(self, chunk: int) -> torch.Tensor:
         """Mean gradients of the users of one chunk, (B, D)."""
         # Every call into torch costs some microseconds, as much as a thousand rows' arithmetic.
-        x_KD = self._gather(chunk)
-        return self._means(chunk, x_KD, x_KD @ self.theta_D)
+        rows = slice(self.row_cuts[chunk], self.row_cuts[chunk + 1])
+        bags_B = self._bags(chunk)
+        logits_K = self._dots(rows, self.theta_D[None], bags_B[:1])
+        return self._means(rows, logits_K, bags_B)
 
     def descents(self, chunk: int, local: LocalSteps) -> torch.Tensor:
         """θ − θ_u after each user's own gradient steps from θ, (B, D)."""
-        x_KD = self._gather(chunk)
-        logits_K = x_KD @ self.theta_D
-        # Kept as the way travelled: as the difference of two models it would be rounded like them.
-        descent_BD = self._means(chunk, x_KD, logits_K).mul_(local.rate)
+        rows = slice(self.row_cuts[chunk], self.row_cuts[chunk + 1])
         bags_B = self._bags(chunk)
-        taken_B = torch.diff(bags_B, append=bags_B.new_tensor([len(x_KD)]))
-        user_K = torch.repeat_interleave(torch.arange(len(bags_B)), taken_B)
+        logits_K = self._dots(rows, self.theta_D[None], bags_B[:1])
+        # Kept as the way travelled: as the difference of two models it would be rounded like them.
+        descent_BD = self._means(rows, logits_K, bags_B).mul_(local.rate)
         for _ in range(local.steps - 1):
-            moved_K = descent_BD[user_K].mul_(x_KD).sum(dim=1)
-            descent_BD.add_(self._means(chunk, x_KD, logits_K - moved_K), alpha=local.rate)
+            moved_K = self._dots(rows, descent_BD, bags_B)
+            descent_BD.add_(self._means(rows, logits_K - moved_K, bags_B), alpha=local.rate)
         return descent_BD
 
-    def _gather(self, chunk: int) -> torch.Tensor:
-        """The rows of a chunk, (K, D), until this thread's next call."""
-        first, last = self.row_cuts[chunk], self.row_cuts[chunk + 1]
-        x_RD = self.examples.x_RD
-        x_KD = _memory(x_RD).resize_(last - first, x_RD.shape[1])
-        return torch.index_select(x_RD, 0, self.rows_K[first:last], out=x_KD)
+    def _dots(self, rows: slice, vectors_BD: torch.Tensor, bags_B: torch.Tensor) -> torch.Tensor:
+        """Inner products (K,) of rows with vectors, one vector for all rows from a bag's start on.
 
-    def _means(self, chunk: int, x_KD: torch.Tensor, logits_K: torch.Tensor) -> torch.Tensor:
-        first, last = self.row_cuts[chunk], self.row_cuts[chunk + 1]
-        slope_K = self.residual(logits_K, self.examples.y_R[self.rows_K[first:last]])
-        slope_K *= self.weight_K[first:last]
-        # Weighted sums of consecutive rows; what functional.embedding_bag calls.
+        Computed as the derivative of weighted sums by their weights, which is the one operation in
+        torch that does not copy the rows first.
+        """
+        return torch.ops.aten._embedding_bag_per_sample_weights_backward(
+            vectors_BD, self.examples.x_RD, self.rows_K[rows], bags_B, bags_B[:0], mode=0
+        )
+
+    def _means(self, rows: slice, logits_K: torch.Tensor, bags_B: torch.Tensor) -> torch.Tensor:
+        """Mean of each user's rows times residuals, (B, D)."""
+        slope_K = self.residual(logits_K, self.y_K[rows]).mul_(self.weight_K[rows])
+        # What functional.embedding_bag calls.
         return torch.embedding_bag(
-            x_KD, _places(last - first), self._bags(chunk), mode=0, per_sample_weights=slope_K
+            self.examples.x_RD, self.rows_K[rows], bags_B, mode=0, per_sample_weights=slope_K
         )[0]
 
     def _bags(self, chunk: int) -> torch.Tensor:
@@ -217,26 +226,10 @@ class _Work:
         return self.before_S[self.cuts[chunk] : self.cuts[chunk + 1]] - self.row_cuts[chunk]
 
 
-def _cuts(ends_S: np.ndarray, rows: int) -> list[int]:
-    """Where chunks begin and end: at most about ``rows`` rows of whole users each, evenly."""
+def _cuts(ends_S: np.ndarray, row_bytes: int) -> list[int]:
+    """Where chunks begin and end: whole users, about equally many rows in each."""
     total = int(ends_S[-1]) if len(ends_S) else 0
-    chunks = -(-total // rows)
+    size = min(max(_CHUNK_BYTES, total * row_bytes // _CHUNKS), _LARGE_CHUNK_BYTES)
+    chunks = -(-total // max(1, size // row_bytes))
     inner = np.searchsorted(ends_S, [total * c // chunks for c in range(1, chunks)], side="right")
     return sorted({0, *inner.tolist(), len(ends_S)})
-
-
-_thread = threading.local()
-
-
-def _memory(x_RD: torch.Tensor) -> torch.Tensor:
-    """Memory that this thread keeps for gathered rows: fresh pages would cost more than they."""
-    if getattr(_thread, "dtype", None) != x_RD.dtype:
-        _thread.dtype, _thread.memory = x_RD.dtype, torch.empty(0, dtype=x_RD.dtype)
-    return _thread.memory
-
-
-def _places(rows: int) -> torch.Tensor:
-    """0 … rows − 1, from memory."""
-    if getattr(_thread, "rows", -1) < rows:
-        _thread.rows, _thread.places = rows, torch.arange(rows)
-    return _thread.places[:rows]

@@ -27,7 +27,7 @@ from typing import overload
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from preference.examples import PairExamples, pair_examples
 from preference.features import FeatureMap, feature_map, finite_features
@@ -170,7 +170,7 @@ class RewardModel:
             "dimension": self.features.dimension,
             "features": self.features.to_config(),
         }
-        save_file({"theta_D": self.theta_D}, folder / "model.safetensors")
+        (folder / "model.safetensors").write_bytes(save({"theta_D": self.theta_D}))
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
         for file in folder.iterdir():

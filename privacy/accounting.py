@@ -4,6 +4,7 @@ Composition is by privacy loss distributions (``dp_accounting``, connect-the-dot
 which errs on the safe side). Nothing here looks at data.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +20,7 @@ from privacy.parts import by_part
 
 _COARSE = 1e-3
 #: Bounds on a noise multiplier, tried in turn; too little noise can be very slow to account for.
-_LADDER = tuple(10.0**k for k in range(7, -1, -1))
+_LADDER = tuple(4.0**k for k in range(12, -1, -1))
 
 
 def epsilon(
@@ -33,8 +34,8 @@ def epsilon(
 
     Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
-    anything else, the parts share ``delta`` equally and their epsilons add up. Events on disjoint parts
-    of the users (``privacy.parts``) cost as much as the dearest part.
+    anything else, the parts share ``delta`` equally and their epsilons add up. Events on
+    disjoint parts of the users (``privacy.parts``) cost as much as the dearest part.
     """
     _check_delta(delta)
     events, *others = by_part(events)
@@ -138,6 +139,7 @@ def calibrate_noise(
     return calibrate(cost, target, high=high)
 
 
+@functools.lru_cache(maxsize=256)
 def noise_multiplier_for(
     target: float, *, delta: float, probability: float, rounds: int, adjacency: Adjacency
 ) -> float:

@@ -21,9 +21,9 @@ share a user (for two points kept in S: s + 1 > s of s; for two in S′: s + 2 >
 is within ρ of both.
 
 **Σ|Δw| < 2**, x's own weight included. Let k of the users of S be near to x. Of these each weight
-grows, from w ≥ 0: by at most ((2f+2)/(s+1) − 2f/s) = 2(s−f)/(s(s+1)); it is positive afterwards only
-if f ≥ s/2, so it grows by at most 1/(s+1). Of the others each falls by at most 2f/s − 2f/(s+1)
-≤ 2/(s+1). And w′_x = max(0, (2k+2)/(s+1) − 1) = max(0, 2k+1−s)/(s+1). Together at most
+grows, by at most (2f+2)/(s+1) − 2f/s = 2(s−f)/(s(s+1)); it is positive afterwards only if f ≥ s/2,
+so it grows by at most 1/(s+1). Of the others each falls by at most 2f/s − 2f/(s+1) ≤ 2/(s+1). And
+x itself gets w′_x = max(0, (2k+2)/(s+1) − 1) = max(0, 2k+1−s)/(s+1). Together this is at most
 (k + 2(s−k) + max(0, 2k+1−s))/(s+1) = max(2s−k, s+k+1)/(s+1) ≤ (2s+1)/(s+1) < 2.
 
 **‖μ′ − μ‖ < 4ρ/max(W, W′).** Since Σ w_i (g_i − μ) = 0, W′(μ′ − μ) = Σ w′_i (g_i − μ)
@@ -47,13 +47,19 @@ from scipy.spatial.distance import pdist, squareform
 WEIGHT_CHANGE = 2.0
 
 
+def distances(rows_SD: np.ndarray) -> np.ndarray:
+    """ℓ2 distances between all pairs of finite rows, (S, S) float64.
+
+    A pair's distance depends on these two rows alone, to the last bit: see the module's docstring.
+    """
+    if len(rows_SD) < 2:
+        return np.zeros((len(rows_SD), len(rows_SD)))
+    return squareform(pdist(np.asarray(rows_SD, dtype=np.float64)))
+
+
 def near(rows_SD: np.ndarray, radius: float) -> np.ndarray:
     """Which pairs of rows are within ``radius``, bool (S, S); each row is near to itself."""
-    if len(rows_SD) < 2:
-        return np.ones((len(rows_SD), len(rows_SD)), dtype=bool)
-    return squareform(pdist(np.asarray(rows_SD, dtype=np.float64)) <= radius) | np.eye(
-        len(rows_SD), dtype=bool
-    )
+    return distances(rows_SD) <= radius
 
 
 def degrees(near_SS: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The bound on what one example can contribute, for gradients that are a number times a row.
 
 The gradient of a linear head at one judgement is r·x with r the loss's derivative by the logit, so
-its length is |r|·‖x‖: clipping scales a number, and no gradient is ever formed. Lengths and sums are
-computed in float64, for the reasons given in ``privacy.clipping``.
+its length is |r|·‖x‖: clipping scales a number, and no gradient is ever formed. Lengths and sums
+are computed in float64, for the reasons given in ``privacy.clipping``.
 
 Legend: K examples, D dimensions.
 """

@@ -8,18 +8,16 @@ The two are coordinates of one Gaussian vector, (W + s Z, μ + b σ_μ Z′) wit
 post-processing of the first, and the second is thrown away if it fails. That is what lets test and
 mean share a cohort: they cost one Poisson-sampled Gaussian of the joint noise multiplier.
 
-**Why ``failure`` is all that is added.** Take a cohort T and users x, x′ (x′ is needed where one user
-is swapped for another). If T ∪ {x} and T ∪ {x′} both have W ≥ W₀, both means are within b of T's,
-and the vectors of the three cohorts lie within the joint bound of T's. Otherwise one of them has
-W < W₀, so T has W < W₀ + 2 and the third W < W₀ + 4: each of the three passes the test at
+**Why ``failure`` is all that is added.** Take a cohort T and users x, x′ (x′ is needed where one
+user is swapped for another). If T ∪ {x} and T ∪ {x′} both have W ≥ W₀, both means are within b of
+T's, and the vectors of the three cohorts lie within the joint bound of T's. Otherwise one of them
+has W < W₀, so T has W < W₀ + 2 and the third W < W₀ + 4: each of the three passes the test at
 W₀ + 4 + z s with probability at most 1 − Φ(z); on the rest, where nothing but the noisy W is
 released, the bound of 2 on W is all that is needed.
 
 Legend: S users who are there, D dimensions.
 """
 
-import hashlib
-import hmac
 import math
 from dataclasses import dataclass
 
@@ -30,6 +28,7 @@ from privacy import concentration
 from privacy.adjacency import Adjacency
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
+from privacy.release import fingerprint
 from privacy.sampling import PoissonSampler
 from privacy.tested import OVERCHARGE, TestedGaussian
 
@@ -62,8 +61,9 @@ class FilteredMean:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.radius) and self.radius > 0):
             raise ValueError(f"the radius must be a positive finite number, got {self.radius}")
-        if not (math.isfinite(self.least_weight) and self.least_weight > 0):
-            raise ValueError(f"the least weight must be positive, got {self.least_weight}")
+        # Below 2 a neighbouring cohort could have no weight at all, and no mean to be near to.
+        if not (math.isfinite(self.least_weight) and self.least_weight >= 2.0):
+            raise ValueError(f"the least weight must be at least 2, got {self.least_weight}")
         if not 0.0 < self.test_share < 1.0:
             raise ValueError(f"the test's share must be between 0 and 1, got {self.test_share}")
         _ = self.event  # validates the rest
@@ -107,11 +107,8 @@ class FilteredMean:
         near_SS = concentration.near(rows_SD, self.radius)
         weights_S = concentration.majority_weights(concentration.degrees(near_SS))
         weight, mean_D = concentration.weighted_mean(rows_SD, weights_S)
-        replay = None
-        if source.seeded:  # scales count: one draw at two scales would cancel out
-            message = f"{covers}\x1f{round_}\x1f{self!r}\x1f{weight!r}\x1f".encode()
-            message += mean_D.tobytes()
-            replay = hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
+        exact = np.concatenate([[self.test_std, self.bar, weight], mean_D])
+        replay = fingerprint(exact, self.std, round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         noise = source.stream(f"noise {covers}", round_, charge.attempt)
         if weight + self.test_std * noise.standard_normal() < self.bar:

@@ -1,7 +1,7 @@
 """One round of example-level DP-SGD, to be accounted for whole users by group privacy.
 
-Apart from ``privacy.group``, which does that, because ledgers must know the event and the conversion
-must know the accountant.
+Apart from ``privacy.group``, which does that, because ledgers must know the event and the
+conversion must know the accountant.
 """
 
 import math

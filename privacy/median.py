@@ -3,9 +3,9 @@
 A public grid of sizes divides users into buckets. The exponential mechanism picks one: the score of
 a bucket is minus the larger of the numbers of users below and above it, so the bucket with the
 median scores best. A user who comes or goes moves each score by at most one, and all in the same
-direction, so exp(epsilon · score) is epsilon-DP under add-remove and zero-out; a user who is replaced
-may move scores both ways, and half of that is spent (McSherry & Talwar 2007). Under replace-labels
-the numbers of judgements are public, and the median is exact and free.
+direction, so exp(epsilon · score) is epsilon-DP under add-remove and zero-out; a user who is
+replaced may move scores both ways, so there it is exp(epsilon · score / 2) (McSherry & Talwar
+2007). Under replace-labels the numbers of judgements are public, the median is exact and free.
 
 Legend: U users, J buckets.
 """

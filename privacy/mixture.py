@@ -37,8 +37,8 @@ from privacy.adjacency import Adjacency, Unsupported
 _TAIL = 0.5 * math.exp(-50)
 #: The same as a quantile of the standard normal distribution.
 _FAR = -float(special.ndtri(_TAIL))
-#: More grid points than this mean a loss of 200 at the finest spacing: what is beyond is infinite.
-_MOST_POINTS = 2_000_000
+#: Losses that span more than this, 100 at the finest spacing, are infinite beyond it.
+_MOST_POINTS = 1_000_000
 #: Elements of an (N, K) array that are held at a time.
 _BLOCK = 2**18
 
@@ -112,24 +112,36 @@ class _Mixture:
             slope_N[at] = terms @ self.centres_K / total
         return loss_N, slope_N
 
-    def below_and_above(self, z_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The mixture's mass on either side of each point; each is exact where it is small."""
-        below_N, above_N = np.empty_like(z_N), np.empty_like(z_N)
+    def masses(self, z_N: np.ndarray) -> tuple[float, np.ndarray, float]:
+        """The mass before the first point, between neighbouring points, and after the last.
+
+        Each from the tail that is small there: differences of numbers near one would be rounded.
+        """
+        middle = int(np.searchsorted(z_N[:-1], self.centres_K @ self.weights_K))
+        below = self._tail(z_N[: middle + 1], 1.0)
+        above = self._tail(z_N[middle:], -1.0)
+        return float(below[0]), np.concatenate([np.diff(below), -np.diff(above)]), float(above[-1])
+
+    def _tail(self, z_N: np.ndarray, side: float) -> np.ndarray:
+        """The mass below (``side`` 1) or above (-1) each point."""
+        mass_N = np.empty_like(z_N)
         for at in _blocks(len(z_N), len(self.centres_K)):
-            distance = z_N[at, None] - self.centres_K
-            below_N[at] = special.ndtr(distance) @ self.weights_K
-            above_N[at] = special.ndtr(-distance) @ self.weights_K
-        return below_N, above_N
+            distance = (z_N[at, None] - self.centres_K) * side
+            mass_N[at] = special.ndtr(distance) @ self.weights_K
+        return mass_N
 
     def far_end(self) -> float:
         """Where the mass above falls to ``_TAIL``, to within 0.001 on the safe side."""
 
         def excess(z: float) -> float:
-            above = self.below_and_above(np.array([z]))[1]
-            return math.log(max(float(above[0]), 1e-300) / _TAIL)
+            above = float(self._tail(np.array([z]), -1.0)[0])
+            return math.log(max(above, 1e-300) / _TAIL)
 
         end = self.centres_K[-1] + _FAR + 1.0
         return float(optimize.brentq(excess, 0.0, end, xtol=1e-4)) + 1e-3  # type: ignore[arg-type]
+
+
+_NULL = _Mixture(np.zeros(1), np.ones(1), 0.0)
 
 
 def _blocks(length: int, width: int) -> list[slice]:
@@ -146,41 +158,34 @@ def _distribution(
         removed = pld_pmf.SparsePLDPmf({0: 1.0 - mixture.cut}, interval, mixture.cut, True)
         return pld.PrivacyLossDistribution(removed)
     lowest, z_N = _grid(mixture, interval)
-    below_N, above_N = mixture.below_and_above(z_N)
-    mixture_bins = _between(below_N, above_N)
-    null_below_N, null_above_N = special.ndtr(z_N), special.ndtr(-z_N)
-    null_bins = _between(null_below_N, null_above_N)
+    before, mixture_bins, after = mixture.masses(z_N)
+    null_before, null_bins, _ = _NULL.masses(z_N)
     loss_N = (lowest + np.arange(len(z_N))) * interval
-    # What a bin's mass must add up to at its two ends, under the other distribution.
+    # A factor that would overflow is cut off: where its mass is 0, this errs on the safe side.
+    ratio_N, inverse_N = np.exp(np.minimum(loss_N, 700.0)), np.exp(np.minimum(-loss_N, 700.0))
     shrink = -math.expm1(-interval)
 
     # Removed: the observed value is from the mixture, the loss is l(z).
-    upper = (mixture_bins - np.exp(loss_N[:-1]) * null_bins) / shrink
+    upper = (mixture_bins - ratio_N[:-1] * null_bins) / shrink
     upper = np.clip(upper, 0.0, mixture_bins)
     remove_N = np.zeros(len(z_N))
     remove_N[:-1] += mixture_bins - upper
     remove_N[1:] += upper
-    remove_N[1] += below_N[0]
-    removed = pld_pmf.DensePLDPmf(interval, lowest, remove_N, above_N[-1] + mixture.cut, True)
+    remove_N[1] += before
+    # Just short of one, which the library's composition cannot take.
+    infinite = min(after + mixture.cut, 1.0 - 2.0**-53)
+    removed = pld_pmf.DensePLDPmf(interval, lowest, remove_N, infinite, True)
 
     # Added: the observed value is from the Gaussian, the loss is -l(z); large z are of no interest.
     last = min(len(z_N) - 1, int(np.searchsorted(z_N, _FAR)))
-    with np.errstate(over="ignore", under="ignore"):
-        upper = (null_bins - np.exp(-loss_N[1:]) * mixture_bins)[:last] / shrink
+    upper = (null_bins - inverse_N[1:] * mixture_bins)[:last] / shrink
     upper = np.clip(upper, 0.0, null_bins[:last])
     add_N = np.zeros(last + 1)
     add_N[:-1] += upper
     add_N[1:] += null_bins[:last] - upper
-    add_N[-2] += null_above_N[last]
-    added = pld_pmf.DensePLDPmf(
-        interval, -(lowest + last), add_N[::-1].copy(), null_below_N[0], True
-    )
+    add_N[-2] += special.ndtr(-z_N[last])
+    added = pld_pmf.DensePLDPmf(interval, -(lowest + last), add_N[::-1].copy(), null_before, True)
     return pld.PrivacyLossDistribution(removed, added)
-
-
-def _between(below_N: np.ndarray, above_N: np.ndarray) -> np.ndarray:
-    """Mass between neighbouring points, from whichever tail is the smaller and more exact one."""
-    return np.where(below_N[1:] < 0.5, np.diff(below_N), -np.diff(above_N))
 
 
 def _grid(mixture: _Mixture, interval: float) -> tuple[int, np.ndarray]:
@@ -196,13 +201,13 @@ def _grid(mixture: _Mixture, interval: float) -> tuple[int, np.ndarray]:
         table_z = np.linspace(-_FAR, np.interp(most, table_loss, table_z), 4096)
         table_loss, _ = mixture.loss(table_z)
     lowest = math.floor(table_loss[0] / interval)
-    highest = max(lowest + 2, math.ceil(table_loss[-1] / interval))
+    highest = max(lowest + 1, math.ceil(table_loss[-1] / interval))
     inner = np.arange(lowest + 1, highest) * interval
     z = np.interp(inner, table_loss, table_z)
     for _ in range(60):  # convex and increasing: Newton's method cannot fail
         loss, slope = mixture.loss(z)
         excess = loss - inner
-        if np.abs(excess).max() <= 1e-6 * interval:
+        if np.abs(excess).max(initial=0.0) <= 1e-6 * interval:
             break
         z -= excess / slope
     bounded = mixture.centres_K[0] == 0.0 and lowest * interval <= math.log(mixture.weights_K[0])

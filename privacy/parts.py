@@ -15,6 +15,7 @@ from privacy.adjacency import Adjacency
 
 if TYPE_CHECKING:
     from privacy.events import Event
+    from privacy.ledger import Charge, Ledger
 
 
 @dataclass(frozen=True)
@@ -47,3 +48,18 @@ def by_part(events: Iterable[tuple["Event", int]]) -> list[list[tuple["Event", i
         ]
         for part in parts
     ]
+
+
+class LedgerOfPart:
+    """A ledger to which everything is charged as a release about one part of the users."""
+
+    def __init__(self, ledger: "Ledger", part: int) -> None:
+        self.adjacency = ledger.adjacency
+        self._ledger, self._part = ledger, part
+
+    def charge(
+        self, event: "Event", *, round_: int, covers: str, replay: str | None = None
+    ) -> "Charge":
+        """As ``Ledger.charge``."""
+        of_part = OnPart(self._part, event)
+        return self._ledger.charge(of_part, round_=round_, covers=covers, replay=replay)

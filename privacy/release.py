@@ -82,7 +82,7 @@ class ExampleSum:
     Formal guarantee: for the whole user, one release is the event ``self.event``, provided that
     every user has at most ``group_size`` examples, the same in all rounds, that each is in by an
     independent coin of probability ``probability``, and that each passed through ``clip``. With
-    ``accounting`` as a mixture (Charles et al. 2024, Theorem 1) under add-remove and zero-out only;
+    ``event_kind`` a mixture (Charles et al. 2024, Theorem 1) under add-remove and zero-out only;
     by group privacy, which costs more, under all four relations.
     """
 
@@ -91,10 +91,10 @@ class ExampleSum:
     clip: ExampleClip
     noise_multiplier: float
     adjacency: Adjacency
-    accounting: type[MixtureGaussian] | type[GroupGaussian] = MixtureGaussian
+    event_kind: type[MixtureGaussian] | type[GroupGaussian] = MixtureGaussian
 
     def __post_init__(self) -> None:
-        if self.accounting is MixtureGaussian and self.adjacency.vectors_changed != 1:
+        if self.event_kind is MixtureGaussian and self.adjacency.vectors_changed != 1:
             raise Unsupported(
                 f"sampling examples has no guarantee under {self.adjacency}; "
                 "use add-remove or zero-out"
@@ -109,7 +109,7 @@ class ExampleSum:
     @property
     def event(self) -> MixtureGaussian | GroupGaussian:
         """What one release costs."""
-        return self.accounting(self.noise_multiplier, self.group_size, self.probability)
+        return self.event_kind(self.noise_multiplier, self.group_size, self.probability)
 
     def release(
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness

@@ -14,8 +14,6 @@ one: nobody could know whether the old one had said "no" just before the crash. 
 simulation it is the same one again, and is charged once.
 """
 
-import hashlib
-import hmac
 import math
 from dataclasses import dataclass
 
@@ -26,6 +24,7 @@ from privacy.adjacency import Adjacency
 from privacy.events import PureDp
 from privacy.ledger import BudgetExceeded, Ledger
 from privacy.randomness import Randomness
+from privacy.release import fingerprint
 
 
 class Halted(BudgetExceeded):
@@ -90,9 +89,10 @@ class AboveThreshold:
         if not 0.0 < failure < 0.5:
             raise ValueError(f"the failure probability must be in (0, 0.5), got {failure}")
         widest = max(self.threshold_scale, self.query_scale)
-        return optimize.brentq(
+        found = optimize.brentq(
             lambda gap: self.passing(gap) - failure, 0.0, 4.0 * widest * (1 - math.log(failure))
         )
+        return float(found)  # type: ignore[arg-type]
 
     def passing(self, gap: float) -> float:
         """The probability that a query lying ``gap`` ≥ 0 below the threshold passes."""
@@ -114,10 +114,9 @@ class AboveThreshold:
         """
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        replay = None
-        if source.seeded:  # no data yet: the same series again is the same draw again
-            message = f"{covers}\x1f{round_}\x1f{self!r}".encode()
-            replay = hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
+        # No data yet: in a simulation the same series again is the same draw again.
+        public = np.array([self.threshold, self.query_scale])
+        replay = fingerprint(public, self.threshold_scale, round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         name = f"threshold {covers} {charge.attempt}"
         noise = source.stream(name, round_).laplace(0.0, self.threshold_scale)

@@ -1,85 +1,18 @@
 """From settings to a strategy: the plan is made here, once, from public numbers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
 
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
-from privacy.events import Event
 from privacy.ledger import Ledger
-from privacy.randomness import Randomness
-from server.config import RunConfig
+from server.build_aup_filters import build_corrected, build_published
+from server.build_adaptive import build_adaptive, build_centred
+from server.build_els import build_els, build_group
+from server.build_fedavg import build_fedavg
+from server.setting import Built, Setting, cohort_bytes, promise
 from strategies import nonprivate, uls
 from strategies.nonprivate import NonPrivate, NonPrivatePlan
-from strategies.optimizer import OptimizerSettings, ServerOptimizer, noise_limited_rate
-from strategies.rounds import CohortStrategy, Participants, PrivateLog
 from strategies.uls import Uls, UlsPlan
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a strategy needs besides its plan."""
-
-    config: RunConfig
-    participants: Participants
-    source: Randomness
-    features: str
-    dimension: int
-    log: PrivateLog
-
-    @property
-    def users(self) -> int:
-        """The nominal number of users."""
-        return self.config.users or len(self.participants.train)
-
-    def optimizer(self, kind: str, noise: float, ceiling: float) -> ServerOptimizer:
-        """The server optimizer, starting from zero: every answer is worth the same.
-
-        ``kind`` and ``ceiling`` are the strategy's defaults, ``noise`` that of one round's average.
-        """
-        config = self.config
-        settings = OptimizerSettings(
-            kind=config.optimizer or kind,
-            rate=config.learning_rate or ceiling,
-            rounds=config.rounds,
-            momentum=config.momentum,
-            warmup=config.warmup,
-            averaging=config.averaging,
-        )
-        if not config.learning_rate:
-            rate = noise_limited_rate(noise, settings, ceiling)
-            settings = OptimizerSettings(**{**settings.__dict__, "rate": rate})
-        return ServerOptimizer(settings, np.zeros(self.dimension, dtype=np.float32))
-
-    def arguments(self, optimizer: ServerOptimizer) -> dict[str, object]:
-        """Arguments of every ``CohortStrategy``."""
-        return {
-            "participants": self.participants,
-            "optimizer": optimizer,
-            "source": self.source,
-            "features": self.features,
-            "log": self.log,
-            "timeout": self.config.timeout,
-        }
-
-
-@dataclass(frozen=True)
-class Built:
-    """A strategy with the figures that its report states."""
-
-    strategy: CohortStrategy
-    charges: dict[Event, int]
-    noise_multiplier: float
-    clip_norm: float | None
-    group_size: int
-    noise: float
-    guarantee: str
-    #: Expected number of users' gradients computed in the whole run.
-    gradients: float
-    #: Expected bytes to and from one user on a node of their own, in the whole run.
-    bytes_per_user: float
 
 
 def build(setting: Setting, ledger: Ledger) -> Built:
@@ -98,8 +31,11 @@ def _uls(setting: Setting, ledger: Ledger) -> Built:
         adjacency=Adjacency(config.adjacency),
         clip=UserClip(config.clip or uls.DEFAULT_CLIP),
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
+        retain=config.retain,
+        normalized=config.normalized,
     )
-    optimizer = setting.optimizer("sgd", plan.noise, uls.RATE_CEILING / plan.clip.norm)
+    ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.cohort
+    optimizer = setting.optimizer("sgd", plan.noise, ceiling)
     return Built(
         strategy=Uls(plan, ledger, **setting.arguments(optimizer)),
         charges=plan.charges,
@@ -107,11 +43,7 @@ def _uls(setting: Setting, ledger: Ledger) -> Built:
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
         noise=plan.noise,
-        guarantee=(
-            f"User-level ({config.epsilon:g}, {config.delta:g})-differential privacy under "
-            f"{plan.adjacency} adjacency for all {plan.rounds} models together. "
-            f"{plan.adjacency.sentence}"
-        ),
+        guarantee=promise(config),
         gradients=plan.rounds * plan.cohort,
         bytes_per_user=cohort_bytes(setting),
     )
@@ -124,6 +56,7 @@ def _nonprivate(setting: Setting, ledger: Ledger) -> Built:
         config.cohort,
         config.rounds,
         config.group_size or uls.DEFAULT_GROUP_SIZE,
+        config.retain,
     )
     optimizer = setting.optimizer("adam", 0.0, nonprivate.RATE)
     return Built(
@@ -139,13 +72,23 @@ def _nonprivate(setting: Setting, ledger: Ledger) -> Built:
     )
 
 
-def cohort_bytes(setting: Setting, vectors: float = 2.0) -> float:
-    """Bytes per user where a sampled user exchanges ``vectors`` vectors of D float32 a round."""
-    config = setting.config
-    return config.rounds * config.cohort / setting.users * vectors * 4 * setting.dimension
+_VARIANTS: dict[str, Callable[[Setting, Ledger], Built]] = {
+    "centred": build_centred,
+    "corrected": build_corrected,
+    "published": build_published,
+}
+
+
+def _aup(setting: Setting, ledger: Ledger) -> Built:
+    return _VARIANTS[setting.config.variant](setting, ledger)
 
 
 _BUILDERS: dict[str, Callable[[Setting, Ledger], Built]] = {
     "uls": _uls,
+    "dp-fedavg": build_fedavg,
+    "els": build_els,
+    "group": build_group,
+    "adaptive": build_adaptive,
+    "aup": _aup,
     "nonprivate": _nonprivate,
 }

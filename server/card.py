@@ -43,7 +43,7 @@ def model_card(result: Mapping[str, Any]) -> str:
 
 def _front_matter(result: Mapping[str, Any]) -> str:
     tags = ["reward-model", "preference-learning", "rlhf", "federated-learning", "flower"]
-    if result["private"]:
+    if result["private"] and result.get("proven", True):
         tags.insert(0, "differential-privacy")
     encoder = str(result["features"].get("path", ""))
     base = [f'base_model: "{encoder}"'] if _HUB_NAME.fullmatch(encoder) else []
@@ -73,6 +73,8 @@ def _privacy(result: Mapping[str, Any]) -> list[str]:
             "judged. This model is for comparison with private ones."
         ]
     sentence = Adjacency(result["adjacency"]).sentence
+    if not result.get("proven", True):
+        return [f"**Nothing proven.** {_plain(result['guarantee'])}"]
     texts = [
         f"**ε = {epsilon_text(result['epsilon'])}, δ = {delta_text(result['delta'])}, at the level "
         f"of whole users, under {result['adjacency']} adjacency.** {sentence} The figures cover "

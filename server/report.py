@@ -8,14 +8,13 @@ Decisions:
 - Figures are rounded to what they can carry, epsilon always upwards.
 """
 
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from privacy.adjacency import Adjacency
 from server import page, plots
+from server.atomic import replace_file
 from server.rounding import about, delta_text, duration, epsilon_text, points_of_error, share_text
 
 Result = Mapping[str, Any]
@@ -37,7 +36,7 @@ def write_report(folder: Path, result: Result, metrics: Sequence[Mapping[str, An
         ("noise.png", plots.noise_plot, *_noise_words(result)),
     ):
         light = draw(result, metrics, plots.LIGHT)
-        _replace(folder / "plots" / name, light)
+        replace_file(folder / "plots" / name, light)
         figures.append(page.figure(light, draw(result, metrics, plots.DARK), text, caption))
     title = headline(result)
     body = [
@@ -64,7 +63,7 @@ def write_report(folder: Path, result: Result, metrics: Sequence[Mapping[str, An
         ),
     ]
     path = folder / "report.html"
-    _replace(path, page.page(title, body).encode())
+    replace_file(path, page.page(title, body).encode())
     return path
 
 
@@ -73,6 +72,8 @@ def headline(result: Result) -> str:
     if not result["private"]:
         return "No privacy: a non-private run"
     epsilon, delta = epsilon_text(result["epsilon"]), delta_text(result["delta"])
+    if not result.get("proven", True):
+        return f"ε = {epsilon} claimed at δ = {delta}, not proven"
     return f"ε = {epsilon} for whole users, at δ = {delta}"
 
 
@@ -88,6 +89,11 @@ def claim(result: Result) -> list[str]:
     sentence = Adjacency(result["adjacency"]).sentence
     if sentence not in guarantee:
         guarantee = f"{guarantee} {sentence}"
+    if not result.get("proven", True):
+        return [
+            guarantee,
+            "The figures below repeat that claim. Treat the model as one without protection.",
+        ]
     e = result["epsilon"]
     factor = f"e^{epsilon_text(e)}" + (f", about {about(2.718281828**e)}," if e < 20 else "")
     return [
@@ -178,6 +184,8 @@ def _accounting(result: Result) -> list[str]:
         "discretization that errs towards a larger epsilon), under the adjacency named above. It "
         "is rounded up here.",
     ]
+    if result.get("account"):
+        texts.insert(0, result["account"])
     if result["strategy"] == "uls":
         share = result["cohort"] / result["users"]
         texts.insert(
@@ -238,16 +246,3 @@ def _settings(result: Result) -> list[page.Row]:
             "A simulation that can be repeated." if result["seeded"] else "",
         ),
     ]
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

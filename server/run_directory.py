@@ -2,6 +2,7 @@
 
     config.json     the settings (public; the seed is not among them)
     ledger.jsonl    every release and its cost
+    released.json   values that were released before the first round, if any
     metrics.jsonl   a line for each round, from accounted releases only
     checkpoint/     the last round's model and optimizer
     model/          the result
@@ -13,11 +14,9 @@ Every file is replaced whole or appended a line at a time, so a crash leaves not
 """
 
 import json
-import os
 import secrets
 import shutil
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 from safetensors.numpy import load_file, save
 
 from preference.judgements import InputError
+from server.atomic import replace_file
 from server.config import RunConfig
 
 
@@ -133,10 +133,22 @@ class RunDirectory:
             )
         self.write_json("private/nodes.json", {"nodes": nodes})
 
+    def once(self, name: str, release: Callable[[], int]) -> int:
+        """A value that is released once in a run and kept in ``released.json``.
+
+        A crash between the release and the file costs one more release when the run is resumed.
+        """
+        path = self.path / "released.json"
+        kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if name not in kept:
+            kept[name] = release()
+            self.write_json("released.json", kept)
+        return int(kept[name])
+
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Replace a JSON file."""
         text = json.dumps(data, indent=2, allow_nan=False) + "\n"
-        self._replace(self.path / name, text.encode())
+        replace_file(self.path / name, text.encode())
 
     def log_private(self, line: Mapping[str, object]) -> None:
         """Append to the log that is not for release."""
@@ -164,7 +176,7 @@ class RunDirectory:
         """Replace the checkpoint; it is on disk when this returns."""
         (self.path / "checkpoint").mkdir(exist_ok=True)
         arrays = {"round": np.array([round_]), **state}
-        self._replace(self.path / "checkpoint" / "state.safetensors", save(arrays))
+        replace_file(self.path / "checkpoint" / "state.safetensors", save(arrays))
 
     def load_checkpoint(self) -> tuple[int, dict[str, np.ndarray]] | None:
         """The last checkpoint's round and state, or None if there is none."""
@@ -178,25 +190,4 @@ class RunDirectory:
         """Drop metrics of rounds after ``round_``: they will be run, and written, again."""
         kept = [line for line in self.metrics() if line["round"] <= round_]
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
-        self._replace(self.path / "metrics.jsonl", text.encode())
-
-    def _replace(self, path: Path, data: bytes) -> None:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            if path.parent != self.private:
-                Path(temporary).chmod(0o666 & ~_umask())
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-
-
-def _umask() -> int:
-    """The process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+        replace_file(self.path / "metrics.jsonl", text.encode())

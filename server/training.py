@@ -19,12 +19,13 @@ from privacy.accounting import SpendingCurve
 from privacy.adjacency import Adjacency
 from privacy.ledger import BudgetExceeded, Ledger
 from privacy.randomness import Randomness
-from server.build import Built, Setting, build
+from server.build import build
 from server.card import model_card
 from server.config import RunConfig
 from server.evaluation import HeldOut, held_out, public_test
 from server.report import write_report
 from server.run_directory import RunDirectory
+from server.setting import Built, Setting
 from strategies.cohort import Registry
 from strategies.rounds import Participants
 
@@ -46,9 +47,7 @@ class _Pace:
     seconds: float
 
 
-def train(
-    config: RunConfig, grid: Grid, features: FeatureMap | None = None
-) -> dict[str, object]:
+def train(config: RunConfig, grid: Grid, features: FeatureMap | None = None) -> dict[str, object]:
     """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
 
     ``features`` takes the place of the feature map that the config names.
@@ -76,6 +75,7 @@ def _train(
     test = public_test(config, features)
     features_json = json.dumps(features.to_config())
     participants = _participants(config, grid, folder, features_json)
+    config = config.settled(len(participants.train))
     ledger = Ledger(
         folder.ledger_path,
         adjacency=Adjacency(config.adjacency),
@@ -90,6 +90,8 @@ def _train(
             features=features_json,
             dimension=features.dimension,
             log=folder.log_private,
+            grid=grid,
+            once=folder.once,
         )
         built = build(setting, ledger)
         pace = _rounds(config, grid, folder, built, ledger, test)
@@ -136,14 +138,16 @@ def _rounds(
     clock = _Clock(time.monotonic(), time.monotonic())
 
     def on_round(round_: int) -> None:
-        update = strategy.update_norm
+        update, more = strategy.update_norm, strategy.figures()
+        noise = more.get("noise_norm", noise_norm)
         line: dict[str, object] = {
             "round": round_,
             "epsilon": curve(round_ / config.rounds) if built.charges else None,
             "learning_rate": optimizer.settings.rate * optimizer.settings.factor(round_),
             "update_norm": update,
-            "noise_norm": noise_norm,
-            "signal_norm": math.sqrt(max(0.0, update**2 - noise_norm**2)),
+            "noise_norm": noise,
+            "signal_norm": math.sqrt(max(0.0, update**2 - noise**2)),
+            **more,
         }
         if test is not None and (round_ % every == 0 or round_ == config.rounds):
             figure = held_out(optimizer.result_D, test, strategy, grid)
@@ -200,6 +204,8 @@ def _result(
         "seeded": strategy.source.seeded,
         "stopped": strategy.stopped,
         "guarantee": built.guarantee,
+        "account": built.account,
+        "proven": built.proven,
         "test_is_public": bool(config.test),
         "warnings": [*strategy.notes(), *_warnings(config, setting, private)],
     }

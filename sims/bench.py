@@ -66,7 +66,9 @@ def few_judgements() -> Iterator[dict[str, str]]:
 
 def _rows(users: int, each: int) -> Iterator[dict[str, str]]:
     generator = np.random.default_rng(0)
-    texts = [" ".join(f"w{word}" for word in generator.integers(0, 5000, 40)) for _ in range(_TEXTS)]
+    texts = [
+        " ".join(f"w{word}" for word in generator.integers(0, 5000, 40)) for _ in range(_TEXTS)
+    ]
     for user in range(users):
         for chosen, rejected in generator.integers(0, _TEXTS, (each, 2)):
             row = {"user_id": f"u{user}", "prompt": "-", "chosen": texts[chosen]}

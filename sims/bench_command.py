@@ -34,7 +34,7 @@ def users(
     Run it on a quiet machine: torch's own threads, which the limit uses, suffer most from company.
     """
     about, console = machine(), Console(stderr=as_json)
-    console.print(_machine_line(about), highlight=False)
+    console.print(_machine_line(about), highlight=False, soft_wrap=True)
     rows = []
     for setting in SETTINGS:
         with console.status(f"d = {setting.dimension:,}, cohort {setting.cohort:,}"):

@@ -1,7 +1,8 @@
 """``murmuration plan``: what a run will cost, before any data is touched.
 
 Six numbers hang together: epsilon, noise multiplier, rounds, cohort, users and delta. Five are
-given, the sixth follows.
+given, the sixth follows. Where single judgements are sampled (``sims.plan_examples``) the group
+size counts too, and epsilon or the noise multiplier follows.
 """
 
 import json
@@ -18,7 +19,9 @@ from preference.judgements import InputError
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
-from server.config import STRATEGIES
+from server.config import DELTA_EXPONENT, STRATEGIES, parse_delta
+from sims import plan_examples
+from strategies import support
 
 _NAMES = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
@@ -34,20 +37,44 @@ def plan(
     rounds: Annotated[int | None, typer.Option(help="Rounds.")] = None,
     cohort: Annotated[int | None, typer.Option(help="Expected users in a round.")] = None,
     users: Annotated[int | None, typer.Option(help="Nominal number of users.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Delta.")] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Delta, or n^-1.1: of the number of users.", parser=parse_delta),
+    ] = None,
+    group_size: Annotated[
+        int | None, typer.Option(help="els, group: most judgements that a user keeps.")
+    ] = None,
+    sampling_probability: Annotated[
+        float | None, typer.Option(help="els, group: of each kept judgement, in each round.")
+    ] = None,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
-    """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."""
+    """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
+
+    For els and group: for epsilon or the noise multiplier.
+    """
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
+    if delta == 0:
+        if not users:
+            raise InputError("--delta n^-1.1 needs --users: that is n")
+        delta = users**DELTA_EXPONENT
     given: dict[str, float | int | None] = dict(
         zip(_NAMES, (epsilon, noise_multiplier, rounds, cohort, users, delta), strict=True)
     )
+    asked = plan_examples.Asked(
+        users, group_size, sampling_probability, cohort, rounds, delta, epsilon, noise_multiplier
+    )
     try:
-        found = solve(given, adjacency)
+        support.check(strategy, adjacency)
+        if strategy in plan_examples.STRATEGIES:
+            found = plan_examples.solve(strategy, asked, adjacency)
+        else:
+            _refuse_examples(strategy, group_size, sampling_probability)
+            found = solve(given, adjacency)
     except InputError:
         raise
     except ValueError as error:
@@ -59,7 +86,7 @@ def plan(
     table = Table(title=f"{strategy}, {adjacency.value}", title_justify="left")
     table.add_column("")
     table.add_column("", justify="right")
-    for name in _NAMES:
+    for name in found:
         style = "bold" if name == missing else ""
         table.add_row(name.replace("_", " "), f"{found[name]:.6g}", style=style)
     console = Console()
@@ -67,6 +94,14 @@ def plan(
     console.print(adjacency.sentence, style="dim")
     if found["delta"] >= 1 / found["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
+
+
+def _refuse_examples(strategy: str, *options: float | None) -> None:
+    if any(option is not None for option in options):
+        raise InputError(
+            f"--group-size and --sampling-probability cost nothing with --strategy {strategy}, "
+            "where whole users are sampled; leave them out, or plan for els or group"
+        )
 
 
 def solve(given: dict[str, float | int | None], adjacency: Adjacency) -> dict[str, float]:

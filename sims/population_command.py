@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from preference.judgements import InputError
 from sims.population import Population, write
 
 
@@ -14,5 +15,8 @@ def population(
     seed: Annotated[int, typer.Option(help="Which population.")] = 0,
 ) -> None:
     """Write train, test and unseen-topic judgements of a synthetic population, and its truth."""
-    write(out, Population(users=users, seed=seed))
+    try:
+        write(out, Population(users=users, seed=seed))
+    except (ValueError, OSError) as error:
+        raise InputError(f"--out {out}: {error}") from None
     print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")

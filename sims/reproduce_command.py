@@ -5,13 +5,14 @@ An entry computes rows; this file prints them, writes them down and draws the en
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -51,6 +52,8 @@ def reproduce(
     from sims.reproductions import ENTRIES  # imports every experiment: only when asked for
 
     console = Console(stderr=as_json)
+    if not console.is_terminal:
+        console = Console(stderr=as_json, width=160)  # a pipe does not wrap
     if list_ or name is None:
         table = Table("name", "about", box=None, pad_edge=False)
         for key, entry in ENTRIES.items():
@@ -60,7 +63,8 @@ def reproduce(
     if name not in ENTRIES:
         raise InputError(f"nothing is called {name!r}; there is {', '.join(ENTRIES)}")
     found = ENTRIES[name].compute(quick)
-    console.print(_table(name, found.rows))
+    for table in _tables(name, found.rows):
+        console.print(table)
     for remark in found.remarks:
         console.print(f"• {remark}", markup=False)
     if out is not None:
@@ -70,12 +74,17 @@ def reproduce(
         print(json.dumps({"name": name, "rows": list(found.rows), **found.extra}))
 
 
-def _table(name: str, rows: Sequence[Row]) -> Table:
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    table = Table(*[column.replace("_", " ") for column in columns], title=name)
-    for row in rows:
-        table.add_row(*[_cell(row.get(column)) for column in columns])
-    return table
+def _tables(name: str, rows: Sequence[Row]) -> Iterator[Table]:
+    """A table for each kind of row: those that have the same columns."""
+    for columns in dict.fromkeys(tuple(row) for row in rows):
+        cells = [[_cell(row[c]) for c in columns] for row in rows if tuple(row) == columns]
+        table = Table(title=name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+        for place, column in enumerate(columns):
+            # Headings may wrap, numbers may not.
+            table.add_column(column.replace("_", " "), min_width=max(len(r[place]) for r in cells))
+        for row in cells:
+            table.add_row(*row)
+        yield table
 
 
 def _cell(value: Any) -> str:

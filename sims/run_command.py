@@ -20,7 +20,7 @@ from preference.features import parse_features
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
 from server.app import app as server_app
-from server.config import STRATEGIES, RunConfig
+from server.config import ADAPTATIONS, SCHEDULES, STRATEGIES, VARIANTS, RunConfig, parse_delta
 from server.run_directory import RunDirectory
 from sims.flower import run_flower
 from sims.live import LiveView, summary
@@ -58,7 +58,13 @@ def run(
         str | None, _option("Algorithm. [default: uls]", click_type=click.Choice(STRATEGIES))
     ] = None,
     epsilon: Annotated[float | None, _option("Privacy budget. [default: 3]")] = None,
-    delta: Annotated[float | None, _option("Delta, well below 1 / users. [default: 1e-5]")] = None,
+    delta: Annotated[
+        float | None,
+        _option(
+            "Delta, well below 1 / users; or n^-1.1, of the number of users. [default: 1e-5]",
+            parser=parse_delta,
+        ),
+    ] = None,
     adjacency: Annotated[
         Adjacency | None, _option("Which data sets are neighbours. [default: add-remove]")
     ] = None,
@@ -73,6 +79,52 @@ def run(
     group_size: Annotated[
         int | None, _option("Most judgements of a user in a round. [default: the strategy's]")
     ] = None,
+    retain: Annotated[
+        int | None,
+        _option("Most judgements of a user in the whole run (uls, dp-fedavg). [default: all]"),
+    ] = None,
+    sampling_probability: Annotated[
+        float | None,
+        _option(
+            "els, group: how likely each kept judgement is in a round. [default: as much work as "
+            "uls with --cohort]"
+        ),
+    ] = None,
+    normalized: Annotated[
+        bool | None,
+        _option("Divide by the clip norm, so that step sizes do not depend on it.", "--normalized"),
+    ] = None,
+    local_steps: Annotated[
+        int | None, _option("dp-fedavg: steps a user takes on their own. [default: 4]")
+    ] = None,
+    local_rate: Annotated[
+        float | None, _option("dp-fedavg: length of these steps. [default: 1]")
+    ] = None,
+    variant: Annotated[
+        str | None,
+        _option("aup: which form of it. [default: centred]", click_type=click.Choice(VARIANTS)),
+    ] = None,
+    phases: Annotated[
+        int | None, _option("aup, published: phases on disjoint halves of the users. [default: 1]")
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        _option(
+            "aup, published: phases, steps and radii as given, or by the paper's theorem. "
+            "[default: constant]",
+            click_type=click.Choice(SCHEDULES),
+        ),
+    ] = None,
+    adaptation: Annotated[
+        str | None,
+        _option(
+            "aup, centred: how the radius adapts. [default: quantile]",
+            click_type=click.Choice(ADAPTATIONS),
+        ),
+    ] = None,
+    quantile: Annotated[
+        float | None, _option("adaptive, aup: share of users within the radius. [default: 0.25]")
+    ] = None,
     features: Annotated[
         str | None, _option("hashing, or a transformer encoder's path or hub name.")
     ] = None,
@@ -85,7 +137,9 @@ def run(
     heldout: Annotated[
         float | None, _option("Share of users held out when there is no --test. [default: 0.2]")
     ] = None,
-    optimizer: Annotated[str | None, _option("sgd or adam. [default: the strategy's]")] = None,
+    optimizer: Annotated[
+        str | None, _option("sgd, adam or adafactor. [default: the strategy's]")
+    ] = None,
     learning_rate: Annotated[
         float | None, _option("Step size. [default: limited by the noise]")
     ] = None,
@@ -126,6 +180,16 @@ def run(
         "users": users,
         "clip": clip,
         "group_size": group_size,
+        "retain": retain,
+        "sampling_probability": sampling_probability,
+        "normalized": normalized,
+        "local_steps": local_steps,
+        "local_rate": local_rate,
+        "variant": variant,
+        "phases": phases,
+        "schedule": schedule,
+        "adaptation": adaptation,
+        "quantile": quantile,
         "features": features,
         "columns": columns,
         "on_bad_rows": on_bad_rows,
@@ -167,7 +231,7 @@ def execute(
     try:
         with nullcontext() if quiet else live:
             live.stage("loading judgements")
-            nodes = _nodes(config, runtime, users_per_node)
+            nodes = _nodes(config, runtime, users_per_node, live)
             live.stage("computing features")
             if runtime is Runtime.LOCAL:
                 run_local(
@@ -228,17 +292,14 @@ def _former(folder: Path) -> dict[str, Any]:
     return {**settings, "seed": seed.get("seed")}
 
 
-def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None) -> int:
+def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
     """How many nodes host the users; loads and checks the judgements."""
     judgements = load(config.data, config.columns, config.on_bad_rows)
     if not judgements.decided:
         raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
     if judgements.set_aside:
-        Console(stderr=True).print(
-            f"{len(judgements.set_aside)} rows set aside, the first: {judgements.set_aside[0]}",
-            style="yellow",
-            markup=False,
-        )
+        first = judgements.set_aside[0]
+        live.note(f"{len(judgements.set_aside)} rows set aside, the first: {first}")
     users = len(judgements.user_ids)
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")

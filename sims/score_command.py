@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from preference.reward import RewardModel
 
@@ -23,5 +24,5 @@ def score(
         return
     table = Table("score", "response", box=None, pad_edge=False)
     for value, text in sorted(zip(scores, response, strict=True), reverse=True):
-        table.add_row(f"{value:+.3f}", text)
+        table.add_row(f"{value:+.3f}", Text(text))  # whatever is in brackets is theirs
     Console().print(table)

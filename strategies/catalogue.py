@@ -6,7 +6,7 @@ import numpy as np
 
 from preference.examples import PairExamples
 from privacy.randomness import Randomness
-from strategies import nonprivate, uls
+from strategies import adaptive, counts, dp_fedavg, els, nonprivate, stacks, uls
 from strategies.messages import Work
 
 #: From examples, what is asked, the users' random names and the source of draws to named sums.
@@ -14,5 +14,13 @@ NodeHalf = Callable[[PairExamples, Work, np.ndarray, Randomness], Mapping[str, n
 
 NODE_HALVES: dict[str, NodeHalf] = {
     "uls": uls.contribute,
+    "dp-fedavg": dp_fedavg.contribute,
+    "els": els.contribute,
+    "group": els.contribute,
+    "adaptive": adaptive.contribute,
+    "aup-centred": adaptive.contribute,
+    "aup-corrected": stacks.contribute,
+    "aup-published": stacks.contribute,
     "nonprivate": nonprivate.contribute,
+    "counts": counts.contribute,
 }

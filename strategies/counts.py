@@ -23,7 +23,7 @@ from strategies.rounds import Participants, PrivateLog
 def contribute(
     examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
-    """The node half: ``sum``, over the asked users, of which bucket of the grid they are in, (J,)."""
+    """The node half: ``sum``, how many of the asked users are in each bucket of the grid, (J,)."""
     return {"sum": histogram(examples.counts_U.numpy()[work.users_S])}
 
 
@@ -44,7 +44,9 @@ def ask(
         try:
             if reply.has_error():
                 raise messages.MalformedReply(str(reply.error.reason))
-            total_J += _checked(messages.read_sums(reply.content, {"sum": (len(GRID),)}), asked[node])
+            total_J += _checked(
+                messages.read_sums(reply.content, {"sum": (len(GRID),)}), asked[node]
+            )
         except messages.MalformedReply as error:
             log({"round": 0, "node": node, "left out": str(error)})
     return total_J

@@ -1,9 +1,9 @@
 """DP-FedAvg: each sampled user takes a few gradient steps of their own; the way is clipped.
 
-Source: McMahan et al. 2018 (DP-FedAvg); Charles et al. 2024, App. A.2. A user starts at the model θ,
-takes ``local.steps`` full-batch steps of length ``local.rate`` on at most G of their judgements, and
-contributes θ − θ_u, clipped to C. The noisy mean of these takes the place of the gradient in the
-server's optimizer. One local step is ULS with the clip norm C / rate, step for step.
+Source: McMahan et al. 2018 (DP-FedAvg); Charles et al. 2024, App. A.2. A user starts at the model
+θ, takes ``local.steps`` full-batch steps of length ``local.rate`` on at most G of their judgements,
+and contributes θ − θ_u, clipped to C. The noisy mean of these takes the place of the gradient in
+the server's optimizer. One local step is ULS with the clip norm C / rate, step for step.
 
 Formal guarantee: that of ULS (what is clipped, sampled and noised is one vector a user), whatever
 users do on their own: (epsilon, delta) at the level of users under the plan's adjacency, which may

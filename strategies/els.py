@@ -1,17 +1,18 @@
 """ELS / DP-SGD-ELS: sample and clip single judgements, and account for whole users.
 
-Source: Charles et al. 2024, Algorithm 1. Every user keeps at most G judgements, chosen once for the
-run (see ``strategies.node``). In every round each kept judgement is in with probability p, by a coin
-that its node tosses; its gradient is clipped to C, and the node sends the sum over its users. The
-noise is added to the sum, which is divided by B = p·G·N, a constant fixed before any data is seen:
-the |D_sub| in Algorithm 1's line 8 is private.
+Source: Charles et al. 2024, Algorithm 1. Every user keeps at most G judgements, chosen once for
+the run (see ``strategies.node``). In every round each kept judgement is in with probability p, by a
+coin that its node tosses; its gradient is clipped to C, and the node sends the sum over its users.
+The noise is added to the sum, which is divided by B = p·G·N, a constant fixed before any data is
+seen: Algorithm 1 divides by p·|D_sub|, and the number of kept judgements is private.
 
-Formal guarantee: (epsilon, delta) at the level of users under add-remove and zero-out, for the whole
-sequence of models: T compositions of the mixture of Gaussians with Binomial(G, p) means (Theorem 1,
-which is tight). There is none under replace and replace-labels. Trusted: the server (it sees sums
-before noise) and the nodes, not only with clipping: they toss the coins, and one that includes its
-users' judgements more often, or shows others which were in, undoes the amplification by sampling.
-All nodes are asked every round, so who took part is not to be seen from whom the server writes to.
+Formal guarantee: (epsilon, delta) at the level of users under add-remove and zero-out, for the
+whole sequence of models: T compositions of the mixture of Gaussians with Binomial(G, p) means
+(Theorem 1, which is tight). There is none under replace and replace-labels. Trusted: the server (it
+sees sums before noise) and the nodes, not only with clipping: they toss the coins, and one that
+includes its users' judgements more often, or shows others which were in, undoes the amplification
+by sampling. All nodes are asked every round, so nobody learns who took part from whom the server
+writes to.
 
 ``--cohort M`` stands for the compute of ULS with M users a round: B = M·G_ULS, p = B/(N·G).
 
@@ -70,7 +71,7 @@ class ElsPlan:
     chosen_at: float = 0.0
 
     #: How a round is accounted for whole users.
-    accounting: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = MixtureGaussian
+    event_kind: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = MixtureGaussian
 
     def __post_init__(self) -> None:
         uls.check_size(self.users, 1, self.rounds, self.group_size)
@@ -92,7 +93,7 @@ class ElsPlan:
         left = epsilon - plan.get("chosen_at", 0.0)
 
         def charges(sigma: float) -> dict[Event, int]:
-            return {cls.accounting(sigma, plan["group_size"], plan["probability"]): plan["rounds"]}
+            return {cls.event_kind(sigma, plan["group_size"], plan["probability"]): plan["rounds"]}
 
         sigma = accounting.calibrate_noise(
             left, charges, delta=plan["delta"], adjacency=plan["adjacency"]
@@ -108,7 +109,7 @@ class ElsPlan:
             self.clip,
             self.noise_multiplier,
             self.adjacency,
-            self.accounting,
+            self.event_kind,
         )
 
     @property
@@ -140,7 +141,7 @@ class ElsPlan:
 
 
 def same_compute(cohort: int, users: int, group_size: int) -> float:
-    """p with which ELS expects as many judgements a round as ULS with ``cohort`` users; at most 1."""
+    """p at which a round has as many judgements as one of ULS with ``cohort`` users; at most 1."""
     return min(1.0, cohort * uls.DEFAULT_GROUP_SIZE / (users * group_size))
 
 
@@ -154,7 +155,7 @@ def kept_in(words_K: np.ndarray, probability: float) -> np.ndarray:
 def contribute(
     examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
-    """The node half: ``sum``, over the kept judgements whose coins came up, of clipped gradients, (D,).
+    """The node half: ``sum`` of the clipped gradients of kept judgements whose coins came up, (D,).
 
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.

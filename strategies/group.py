@@ -1,10 +1,10 @@
 """Group privacy: ELS, accounted as a black box. A baseline.
 
 Source: the baseline of AUP-RLHF and of Charles et al. 2024, Figure 1 (there diverging); the
-conversion is Vadhan 2017, Lemma 2.2; see ``privacy.group``. What runs is ELS, round for round: every
-user keeps at most k judgements, a cap that the nodes enforce, and single judgements are sampled and
-clipped. Only the noise differs: it is calibrated to an example-level guarantee (Poisson-subsampled
-Gaussian), which is then converted for groups of k.
+conversion is Vadhan 2017, Lemma 2.2; see ``privacy.group``. What runs is ELS, round for round:
+every user keeps at most k judgements, a cap that the nodes enforce, and single judgements are
+sampled and clipped. Only the noise differs: it is calibrated to an example-level guarantee
+(Poisson-subsampled Gaussian), which is then converted for groups of k.
 
 Formal guarantee: (epsilon, delta) at the level of users under any of the four adjacencies; a
 replaced user is k replaced judgements, or 2k that come or go, whichever costs less. The conversion
@@ -12,11 +12,10 @@ grows exponentially with k and soon certifies nothing; such a plan is refused, w
 that works. Trusted: as for ELS.
 """
 
+import sys
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.events import Event
 from privacy.group_event import GroupGaussian
 from privacy.mixture import MixtureGaussian
 from strategies.els import Els, ElsPlan
@@ -29,43 +28,30 @@ _ENORMOUS = 1e7  # a noise multiplier beside which nothing else matters
 class GroupPlan(ElsPlan):
     """An ELS plan that is accounted by group privacy; ``group_size`` is k."""
 
-    accounting: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = GroupGaussian
+    event_kind: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = GroupGaussian
 
     @classmethod
     def for_epsilon(cls, epsilon: float, **plan: Any) -> ElsPlan:
         """As for ELS; ValueError, naming the largest k that works, if the conversion diverges."""
-        cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
-
-        def works(group_size: int) -> bool:
-            return cls.cost(_ENORMOUS, **{**plan, "group_size": group_size}) <= epsilon
-
-        if not works(plan["group_size"]):
-            raise ValueError(diverges(plan["group_size"], largest(works, plan["group_size"])))
+        check(cls(noise_multiplier=_ENORMOUS, **plan), epsilon)
         return super().for_epsilon(epsilon, **plan)
 
-    @classmethod
-    def cost(cls, noise_multiplier: float, **plan: Any) -> float:
-        """Epsilon with this noise multiplier; infinity where the conversion diverges."""
-        event = GroupGaussian(noise_multiplier, plan["group_size"], plan["probability"])
-        adjacency: Adjacency = plan["adjacency"]
-        charges: list[tuple[Event, int]] = [(event, plan["rounds"])]
-        return accounting.epsilon(charges, adjacency=adjacency, delta=plan["delta"])
 
+def check(plan: GroupPlan, most: float = sys.float_info.max) -> None:
+    """ValueError, naming the largest k that works, if ``plan`` costs more than ``most``."""
 
-def largest(works: Any, below: int) -> int:
-    """The largest group size under ``below`` for which ``works`` holds; 0 if it does for none."""
-    low, high = 0, below
+    def works(group_size: int) -> bool:
+        return replace(plan, group_size=group_size).epsilon() <= most
+
+    if works(plan.group_size):
+        return
+    low, high = 0, plan.group_size
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if works(middle) else (low, middle)
-    return low
-
-
-def diverges(group_size: int, works: int) -> str:
-    """What to tell whoever asked for too large a group."""
-    advice = f"the largest --group-size that works here is {works}" if works else "none works here"
-    return (
-        f"group privacy certifies nothing for {group_size} judgements a user: its conversion "
+    advice = f"the largest --group-size that works here is {low}" if low else "none works here"
+    raise ValueError(
+        f"group privacy certifies nothing for {plan.group_size} judgements a user: its conversion "
         f"diverges; {advice}. --strategy els has no such limit"
     )
 

@@ -35,7 +35,7 @@ class ClipSum(Protocol):
 def retained(
     start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The at most ``most`` judgements of each user that count in this run: rows (K,) and counts (S,)."""
+    """The judgements that a user keeps for the run, at most ``most``: rows (K,) and counts (S,)."""
     fixed = source if source.seeded else Randomness(0)
     return windows(start_U, users_S, most, fixed.user_words("retain", 0, keys_S))
 

@@ -1,8 +1,8 @@
 """The server's optimizer: post-processing of released updates, so it costs no privacy.
 
 SGD with momentum or Adam (``torch.optim``) on a cosine schedule with warm-up, or Adafactor at a
-constant rate (Charles et al. 2024, App. F); then an average of the last iterates. State can be saved
-and restored exactly.
+constant rate (Charles et al. 2024, App. F); then an average of the last iterates. State can be
+saved and restored exactly.
 
 The default step size looks at public numbers only. Each round's noise moves θ, measured along a
 feature direction of length one, by a Gaussian of standard deviation rate·f_t·σC/M, where f_t is the

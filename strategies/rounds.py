@@ -251,6 +251,13 @@ class CohortStrategy(Strategy):
         """Continue from ``state()``."""
         self.optimizer.restore(state)
 
+    def figures(self) -> Mapping[str, float]:
+        """What else was released in the last round, for the metrics.
+
+        A "noise_norm" among them is the length of the noise in the last gradient.
+        """
+        return {}
+
     def notes(self) -> list[str]:
         """What a reader of the result must know before relying on it; sentences."""
         return []

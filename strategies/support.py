@@ -37,7 +37,9 @@ def check(strategy: str, adjacency: Adjacency) -> None:
     allowed = SUPPORT[name]
     if adjacency not in allowed:
         listed = " or ".join(a for a in Adjacency if a in allowed)
-        others = ", ".join(n for n in SUPPORT if adjacency in SUPPORT[n] and n != "nonprivate")
+        others = ", ".join(
+            n for n, a in SUPPORT.items() if adjacency in a and n != "nonprivate" and ":" not in n
+        )
         raise Unsupported(
             f"--strategy {strategy} has no guarantee under {adjacency}: {_WHY[name]}; "
             f"use --adjacency {listed}, or one of the strategies {others}"

@@ -2,8 +2,8 @@
 
 Source: Charles et al. 2024, Algorithm 2 (DP-SGD-ULS); McMahan et al. 2018. The noise is added to
 the *sum* and the sum divided by the nominal cohort M, a constant fixed before any data is seen.
-With normalized clipping (De et al. 2022) it is divided by the clip norm too, so that step sizes need
-no change when the clip norm changes.
+With normalized clipping (De et al. 2022) it is divided by the clip norm too, so that step sizes
+need no change when the clip norm changes.
 
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, for the whole
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Trusted:

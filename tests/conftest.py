@@ -15,11 +15,11 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 
-import numpy as np
-import pytest
-import torch
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+import torch  # noqa: E402
 
-from preference.examples import PairExamples
+from preference.examples import PairExamples  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -137,3 +137,30 @@ def quick_runs(monkeypatch):
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accounting, name, remembered(getattr(accounting, name)))
     monkeypatch.setattr(server.training, "write_report", lambda *_: None)
+
+
+@pytest.fixture
+def murmuration(monkeypatch, capsys):
+    """A function: the command line in this process; its exit code, stdout and lines of stderr.
+
+    Progress, which a busy machine may show, is not among the lines.
+    """
+    import sys
+
+    import sims.main
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["murmuration", *map(str, arguments)])
+        try:
+            sims.main.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = capsys.readouterr()
+        progress = ("uls: ", "nonprivate: ")
+        lines = [line for line in err.splitlines() if not line.startswith(progress)]
+        bars = ("it/s]", "?it/s]", "s/it]")
+        lines = [line for line in lines if line.strip() and not line.endswith(bars)]
+        return code, out, lines
+
+    return call

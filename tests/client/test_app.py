@@ -107,9 +107,7 @@ def test_a_model_that_is_not_finite_gives_zero(ask):
 
 
 def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
-    monkeypatch.setitem(
-        client.app.NODE_HALVES, "uls", lambda *_: {"sum": np.array([1.0, np.inf])}
-    )
+    monkeypatch.setitem(client.app.NODE_HALVES, "uls", lambda *_: {"sum": np.array([1.0, np.inf])})
     with pytest.raises(FloatingPointError, match="not finite"):
         ask(work([0]), "train")
 

@@ -70,7 +70,9 @@ def test_no_data():
 
 
 def test_columns_and_bad_rows_come_from_the_run_config(write_rows, make_rows):
-    rows = [{("annotator" if k == "user_id" else k): v for k, v in r.items()} for r in make_rows([2])]
+    rows = [
+        {("annotator" if k == "user_id" else k): v for k, v in r.items()} for r in make_rows([2])
+    ]
     data = write_rows([*rows, {"annotator": "x"}])
     settings = {"data": data, "columns": "user_id=annotator"}
     with pytest.raises(InputError, match=r"judgements.jsonl:3"):

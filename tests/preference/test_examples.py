@@ -148,3 +148,10 @@ def test_selecting_examples_is_selecting_judgements(users):
     expected = pair_examples(judgements.select(users), features)
     for name in ("x_RD", "y_R", "start_U"):
         assert torch.equal(getattr(got, name), getattr(expected, name))
+
+
+def test_lengths_of_rows_are_computed_once_in_double_precision():
+    x_RD = torch.tensor([[3.0, 4.0], [0.0, 0.0], [1e25, 1e25]])
+    examples = PairExamples(x_RD, torch.ones(3), torch.tensor([0, 3]))
+    assert examples.lengths_R.tolist() == pytest.approx([5.0, 0.0, 2**0.5 * 1e25])
+    assert examples.lengths_R is examples.lengths_R

@@ -3,15 +3,31 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from privacy import accounting
-from privacy.accounting import SpendingCurve, calibrate, noise_multiplier_for, rounds_for
+from privacy.accounting import (
+    SpendingCurve,
+    calibrate,
+    calibrate_noise,
+    joint_noise_multiplier,
+    noise_multiplier_for,
+    rounds_for,
+)
 from privacy.adjacency import Adjacency
-from privacy.events import PLD, PoissonGaussian, Unprotected, pld
+from privacy.events import (
+    PLD,
+    Event,
+    MixtureGaussian,
+    PoissonGaussian,
+    PureDp,
+    Unprotected,
+    pld,
+)
 
 Q, T, DELTA = 540 / 2717, 200, 1e-5
 
@@ -269,3 +285,67 @@ def test_the_displayed_curve_never_shows_less_than_was_spent() -> None:
 def test_the_displayed_curve_of_an_unprotected_run_is_infinite() -> None:
     curve = SpendingCurve({Unprotected(): 10}, adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
     assert all(curve(round_ / 10) == math.inf for round_ in range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("target", "group_size", "probability", "rounds"),
+    [(3.0, 32, 0.01, 1000), (0.1, 4, 0.05, 50), (2.0, 512, 0.02, 300), (8.0, 8, 0.1, 1)],
+)
+def test_noise_for_sampled_examples(
+    target: float, group_size: int, probability: float, rounds: int
+) -> None:
+    terms = {"delta": 1e-6, "adjacency": Adjacency.ADD_REMOVE}
+
+    def charges(sigma: float) -> dict[Event, int]:
+        return {MixtureGaussian(sigma, group_size, probability): rounds}
+
+    sigma = calibrate_noise(target, charges, **terms)
+    found = accounting.epsilon(charges(sigma).items(), **terms)
+    assert target * (1 - 1.01e-4) <= found <= target
+    assert accounting.epsilon(charges(sigma * 0.999).items(), **terms) > target
+
+
+def test_calibration_for_any_family_is_the_one_for_rounds() -> None:
+    terms = {"delta": 1e-5, "adjacency": Adjacency.REPLACE}
+    by_family = calibrate_noise(2.0, lambda sigma: {PoissonGaussian(0.1, sigma): 50}, **terms)
+    assert by_family == pytest.approx(
+        noise_multiplier_for(2.0, probability=0.1, rounds=50, **terms), rel=3e-4
+    )
+
+
+def test_fixed_charges_are_paid_before_the_noise() -> None:
+    terms = {"delta": 1e-5, "adjacency": Adjacency.ADD_REMOVE}
+
+    def charges(sigma: float) -> dict[Event, int]:
+        return {PoissonGaussian(0.1, sigma): 100, PureDp(0.25): 2}
+
+    sigma = calibrate_noise(1.0, charges, **terms)
+    assert 0.9998 <= accounting.epsilon(charges(sigma).items(), **terms) <= 1.0
+    assert sigma > calibrate_noise(1.0, lambda s: {PoissonGaussian(0.1, s): 100}, **terms)
+    with pytest.raises(ValueError, match=r"0\.4 is out of reach.*still costs 0\.5"):
+        calibrate_noise(0.4, charges, **terms)
+
+
+def test_a_sum_and_a_count_on_one_cohort_are_one_gaussian() -> None:
+    assert joint_noise_multiplier(3.0, 1e9) == pytest.approx(3.0)  # a count too noisy to matter
+    assert joint_noise_multiplier(2.0, 1.0) == pytest.approx(math.sqrt(2))  # two equal halves
+    assert joint_noise_multiplier(2.0, 2.0, bound=1.0) == pytest.approx(math.sqrt(2))
+    # Andrew et al. 2021, Theorem 1: z_sum = (z^-2 - (2 σ_b)^-2)^(-1/2).
+    z, bit_noise = 1.1, 7.0
+    z_sum = (z**-2 - (2 * bit_noise) ** -2) ** -0.5
+    assert joint_noise_multiplier(z_sum, bit_noise) == pytest.approx(z)
+
+
+@given(st.floats(0.1, 50.0), st.floats(0.1, 50.0))
+def test_the_joint_release_is_the_vector_with_both_parts(sigma: float, bit_noise: float) -> None:
+    # The worst user is as far from zero, in units of the noise, as in both parts together.
+    length = float(np.linalg.norm([1.0 / sigma, 0.5 / bit_noise]))
+    assert joint_noise_multiplier(sigma, bit_noise) == pytest.approx(1 / length)
+    assert joint_noise_multiplier(sigma, bit_noise) < sigma
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_a_joint_release_without_noise_is_refused(bad: float) -> None:
+    for arguments in ((bad, 1.0), (1.0, bad)):
+        with pytest.raises(ValueError, match="positive finite"):
+            joint_noise_multiplier(*arguments)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from privacy import events
 from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian, Unprotected
+from privacy.events import MixtureGaussian, PoissonGaussian, PureDp, Unprotected
 
 poisson = st.builds(
     PoissonGaussian,
@@ -16,7 +16,16 @@ poisson = st.builds(
 )
 
 
-@given(poisson | st.just(Unprotected()))
+mixture = st.builds(
+    MixtureGaussian,
+    st.floats(0, 1e300, exclude_min=True),
+    st.integers(1, 10**6),
+    st.floats(0, 1, exclude_min=True),
+)
+pure = st.builds(PureDp, st.floats(0, 500, exclude_min=True))
+
+
+@given(poisson | mixture | pure | st.just(Unprotected()))
 def test_events_survive_json_bit_for_bit(event: events.Event) -> None:
     text = json.dumps(events.to_json(event), allow_nan=False)
     back = events.from_json(json.loads(text))
@@ -104,3 +113,25 @@ def test_without_sampling_the_loss_is_the_gaussians_own(adjacency: Adjacency, mo
     loss = PoissonGaussian(1.0, sigma).loss(adjacency, 1e-4)
     assert loss.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=1e-3)
     assert loss.get_delta_for_epsilon(epsilon) >= delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_a_pure_part_adds_its_epsilon_every_time(adjacency: Adjacency) -> None:
+    for times in (1, 2, 7):
+        loss = PureDp(0.25).loss(adjacency, 1e-3).self_compose(times)
+        found = loss.get_epsilon_for_delta(1e-12)  # the library itself gives up 1e-15
+        assert found == pytest.approx(0.25 * times, rel=1e-6)
+    once = PureDp(0.25).loss(adjacency, 1e-3)
+    # Two outcomes: at epsilon 0, delta is their total variation.
+    assert once.get_delta_for_epsilon(0.0) == pytest.approx(math.tanh(0.125), rel=1e-6)
+
+
+def test_a_pure_part_off_the_grid_is_rounded_up() -> None:
+    loss = PureDp(0.2504).loss(Adjacency.REPLACE, 1e-3)
+    assert 0.2504 <= loss.get_epsilon_for_delta(1e-12) <= 0.2511
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, 501.0])
+def test_a_pure_epsilon_out_of_range_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=r"pure epsilon must be in \(0, 500\]"):
+        PureDp(value)

@@ -229,3 +229,18 @@ def test_user_keys_differ_between_users_and_salts() -> None:
     assert len({user_key(name) for name in names}) == len(names)
     assert user_key("ann", b"one") != user_key("ann", b"two") != user_key("ann")
     assert all(0 <= user_key(name) < 2**64 for name in names[:100])
+
+
+def test_example_words_are_named_by_user_and_place() -> None:
+    keys_K = np.repeat(np.arange(50, dtype=np.uint64), 40)
+    places_K = np.tile(np.arange(40), 50)
+    words_K = Randomness(0).example_words("coin", 1, keys_K, places_K)
+    assert len(set(words_K.tolist())) == 2000
+    some = np.random.default_rng(0).permutation(2000)[:99]
+    alone = Randomness(0).example_words("coin", 1, keys_K[some], places_K[some])
+    assert alone.tolist() == words_K[some].tolist()
+    fresh = Randomness(None).example_words("coin", 1, keys_K, places_K)
+    assert not set(fresh.tolist()) & set(words_K.tolist())
+    for words in (words_K, fresh):
+        ones = np.unpackbits(words.view(np.uint8)).reshape(2000, 64).mean(axis=0)
+        assert np.abs(ones - 0.5).max() < 5 * 0.5 / 2000**0.5

@@ -10,12 +10,15 @@ import pytest
 import torch
 
 from privacy import accounting
-from privacy.adjacency import Adjacency
+from privacy.adjacency import Adjacency, Unsupported
 from privacy.clipping import NoClip, UserClip
 from privacy.events import PoissonGaussian
+from privacy.example_clipping import ExampleClip
+from privacy.group_event import GroupGaussian
 from privacy.ledger import BudgetExceeded, Ledger
+from privacy.mixture import MixtureGaussian
 from privacy.randomness import Randomness
-from privacy.release import GaussianSum
+from privacy.release import ExampleSum, GaussianSum
 from privacy.sampling import PoissonSampler
 
 D = 20_000
@@ -288,3 +291,28 @@ def test_a_plan_without_a_bound_cannot_be_made() -> None:
 def test_a_plan_without_noise_cannot_be_made(sigma: float) -> None:
     with pytest.raises(ValueError, match="noise multiplier must be positive"):
         plan(sigma=sigma)
+
+
+def test_a_sum_of_examples(ledger: Ledger) -> None:
+    mechanism = ExampleSum(0.1, 4, ExampleClip(0.5), 4.0, Adjacency.ADD_REMOVE)
+    assert mechanism.event == MixtureGaussian(4.0, 4, 0.1)
+    assert mechanism.std == 2.0
+    released_D = mechanism.release(
+        ZERO_D, round_=1, covers="gradient", ledger=ledger, source=Randomness(0)
+    )
+    assert abs(float(released_D.std()) / 2.0 - 1.0) < 5 / math.sqrt(2 * D)
+    assert ledger.spent() == {mechanism.event: 1}
+    # As a whole-user release of the same sum: charged first, and keyed alike.
+    whole_D = release(ledger, covers="gradient", mechanism=plan(norm=0.5, sigma=4.0))
+    assert np.abs(np.corrcoef(released_D, whole_D)[0, 1]) < 5 / math.sqrt(D)
+
+
+def test_a_sum_of_examples_where_nothing_is_proved(ledger: Ledger) -> None:
+    fields = (0.1, 4, ExampleClip(0.5), 4.0, Adjacency.REPLACE)
+    with pytest.raises(Unsupported, match="use add-remove or zero-out"):
+        ExampleSum(*fields)
+    grouped = ExampleSum(*fields, GroupGaussian)
+    assert grouped.event == GroupGaussian(4.0, 4, 0.1)
+    with pytest.raises(ValueError, match="the ledger is for add-remove"):
+        grouped.release(ZERO_D, round_=1, covers="x", ledger=ledger, source=Randomness(0))
+    assert ledger.charges == []

@@ -23,11 +23,12 @@ def run(run_config):
     run_local(run_config, nodes=2, server_app=server_app, client_app=client_app)
 
 
-def test_run_config_decides(crowd, tmp_path, capsys):
-    run(settings(crowd, out=str(tmp_path / "run")))
+def test_run_config_decides(crowd, tmp_path, caplog):
+    with caplog.at_level("INFO", logger="flwr"):
+        run(settings(crowd, out=str(tmp_path / "run")))
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["rounds"], result["epsilon_target"], result["seeded"]) == (5, 0.5, True)
-    assert str(tmp_path / "run") in capsys.readouterr().out
+    assert str(tmp_path / "run") in caplog.text
 
 
 def test_without_a_place_it_takes_one_in_the_home_folder(crowd, tmp_path, monkeypatch):

@@ -5,12 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from client.app import app as client_app
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
-from server.build import Setting, build
+from server.build import build
 from server.config import STRATEGIES, RunConfig
+from server.setting import Setting
+from sims.local import LocalGrid
 from strategies import nonprivate, uls
 from strategies.cohort import Registry
 from strategies.messages import RegistryEntry
@@ -36,6 +39,8 @@ def made(tmp_path, quick_runs):
             features='{"kind": "hashing"}',
             dimension=9,
             log=print,
+            grid=LocalGrid(client_app, 1, {}),
+            once=lambda name, release: release(),
         )
         budget = config.epsilon if config.strategy == "uls" else None
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
@@ -93,7 +98,7 @@ def test_a_nominal_number_of_users_counts_instead_of_the_registry(made):
 def test_cohort_beyond_those_who_train(made):
     for strategy in STRATEGIES:
         with pytest.raises(ValueError, match="--cohort 90 is more than the 80 users"):
-            made(cohort=90, strategy=strategy)
+            made(cohort=90, strategy=strategy, group_size=2)
 
 
 def test_nonprivate(made):
@@ -108,4 +113,7 @@ def test_nonprivate(made):
 
 
 def test_every_strategy_can_be_built(made):
-    assert [made(strategy=name).strategy.name for name in STRATEGIES] == list(STRATEGIES)
+    for name in STRATEGIES:
+        built = made(strategy=name, group_size=2)
+        assert built.strategy.name in (name, f"{name}-centred")
+        assert (built.gradients > 0, built.bytes_per_user > 0) == (True, True)

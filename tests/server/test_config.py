@@ -3,20 +3,19 @@
 import dataclasses
 import math
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from preference.judgements import InputError
-from server.config import RunConfig
+from server.config import RunConfig, parse_delta
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def test_round_trip():
-    config = RunConfig(
-        data="d", epsilon=0.5, rounds=7, resume=True, seed=3, out="o", group_size=4
-    )
+    config = RunConfig(data="d", epsilon=0.5, rounds=7, resume=True, seed=3, out="o", group_size=4)
     assert RunConfig.from_run_config(config.to_run_config()) == config
     assert RunConfig.from_run_config({}) == RunConfig()
 
@@ -55,7 +54,7 @@ def test_wrong_types_and_unknown_keys(settings, message):
 BAD = {
     "strategy": ["", "dp"],
     "epsilon": [0.0, -1.0, math.nan, math.inf],
-    "delta": [0.0, 1.0, -1e-5, math.nan],
+    "delta": [1.0, -1e-5, math.nan],
     "adjacency": ["", "remove"],
     "rounds": [0, -3],
     "cohort": [0, -1],
@@ -64,6 +63,15 @@ BAD = {
     "group_size": [-1],
     "heldout": [0.0, 1.0, 1.5, math.nan],
     "on_bad_rows": ["", "repair"],
+    "retain": [-1],
+    "sampling_probability": [-0.1, 1.1, math.nan],
+    "local_steps": [-1],
+    "local_rate": [-0.1, math.nan, math.inf],
+    "variant": ["", "best"],
+    "adaptation": ["", "guess"],
+    "quantile": [-0.1, 1.0, math.nan],
+    "phases": [-1],
+    "schedule": ["", "fast"],
     "optimizer": ["lion"],
     "learning_rate": [-1.0, math.nan],
     "momentum": [1.0, -0.1, math.nan],
@@ -85,8 +93,34 @@ def test_bad_values_name_their_option(name, value):
 
 
 def test_every_option_with_limits_is_tested_here():
-    free = {"data", "test", "columns", "features", "out", "resume"}
+    free = {"data", "test", "columns", "features", "normalized", "out", "resume"}
     assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strategy": "uls", "sampling_probability": 0.1}, "--sampling-probability is for"),
+        ({"strategy": "els", "local_steps": 2}, "--local-steps is for --strategy dp-fedavg"),
+        ({"strategy": "uls", "local_rate": 2.0}, "--local-rate is for --strategy dp-fedavg"),
+        ({"strategy": "els", "retain": 3}, "--retain is for --strategy uls and dp-fedavg"),
+        ({"strategy": "els", "adjacency": "replace"}, "no guarantee under replace"),
+    ],
+)
+def test_options_that_a_strategy_does_not_have(settings, message):
+    with pytest.raises(InputError, match=message):
+        RunConfig(**settings)
+
+
+def test_delta_by_the_number_of_users():
+    assert parse_delta("1e-6") == 1e-6
+    config = RunConfig(delta=parse_delta("n^-1.1"))
+    assert config.settled(2000).delta == pytest.approx(2000**-1.1)
+    assert replace(config, users=10**5).settled(2000).delta == pytest.approx(1e-5 * 10**-0.5)
+    assert RunConfig().settled(2000) == RunConfig()
+    for text in ("0", "1", "-1e-5", "nan", "n^-2", ""):
+        with pytest.raises(InputError, match="--delta must be"):
+            parse_delta(text)
 
 
 def test_promise_is_what_decides_the_result_or_its_cost():

@@ -36,14 +36,14 @@ def test_a_test_file_is_read_like_the_training_file(write_rows, make_rows):
     ]
     path = write_rows([*renamed, {"who": "x"}])
     settings = {"test": path, "columns": "user_id=who"}
-    with pytest.raises(InputError, match="judgements.jsonl:4"):
+    with pytest.raises(InputError, match=r"judgements\.jsonl:4"):
         public_test(RunConfig(**settings), FEATURES)
     assert len(public_test(RunConfig(**settings, on_bad_rows="skip"), FEATURES).y_R) == 3
 
 
 def test_a_test_file_of_ties_alone_is_refused(write_rows, make_rows):
     path = write_rows(make_rows([3], ties=True))
-    with pytest.raises(InputError, match="--test .* every judgement is a tie"):
+    with pytest.raises(InputError, match=r"--test .* every judgement is a tie"):
         public_test(RunConfig(test=path), FEATURES)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,9 +48,7 @@ def test_public_files_have_the_modes_of_ordinary_files(config):
     before = os.umask(0o022)
     try:
         folder.write_json("result.json", {})
-        folder.write_json("private/x.json", {})
         assert stat.S_IMODE((folder.path / "result.json").stat().st_mode) == 0o644
-        assert stat.S_IMODE((folder.private / "x.json").stat().st_mode) == 0o600
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
@@ -115,7 +114,7 @@ def test_resuming_with_other_settings_names_the_option(config, change, option):
 def test_nothing_to_resume(config):
     with pytest.raises(InputError, match="no run in"):
         RunDirectory(replace(config, resume=True))
-    assert not os.path.exists(config.out)
+    assert not Path(config.out).exists()
 
 
 @pytest.mark.parametrize("damage", ["{", "[1]", "{}"])
@@ -228,3 +227,17 @@ def test_the_private_log(config):
         {"round": 1, "cohort": 4},
         {"round": 1, "left out": "line 1\nline 2"},
     ]
+
+
+def test_what_is_released_once_is_kept(config):
+    folder, asked = RunDirectory(config), []
+
+    def release():
+        asked.append(1)
+        return 7
+
+    assert [folder.once("group-size", release) for _ in range(2)] == [7, 7]
+    assert RunDirectory(replace(config, resume=True)).once("group-size", release) == 7
+    assert asked == [1]
+    assert folder.once("other", lambda: 3) == 3
+    assert folder.once("group-size", release) == 7

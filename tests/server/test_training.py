@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from client.app import app as client_app
 from preference.judgements import InputError
 from preference.loading import load_judgements
 from preference.reward import RewardModel
+from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.ledger import Ledger
 from server import training
@@ -24,10 +26,23 @@ from strategies import messages
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
-CONTRACT = (
-    "strategy adjacency epsilon epsilon_target delta noise_multiplier rounds users cohort "
-    "heldout_accuracy heldout_accuracy_by_user heldout_users users_per_second seconds_training out"
-).split()
+CONTRACT = {
+    "strategy",
+    "adjacency",
+    "epsilon",
+    "epsilon_target",
+    "delta",
+    "noise_multiplier",
+    "rounds",
+    "users",
+    "cohort",
+    "heldout_accuracy",
+    "heldout_accuracy_by_user",
+    "heldout_users",
+    "users_per_second",
+    "seconds_training",
+    "out",
+}
 
 
 @pytest.fixture
@@ -73,7 +88,7 @@ def weights(config):
 
 
 def ledger_lines(config):
-    with open(f"{config.out}/ledger.jsonl", encoding="utf-8") as file:
+    with Path(config.out, "ledger.jsonl").open(encoding="utf-8") as file:
         return [json.loads(line) for line in file][1:]
 
 
@@ -98,8 +113,10 @@ def killed_after(monkeypatch, round_, checkpoints=True):
 def test_result(config, crowd_test):
     config = replace(config, test=crowd_test)
     result = run(config, nodes=3)
-    assert set(CONTRACT) <= set(result)
-    assert result == json.loads((RunDirectory(replace(config, resume=True)).path / "result.json").read_text())
+    assert set(result) >= CONTRACT
+    assert result == json.loads(
+        (RunDirectory(replace(config, resume=True)).path / "result.json").read_text()
+    )
     assert (result["rounds"], result["users"], result["cohort"]) == (5, 50, 10)
     assert (result["strategy"], result["adjacency"], result["delta"]) == ("uls", "add-remove", 1e-3)
     assert 0.499 < result["epsilon"] <= result["epsilon_target"] == 0.5
@@ -197,7 +214,9 @@ def test_a_killed_seeded_run_goes_on_as_if_nothing_had_happened(config, monkeypa
         with pytest.raises(Killed):
             run(config)
     resumed = run(replace(config, resume=True))
-    np.testing.assert_array_equal(weights(config), weights(replace(config, out=config.out + "-whole")))
+    np.testing.assert_array_equal(
+        weights(config), weights(replace(config, out=config.out + "-whole"))
+    )
     assert resumed["epsilon"] == whole["epsilon"]
     assert [(line["round"], line["attempt"]) for line in ledger_lines(config)] == [
         (round_, 0) for round_ in (1, 2, 3, 4, 5)
@@ -244,14 +263,18 @@ def test_a_seeded_run_on_other_nodes_is_refused(config, monkeypatch):
         killed_after(patched, 2)
         with pytest.raises(Killed):
             run(config, nodes=4)
-    with pytest.raises(InputError, match="on 4 nodes and are now on 1.*--users-per-node"):
+    with pytest.raises(InputError, match=r"on 4 nodes and are now on 1.*--users-per-node"):
         run(replace(config, resume=True), nodes=1)
     assert run(replace(config, resume=True), nodes=4)["rounds"] == 5
 
 
 def test_a_finished_run_is_left_alone(config):
     first = run(config)
-    before = {p: p.read_bytes() for p in RunDirectory(replace(config, resume=True)).path.rglob("*") if p.is_file()}
+    before = {
+        p: p.read_bytes()
+        for p in RunDirectory(replace(config, resume=True)).path.rglob("*")
+        if p.is_file()
+    }
     grid = WatchedGrid(config)
     assert train(replace(config, resume=True), grid) == first
     assert not any(grid.asked.values())
@@ -276,7 +299,7 @@ def test_what_goes_wrong_at_a_node_stays_private(config):
     for path in folder.path.rglob("*"):
         if path.is_file() and path.parent != folder.private:
             assert b"alice-4711" not in path.read_bytes(), path
-            assert b"left out" not in path.read_bytes(), path
+            assert b'"left out"' not in path.read_bytes(), path
 
 
 @pytest.mark.parametrize(
@@ -285,7 +308,6 @@ def test_what_goes_wrong_at_a_node_stays_private(config):
         ({"cohort": 41}, "--cohort 41 is more than the 40 users there are to train on"),
         ({"features": "/no/such/encoder"}, "no such folder"),
         ({"test": "missing.jsonl"}, "missing.jsonl: no such file"),
-        ({"epsilon": 1e-9}, "epsilon"),
     ],
 )
 def test_a_run_that_is_refused_leaves_nothing_behind(config, changes, message):
@@ -315,14 +337,15 @@ def test_a_ledger_in_use_is_left_alone(config, monkeypatch):
     assert run(replace(config, resume=True))["rounds"] == 5
 
 
-def test_golden_trajectory(config):
+def test_golden_trajectory(config, monkeypatch):
     """Pinned: data, cohorts, windows, gradients, clipping, noise, optimizer and averaging.
 
-    All settings with a default that might be tuned are given. A change of these numbers is a
-    change of what a seed means.
+    Calibration is left out and all settings with a default that might be tuned are given, so a
+    change of these numbers is a change of what a seed means.
     """
+    monkeypatch.setattr(accounting, "noise_multiplier_for", lambda *_, **__: 2.5)
     golden = replace(
-        config, users=64, clip=0.05, group_size=3, optimizer="sgd", learning_rate=2.0,
+        config, users=64, epsilon=8.0, clip=0.05, group_size=3, optimizer="sgd", learning_rate=2.0,
         momentum=0.5, warmup=0.4, averaging=0.5, rounds=8, cohort=16,
     )  # fmt: skip
     run(golden, nodes=2)
@@ -336,4 +359,4 @@ def test_golden_trajectory(config):
     assert found == pytest.approx(GOLDEN, abs=1e-6)
 
 
-GOLDEN = [0.0] * 7
+GOLDEN = [0.60131622, 0.66973310, 0.00274386, 0.00705621, -0.01678879, 0.01315556, -0.01304994]

@@ -108,9 +108,7 @@ def test_grouping_of_users_does_not_show(tmp_path, crowd, strategy):
             data=crowd, strategy=strategy, delta=1e-3, rounds=5, cohort=15, seed=2, out=str(out),
             group_size=4, epsilon=0.5,
         )  # fmt: skip
-        run_local(
-            config.to_run_config(), nodes=nodes, server_app=server_app, client_app=client_app
-        )
+        run_local(config.to_run_config(), nodes=nodes, server_app=server_app, client_app=client_app)
         found[nodes] = load_file(out / "model" / "model.safetensors")["theta_D"]
     assert np.linalg.norm(found[1]) > 0.01
     for theta_D in found.values():

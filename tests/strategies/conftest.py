@@ -92,12 +92,23 @@ def make_world(make_grid, tmp_path):
     """A function: a world over examples; ``wrap`` may put a faulty grid around the good one."""
 
     def make(
-        examples, *, nodes=1, seed=0, wrap=None, strategy=Uls, optimizer=None, timeout=5.0, **plan
+        examples,
+        *,
+        nodes=1,
+        seed=0,
+        wrap=None,
+        strategy=Uls,
+        kind=UlsPlan,
+        optimizer=None,
+        timeout=5.0,
+        **plan,
     ):
         users = len(examples.counts_U)
-        settings = {"users": users, "cohort": max(1, users // 2), "rounds": 10, "delta": 1e-5}
+        settings = {"users": users, "rounds": 10, "delta": 1e-5}
         settings |= {"adjacency": Adjacency.ADD_REMOVE, "noise_multiplier": 1.0}
-        made = UlsPlan(**{**settings, "clip": UserClip(1.0), **plan})
+        if issubclass(kind, UlsPlan):
+            settings |= {"cohort": max(1, users // 2), "clip": UserClip(1.0)}
+        made = kind(**{**settings, **plan})
         source = Randomness(seed)
         grid = make_grid(examples, nodes, seed)
         registry = Registry.ask(grid, source, features=FEATURES)
@@ -122,6 +133,29 @@ def make_world(make_grid, tmp_path):
             ledger,
             log,
         )
+
+    return make
+
+
+@pytest.fixture
+def make_filter_world(make_grid, tmp_path):
+    """A function: a world over examples for a plan and an optimizer that are made already."""
+
+    def make(examples, strategy, plan, optimizer, *, nodes=1, seed=0, wrap=None, budget=None):
+        source, grid, log = Randomness(seed), make_grid(examples, nodes, seed or 0), []
+        path = tmp_path / f"ledger-{len(list(tmp_path.iterdir()))}.jsonl"
+        ledger = Ledger(path, adjacency=plan.adjacency, delta=plan.delta, budget=budget)
+        made = strategy(
+            plan,
+            ledger,
+            participants=Participants.all(Registry.ask(grid, Randomness(0), features=FEATURES)),
+            optimizer=optimizer,
+            source=source,
+            features=FEATURES,
+            log=log.append,
+            timeout=5.0,
+        )
+        return World(wrap(grid) if wrap else grid, made, ledger, log)
 
     return make
 

@@ -9,7 +9,7 @@ from preference.gradients import windows
 from privacy.clipping import NoClip, UserClip
 from privacy.randomness import Randomness
 from strategies.messages import Work
-from strategies.node import bounded_sum
+from strategies.node import bounded_sum, sampled
 
 COUNTS = [1, 30, 3, 1, 8, 200, 2]
 
@@ -58,9 +58,7 @@ def test_any_grouping_gives_the_same_sum(make_examples, monkeypatch):
     )
     np.testing.assert_allclose(alone, whole, atol=1e-6)
     order = np.random.default_rng(0).permutation(7)
-    shuffled = bounded_sum(
-        examples, work(np.ones(5), order), keys(order), source, UserClip(0.3)
-    )
+    shuffled = bounded_sum(examples, work(np.ones(5), order), keys(order), source, UserClip(0.3))
     np.testing.assert_allclose(shuffled, whole, atol=1e-6)
     monkeypatch.setattr(gradients, "_CHUNK_BYTES", 100)
     chunked = bounded_sum(examples, work(np.ones(5), users_S), keys(users_S), source, UserClip(0.3))
@@ -84,3 +82,44 @@ def test_nobody_asked(make_examples):
     asked = work(np.zeros(5), users_S)
     found = bounded_sum(examples, asked, keys(users_S), Randomness(0), UserClip(1.0))
     assert found.tolist() == [0.0] * 5
+
+
+def test_retained_judgements_are_all_that_is_ever_seen(make_examples, oracle):
+    """Of 200 judgements 6 count in the run, 2 of them in each round."""
+    examples = make_examples([200, 3, 40])
+    parameters = {"retain": 6, "group-size": 2}
+    for seed in (0, None):
+        seen = [set(), set(), set()]
+        for round_ in range(40):
+            asked = Work({}, {**parameters, "round": round_}, np.arange(3))
+            rows_K, taken_S = sampled(examples, asked, keys(range(3)), Randomness(seed))
+            assert taken_S.tolist() == [2, 2, 2]
+            for user, rows in enumerate(rows_K.split(2)):
+                assert len(set(rows.tolist())) == 2
+                seen[user] |= set(rows.tolist())
+        assert [len(s) for s in seen] == [6, 3, 6]
+        assert all(0 <= row < 200 for row in seen[0])
+        assert seen[1] == {200, 201, 202}
+
+
+def test_without_retaining_everything_is_seen(make_examples):
+    examples, seen = make_examples([40]), set()
+    for round_ in range(80):
+        asked = Work({}, {"group-size": 4, "round": round_, "retain": 0}, np.arange(1))
+        seen |= set(sampled(examples, asked, keys([0]), Randomness(0))[0].tolist())
+    assert seen == set(range(40))
+
+
+def test_heavy_users_count_as_one_however_many_judgements_they_have(make_examples):
+    """k_i = min(m_i, G) judgements are averaged, so that each user's weight is the same."""
+    examples = make_examples([1, 3, 1000], dimension=4)
+    examples.x_RD[:] = 1.0
+    examples.y_R[:] = 1.0
+    for group_size in (1, 2, 5000):
+        alone = [
+            bounded_sum(
+                examples, work(np.zeros(4), [u], group_size), keys([u]), Randomness(0), NoClip()
+            )
+            for u in range(3)
+        ]
+        np.testing.assert_allclose(alone, np.full((3, 4), -0.5), rtol=1e-5)

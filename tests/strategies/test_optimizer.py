@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from strategies.optimizer import _NOISE_LOGITS, KINDS, OptimizerSettings, ServerOptimizer, noise_limited_rate
+from strategies.optimizer import (
+    _NOISE_LOGITS,
+    KINDS,
+    OptimizerSettings,
+    ServerOptimizer,
+    noise_limited_rate,
+)
 
 
 def settings(kind="sgd", **changes):
@@ -58,7 +64,8 @@ def test_schedule():
     factors = [config.factor(t) for t in range(1, 101)]
     cosine = [0.5 * (1 + math.cos(math.pi * t / 100)) for t in range(100)]
     assert factors[9:] == pytest.approx(cosine[9:])
-    assert factors[:10] == pytest.approx([t / 10 * c for t, c in zip(range(1, 11), cosine[:10])])
+    rising = [t / 10 for t in range(1, 11)]
+    assert factors[:10] == pytest.approx(np.multiply(rising, cosine[:10]).tolist())
     assert factors[-1] < 1e-3
     assert settings(rounds=1, warmup=0.0).factor(1) == 1.0
     assert settings(rounds=1, warmup=1.0).factor(1) == 1.0
@@ -142,3 +149,27 @@ def test_state_is_a_copy():
 def test_settings_are_checked(changes, message):
     with pytest.raises(ValueError, match=message):
         settings(**changes)
+
+
+def test_adafactor_takes_constant_steps_whatever_the_scale():
+    """A gradient that stays as it is, at any length, moves each coordinate by the rate a round."""
+    for scale in (1e-6, 1.0, 1e6):
+        config = settings("adafactor", rate=0.1, averaging=0.0)
+        signs = np.array([1.0, -1.0, 1.0, -1.0])
+        found = run(ServerOptimizer(config, np.zeros(4)), [scale * signs] * 12)
+        np.testing.assert_allclose(found.theta.numpy(), -1.2 * signs, rtol=1e-6)
+    assert [config.factor(t) for t in (1, 6, 12)] == [1.0] * 3
+
+
+def test_adafactor_refuses_a_rate_that_would_not_stay_constant():
+    ServerOptimizer(settings("adafactor", rate=12**-0.5), np.zeros(4))
+    with pytest.raises(ValueError, match="would not stay constant"):
+        ServerOptimizer(settings("adafactor", rate=0.3), np.zeros(4))
+
+
+@pytest.mark.parametrize("kind", ["adam", "adafactor"])
+def test_default_rate_of_optimizers_that_divide_by_the_gradients_scale(kind):
+    config = settings(kind, rounds=100)
+    rates = {noise_limited_rate(noise, config, 100.0) for noise in (1e-6, 0.1, 30.0)}
+    assert len(rates) == 1
+    assert rates.pop() <= 100**-0.5

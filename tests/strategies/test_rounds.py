@@ -114,9 +114,7 @@ def examples(make_examples):
 def test_a_faulty_node_is_left_out_and_the_round_goes_on(make_world, examples, name):
     fault, reason = FAULTS[name]
     settings = {"nodes": 3, "cohort": 30, **QUIET}  # q = 1: who is in does not vary
-    world = make_world(
-        examples, wrap=lambda grid: FaultyGrid(grid, fault), timeout=0.2, **settings
-    )
+    world = make_world(examples, wrap=lambda grid: FaultyGrid(grid, fault), timeout=0.2, **settings)
     (released,) = world.run(1)
     assert len(world.left_out) == 1
     assert reason in world.left_out[0]
@@ -208,6 +206,7 @@ def test_nodes_are_told_public_parameters_only(make_world, examples):
         "features": "{}",
         "clip-norm": 1.0,
         "group-size": 16,
+        "retain": 0,
     }
 
 
@@ -272,9 +271,7 @@ def test_flowers_own_loop_arguments(make_world, examples):
     result = world.strategy.start(world.grid, num_rounds=3, evaluate_fn=evaluate)
     assert [round_ for round_, _ in seen] == [1, 2, 3]
     assert seen[-1][1] == world.strategy.optimizer.theta_D.tolist()
-    assert (
-        result.arrays["theta"].numpy().tolist() == world.strategy.optimizer.result_D.tolist()
-    )
+    assert result.arrays["theta"].numpy().tolist() == world.strategy.optimizer.result_D.tolist()
     assert isinstance(world.strategy, Uls)
 
 

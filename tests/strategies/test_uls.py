@@ -178,9 +178,9 @@ def test_noise_is_fresh_in_every_round_and_run(make_world, make_examples):
     examples.y_R.fill_(0.5)
 
     def released(seed):
-        return make_world(
-            examples, seed=seed, optimizer={"rate": 1e-9}, noise_multiplier=1.0
-        ).run(3)
+        return make_world(examples, seed=seed, optimizer={"rate": 1e-9}, noise_multiplier=1.0).run(
+            3
+        )
 
     vectors = [*released(0), *released(1), *released(None), *released(None)]
     cosines = np.corrcoef(np.array(vectors)) - np.eye(len(vectors))
@@ -212,7 +212,9 @@ def test_a_sum_as_long_as_it_may_be_is_admitted(make_world, checks):
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
 def test_every_round_is_charged_what_it_costs(make_world, make_examples, adjacency):
-    world = make_world(make_examples([1] * 20), adjacency=adjacency, rounds=4, noise_multiplier=10.0)
+    world = make_world(
+        make_examples([1] * 20), adjacency=adjacency, rounds=4, noise_multiplier=10.0
+    )
     world.run(4)
     plan = world.strategy.plan
     assert [charge.round for charge in world.ledger.charges] == [1, 2, 3, 4]

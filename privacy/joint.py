@@ -1,0 +1,141 @@
+"""A sum of clipped vectors and a count of who was not clipped, released as one Gaussian vector.
+
+A bound that adapts needs to know how many users it binds. Each sampled user contributes, beside
+their clipped vector, a bit b = 1[norm ≤ C], sent as b − ½ so that it moves the count by no more
+than ½ either way. Scaled by their noises the two are one bounded vector, so both cost one event
+(Andrew et al. 2021, Theorem 1): two separate charges would be more, none for the count too little.
+
+Noise on the sum is for the C that nodes clipped with. The mechanism holds that C and knows of no
+other: what C becomes next is computed from what has been released, afterwards.
+
+Legend: B users in a chunk, D dimensions.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from privacy.accounting import joint_noise_multiplier
+from privacy.adjacency import Adjacency
+from privacy.clipping import ROUNDING, UserClip
+from privacy.events import PoissonGaussian
+from privacy.ledger import Ledger
+from privacy.randomness import Randomness
+from privacy.release import fingerprint
+from privacy.sampling import PoissonSampler
+
+_BLOCK = 2**17  # elements in float64 at a time
+
+
+@dataclass(frozen=True, eq=False)
+class CountingClip:
+    """Clips users' vectors, less a common centre, to ``norm`` and counts who was within it.
+
+    ``middle`` is subtracted from each user's bit: ½, or 0 for a plain count. ``centre_D`` (float64)
+    is the centre, none for zero.
+
+    Formal guarantee: for any input, finite or not, each user adds to ``clip_sum`` a vector of ℓ2
+    norm at most ``norm`` and a number of magnitude at most max(``middle``, 1 − ``middle``); a user
+    who is not finite adds zero to both.
+    """
+
+    norm: float
+    middle: float = 0.5
+    centre_D: torch.Tensor | None = None
+
+    def clip_sum(self, vectors_BD: torch.Tensor) -> torch.Tensor:
+        """Over B users: the sum of clipped vectors and, last, of centred bits; float64, (D + 1,)."""
+        sum_D1 = vectors_BD.new_zeros(vectors_BD.shape[1] + 1, dtype=torch.float64)
+        for block_BD in vectors_BD.split(max(1, _BLOCK // max(1, vectors_BD.shape[1]))):
+            block_BD = block_BD.to(torch.float64)
+            if self.centre_D is not None:
+                block_BD = block_BD - self.centre_D
+            norms_B = torch.linalg.vector_norm(block_BD, dim=1)
+            finite_B = torch.isfinite(norms_B)
+            if not bool(finite_B.all()):
+                block_BD, norms_B = block_BD[finite_B], norms_B[finite_B]
+            # A zero vector gives norm / 0 = inf, which the clamp turns into a factor of one.
+            sum_D1[:-1] += (self.norm * ROUNDING / norms_B).clamp_(max=1.0) @ block_BD
+            sum_D1[-1] += (norms_B <= self.norm).sum() - self.middle * len(norms_B)
+        return sum_D1
+
+
+@dataclass(frozen=True)
+class JointSum:
+    """The Poisson-subsampled Gaussian mechanism on a clipped sum and a centred count together.
+
+    Releases Σ clip(v_u) + N(0, (σC)² I) and Σ (b_u − ½) + N(0, σ_b²) over one cohort, where C is
+    the clip norm, σ the noise multiplier and σ_b ``count_noise``.
+
+    Formal guarantee: one release is the event ``self.event`` under ``adjacency``, PoissonGaussian
+    with 1/σ_eff² = 1/σ² + (½)²/σ_b², provided that the cohort was drawn by ``sampler`` and that
+    vectors and bits come from a ``CountingClip`` of the same norm, ``middle`` ½, with a centre that
+    was released before.
+    """
+
+    sampler: PoissonSampler
+    clip: UserClip
+    noise_multiplier: float
+    count_noise: float
+    adjacency: Adjacency
+
+    def __post_init__(self) -> None:
+        _ = self.event  # validates the parameters
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of the *sum*."""
+        return self.noise_multiplier * self.clip.norm
+
+    @property
+    def event(self) -> PoissonGaussian:
+        """What one release of both costs."""
+        effective = joint_noise_multiplier(self.noise_multiplier, self.count_noise)
+        return PoissonGaussian(self.sampler.probability, effective)
+
+    def release(
+        self,
+        sum_D: np.ndarray,
+        count: float,
+        *,
+        round_: int,
+        covers: str,
+        ledger: Ledger,
+        source: Randomness,
+    ) -> tuple[np.ndarray, float]:
+        """Sum (D,) and centred count with noise, float64, for one charge, made before they exist.
+
+        Raises:
+            ValueError: a value is not finite, or the ledger is for another adjacency.
+            BudgetExceeded: the ledger refuses; nothing is released.
+        """
+        values = np.append(np.asarray(sum_D, dtype=np.float64), count)
+        if not np.isfinite(values).all():
+            raise ValueError("a sum with a value that is not finite may not be released")
+        if ledger.adjacency is not self.adjacency:
+            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
+        scales_D1 = np.full(len(values), self.std)
+        scales_D1[-1] = self.count_noise
+        # Both scales count: the same draw at two scales would cancel out of the difference.
+        seen = np.append(values, self.count_noise)
+        replay = fingerprint(seen, self.std, round_, covers, source)
+        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
+        noise = source.stream(f"noise {covers}", round_, charge.attempt)
+        noisy_D1 = values + scales_D1 * noise.standard_normal(values.shape)
+        return noisy_D1[:-1], float(noisy_D1[-1])
+
+
+def sum_noise_for(effective: float, count_noise: float) -> float:
+    """The σ of the sum with which sum and count together are ``effective``; ``JointSum``'s rule.
+
+    Raises:
+        ValueError: the count alone costs as much or more: give it more noise.
+    """
+    left = 1.0 / effective**2 - 0.25 / count_noise**2
+    if left <= 0.0:
+        raise ValueError(
+            f"a count with noise {count_noise:g} leaves nothing of {effective:g} to the sum"
+        )
+    return 1.0 / math.sqrt(left)

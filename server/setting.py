@@ -1,0 +1,99 @@
+"""What every builder of a strategy is given, and what it gives back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from privacy.adjacency import Adjacency
+from privacy.events import Event
+from privacy.randomness import Randomness
+from server.config import RunConfig
+from strategies.optimizer import OptimizerSettings, ServerOptimizer, noise_limited_rate
+from strategies.rounds import CohortStrategy, Participants, PrivateLog
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a strategy needs besides its plan."""
+
+    config: RunConfig
+    participants: Participants
+    source: Randomness
+    features: str
+    dimension: int
+    log: PrivateLog
+    grid: Grid
+    #: ``once(name, release)``: what ``release()`` gives, which a resumed run is not to ask again.
+    once: Callable[[str, Callable[[], int]], int]
+
+    @property
+    def users(self) -> int:
+        """The nominal number of users."""
+        return self.config.users or len(self.participants.train)
+
+    def optimizer(self, kind: str, noise: float, ceiling: float) -> ServerOptimizer:
+        """The server optimizer, starting from zero: every answer is worth the same.
+
+        ``kind`` and ``ceiling`` are the strategy's defaults, ``noise`` that of one round's average.
+        """
+        config = self.config
+        settings = OptimizerSettings(
+            kind=config.optimizer or kind,
+            rate=config.learning_rate or ceiling,
+            rounds=config.rounds,
+            momentum=config.momentum,
+            warmup=config.warmup,
+            averaging=config.averaging,
+        )
+        if not config.learning_rate:
+            settings = replace(settings, rate=noise_limited_rate(noise, settings, ceiling))
+        return ServerOptimizer(settings, np.zeros(self.dimension, dtype=np.float32))
+
+    def arguments(self, optimizer: ServerOptimizer) -> dict[str, object]:
+        """Arguments of every ``CohortStrategy``."""
+        return {
+            "participants": self.participants,
+            "optimizer": optimizer,
+            "source": self.source,
+            "features": self.features,
+            "log": self.log,
+            "timeout": self.config.timeout,
+        }
+
+
+@dataclass(frozen=True)
+class Built:
+    """A strategy with the figures that its report states."""
+
+    strategy: CohortStrategy
+    charges: dict[Event, int]
+    noise_multiplier: float
+    clip_norm: float | None
+    group_size: int
+    noise: float
+    guarantee: str
+    #: Expected number of users' gradients computed in the whole run.
+    gradients: float
+    #: Expected bytes to and from one user on a node of their own, in the whole run.
+    bytes_per_user: float
+    #: For the report: what took place in a round, in sentences.
+    account: str = ""
+    #: Whether the guarantee is one; False where a paper's claim is repeated.
+    proven: bool = True
+
+
+def cohort_bytes(setting: Setting, vectors: float = 2.0) -> float:
+    """Bytes per user where a sampled user exchanges ``vectors`` vectors of D float32 a round."""
+    config = setting.config
+    return config.rounds * config.cohort / setting.users * vectors * 4 * setting.dimension
+
+
+def promise(config: RunConfig) -> str:
+    """The guarantee of a run that spends its whole budget, in a sentence or two."""
+    adjacency = Adjacency(config.adjacency)
+    return (
+        f"User-level ({config.epsilon:g}, {config.delta:g})-differential privacy under "
+        f"{adjacency} adjacency for all {config.rounds} models together. {adjacency.sentence}"
+    )

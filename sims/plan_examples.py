@@ -1,0 +1,77 @@
+"""``murmuration plan`` where single judgements are sampled: ELS and its group-privacy baseline."""
+
+from dataclasses import asdict, dataclass
+
+from preference.judgements import InputError
+from privacy.adjacency import Adjacency
+from privacy.example_clipping import ExampleClip
+from strategies import els, group
+from strategies.els import ElsPlan
+from strategies.group import GroupPlan
+
+STRATEGIES = ("els", "group")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known of a plan; None for what was not given."""
+
+    users: int | None
+    group_size: int | None
+    sampling_probability: float | None
+    cohort: int | None
+    rounds: int | None
+    delta: float | None
+    epsilon: float | None
+    noise_multiplier: float | None
+
+
+def solve(strategy: str, asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+    """Epsilon from the noise multiplier, or the noise multiplier from epsilon.
+
+    The sampling probability may be left out if ``cohort`` is given. ``batch`` is the constant that
+    sums are divided by.
+
+    Raises:
+        InputError: something is missing, given twice or out of range, or group privacy diverges.
+        Unsupported: there is no guarantee under ``adjacency``.
+    """
+    for name in ("users", "group_size", "rounds", "delta"):
+        if not (value := getattr(asked, name)) or value < 0:
+            option = name.replace("_", "-")
+            raise InputError(f"--strategy {strategy} needs --{option}, a positive number")
+    if (asked.epsilon is None) == (asked.noise_multiplier is None):
+        raise InputError("give one of --epsilon and --noise-multiplier: the other is solved for")
+    if (asked.sampling_probability is None) == (asked.cohort is None):
+        raise InputError(
+            "give one of --sampling-probability, of each kept judgement, and --cohort, the users "
+            "of a round of uls whose work it is to equal"
+        )
+    assert asked.users and asked.group_size  # checked above
+    probability = asked.sampling_probability
+    if probability is None:
+        probability = els.same_compute(asked.cohort or 0, asked.users, asked.group_size)
+    fields = {
+        "users": asked.users,
+        "group_size": asked.group_size,
+        "probability": probability,
+        "rounds": asked.rounds,
+        "delta": asked.delta,
+        "adjacency": adjacency,
+        "clip": ExampleClip(1.0),
+    }
+    kind = ElsPlan if strategy == "els" else GroupPlan
+    if asked.noise_multiplier is None:
+        plan = kind.for_epsilon(asked.epsilon or 0.0, **fields)
+    else:
+        plan = kind(noise_multiplier=asked.noise_multiplier, **fields)
+        if isinstance(plan, GroupPlan):
+            group.check(plan)
+    given = {name: value for name, value in asdict(asked).items() if value is not None}
+    return {
+        **given,
+        "epsilon": plan.epsilon(),
+        "noise_multiplier": plan.noise_multiplier,
+        "sampling_probability": probability,
+        "batch": plan.batch,
+    }

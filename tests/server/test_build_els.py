@@ -1,0 +1,120 @@
+"""ELS and group privacy from settings to a finished run: the group size, its cost, resuming."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from client.app import app as client_app
+from preference.judgements import InputError
+from privacy import accounting
+from privacy.events import PureDp
+from privacy.group_event import GroupGaussian
+from privacy.ledger import read_charges
+from privacy.median import GRID
+from privacy.mixture import MixtureGaussian
+from server import training
+from server.build_els import MEDIAN_SHARE
+from server.config import RunConfig
+from server.training import train
+from sims.local import LocalGrid
+from strategies import els, uls
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+@pytest.fixture
+def config(tmp_path, crowd):
+    """Settings of a small run on 40 of 50 users."""
+    return RunConfig(
+        data=crowd,
+        strategy="els",
+        epsilon=0.5,
+        delta=1e-3,
+        rounds=4,
+        cohort=2,
+        seed=3,
+        out=str(tmp_path / "run"),
+    )
+
+
+def run(config, nodes=1):
+    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
+def charges(result):
+    return [charge.event for charge in read_charges(training.Path(result["out"]) / "ledger.jsonl")]
+
+
+def test_the_median_is_released_once_and_paid_for(config):
+    result = run(config)
+    first, *rounds = charges(result)
+    assert first == PureDp(MEDIAN_SHARE * 0.5)
+    assert result["group_size"] in GRID
+    probability = els.same_compute(2, 40, result["group_size"])
+    event = MixtureGaussian(result["noise_multiplier"], result["group_size"], probability)
+    assert rounds == [event] * 4
+    assert result["epsilon"] <= 0.5
+    # What is left for the rounds is what choosing the group size has not taken.
+    spent = accounting.epsilon([(event, 4)], adjacency=training.Adjacency("add-remove"), delta=1e-3)
+    assert 0.999 * 0.475 < spent <= 0.475
+    assert str(result["group_size"]) in result["account"]
+    assert "choosing it cost" in result["account"]
+    kept = json.loads((training.Path(result["out"]) / "released.json").read_text())
+    assert kept == {"group-size": result["group_size"]}
+
+
+def test_a_given_group_size_costs_nothing(config):
+    result = run(replace(config, group_size=3, sampling_probability=0.05))
+    assert charges(result) == [MixtureGaussian(result["noise_multiplier"], 3, 0.05)] * 4
+    assert 0.4995 < result["epsilon"] <= 0.5
+    assert "choosing it cost" not in result["account"]
+    assert result["gradients"] == pytest.approx(4 * 0.05 * 3 * 40 / uls.DEFAULT_GROUP_SIZE)
+
+
+@pytest.mark.parametrize("seed", [3, -1])
+def test_a_resumed_run_keeps_its_group_size(config, seed, monkeypatch):
+    config = replace(config, seed=seed)
+    asked = els.Els.gradient
+
+    def killed(self, round_, totals):
+        if round_ == 3:
+            raise KeyboardInterrupt
+        return asked(self, round_, totals)
+
+    monkeypatch.setattr(els.Els, "gradient", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(config)
+    monkeypatch.setattr(els.Els, "gradient", asked)
+    result = run(replace(config, resume=True))
+    spent = charges(result)
+    assert sum(isinstance(event, PureDp) for event in spent) == 1
+    assert len(set(spent)) == 2
+    assert (result["rounds"], result["stopped"]) == (4, None)
+
+
+def test_users_per_node_change_nothing(config):
+    one = run(config)
+    other = run(replace(config, out=config.out + "-7"), nodes=7)
+    assert one["group_size"] == other["group_size"]
+    assert one["heldout_accuracy"] == other["heldout_accuracy"]
+
+
+def test_group_privacy(config):
+    result = run(replace(config, strategy="group", group_size=2, adjacency="replace"))
+    probability = els.same_compute(2, 40, 2)
+    assert charges(result) == [GroupGaussian(result["noise_multiplier"], 2, probability)] * 4
+    assert 0.495 < result["epsilon"] <= 0.5
+    assert "group privacy" in result["account"]
+
+
+def test_group_privacy_that_diverges_is_one_line(config):
+    with pytest.raises(InputError, match=r"certifies nothing for 400 .* that works here is \d+"):
+        run(replace(config, strategy="group", group_size=400, epsilon=0.01, delta=1e-12))
+    assert not training.Path(config.out).exists()
+
+
+def test_sizes_are_checked_before_anything_is_asked(config):
+    with pytest.raises(InputError, match="--cohort 90 is more than the 40 users"):
+        run(replace(config, cohort=90, group_size=2))
+    assert not training.Path(config.out).exists()

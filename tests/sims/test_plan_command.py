@@ -1,0 +1,124 @@
+"""``murmuration plan``: each of six numbers from the other five, before data is touched."""
+
+import json
+
+import pytest
+
+from preference.judgements import InputError
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.events import PoissonGaussian
+from sims.plan_command import solve
+
+# Much noise, so that distributions are narrow and quick to compose.
+WHOLE = {"noise_multiplier": 20.0, "rounds": 30, "cohort": 40, "users": 400, "delta": 1e-5}
+
+
+def spent(adjacency=Adjacency.ADD_REMOVE, **changes):
+    value = {**WHOLE, **changes}
+    event = PoissonGaussian(value["cohort"] / value["users"], value["noise_multiplier"])
+    return accounting.epsilon([(event, value["rounds"])], adjacency=adjacency, delta=value["delta"])
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """All six, consistent with each other."""
+    return {**WHOLE, "epsilon": spent()}
+
+
+@pytest.mark.parametrize("missing", ["epsilon", "rounds", "cohort", "users"])
+def test_solves_for_each(whole, missing):
+    found = solve({**whole, missing: None}, Adjacency.ADD_REMOVE)
+    assert found == pytest.approx(whole)
+
+
+def test_solves_for_the_noise(whole):
+    found = solve({**whole, "noise_multiplier": None}, Adjacency.ADD_REMOVE)
+    assert found["noise_multiplier"] == pytest.approx(20.0, rel=1e-3)
+    assert spent(noise_multiplier=found["noise_multiplier"]) <= whole["epsilon"]
+
+
+def test_solves_for_delta(whole):
+    found = solve({**whole, "delta": None}, Adjacency.ADD_REMOVE)
+    assert found["delta"] == pytest.approx(1e-5, rel=0.02)
+
+
+@pytest.mark.parametrize(("missing", "step"), [("rounds", 1), ("cohort", 1), ("users", -1)])
+def test_whole_numbers_are_the_last_that_fit(whole, missing, step):
+    target = whole["epsilon"] * 1.01
+    found = solve({**whole, "epsilon": target, missing: None}, Adjacency.ADD_REMOVE)
+    assert found["epsilon"] == spent(**{missing: found[missing]}) <= target
+    assert spent(**{missing: found[missing] + step}) > target
+
+
+def test_adjacency_counts(whole):
+    found = solve({**whole, "epsilon": None}, Adjacency.REPLACE)
+    assert found["epsilon"] == spent(Adjacency.REPLACE) > 1.5 * whole["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "leave out exactly one"),
+        ({"epsilon": None, "delta": None}, "leave out exactly one.*--epsilon, --delta"),
+        ({"epsilon": 0.0, "rounds": None}, "--epsilon must be positive"),
+        ({"rounds": 0, "epsilon": None}, "--rounds must be positive"),
+        ({"delta": 1.0, "epsilon": None}, "--delta must be below 1"),
+        ({"delta": float("nan"), "epsilon": None}, "--delta must be positive"),
+        ({"cohort": 401, "epsilon": None}, "--cohort 401 is more than --users 400"),
+        ({"epsilon": 1e-6, "rounds": None}, "no number of rounds meets epsilon"),
+        ({"epsilon": 1e-6, "cohort": None}, "no number of cohort meets epsilon"),
+    ],
+)
+def test_what_cannot_be_solved(whole, changes, message):
+    with pytest.raises(InputError, match=message):
+        solve({**whole, **changes}, Adjacency.ADD_REMOVE)
+
+
+def options(**given):
+    return [part for name, value in given.items() for part in (f"--{name}", value)]
+
+
+def test_json_contract(murmuration, whole):
+    code, stdout, lines = murmuration(
+        "plan", "--strategy", "uls", "--json",
+        *options(users=400, cohort=40, rounds=30, delta=1e-5, epsilon=whole["epsilon"]),
+    )  # fmt: skip
+    assert (code, lines) == (0, [])
+    found = json.loads(stdout.splitlines()[-1])
+    assert found["noise_multiplier"] == pytest.approx(20.0, rel=1e-3)
+    assert (found["delta"], found["adjacency"], found["strategy"]) == (1e-5, "add-remove", "uls")
+    assert found["epsilon"] == whole["epsilon"]
+
+
+def test_json_the_other_way_round(murmuration):
+    _, stdout, _ = murmuration(
+        "plan", "--json", "--adjacency", "replace", "--noise-multiplier", 20.0,
+        *options(users=400, cohort=40, rounds=30, delta=1e-5),
+    )  # fmt: skip
+    found = json.loads(stdout.splitlines()[-1])
+    assert found["epsilon"] == pytest.approx(spent(Adjacency.REPLACE))
+    assert found["adjacency"] == "replace"
+
+
+def test_table(murmuration):
+    given = options(users=400, cohort=40, rounds=30, delta=0.01)
+    code, stdout, _ = murmuration("plan", "--noise-multiplier", 20, *given)
+    assert code == 0
+    assert "epsilon" in stdout
+    assert Adjacency.ADD_REMOVE.sentence.split(";")[0][:30] in stdout
+    assert "no privacy" in stdout  # delta
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "leave out exactly one"),
+        (["--strategy", "nonprivate"], "promises nothing"),
+        (["--noise-multiplier", 0, *options(users=9, cohort=3, rounds=2, delta=1e-5)], "positive"),
+    ],
+)
+def test_bad_input_is_one_line(murmuration, arguments, message):
+    code, stdout, lines = murmuration("plan", *arguments)
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert message in lines[0]

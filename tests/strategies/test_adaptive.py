@@ -1,0 +1,334 @@
+"""Adaptive clipping: the plan, the node half, the noise in force, where the clip norm goes."""
+
+import dataclasses
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from preference.examples import PairExamples
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.events import PoissonGaussian
+from strategies import adaptive, messages
+from strategies.adaptive import Adaptive, AdaptivePlan
+from strategies.radius import QuantileRule
+
+PLAN = {
+    "users": 100,
+    "cohort": 20,
+    "rounds": 8,
+    "delta": 1e-4,
+    "adjacency": Adjacency.ADD_REMOVE,
+}
+MEDIAN = QuantileRule(0.5, 0.5)
+
+
+@pytest.fixture
+def world(make_world):
+    """``make_world`` for the adaptive strategy: noise and rule have defaults."""
+
+    def make(examples, *, strategy=Adaptive, least_unit=0.0, **more):
+        defaults = {
+            "cohort": max(1, len(examples.counts_U) // 2),
+            "count_noise": 1.0,
+            "rule": MEDIAN,
+        }
+        made = make_world(examples, kind=AdaptivePlan, strategy=strategy, **{**defaults, **more})
+        made.strategy.least_unit = least_unit
+        return made
+
+    return make
+
+
+def half(examples, work, keys_S, source):
+    """The node half with the parameter that ULS does not have."""
+    asked = replace(work, parameters={"middle": 0.5, **work.parameters})
+    return adaptive.contribute(examples, asked, keys_S, source)
+
+
+def spread(users, dimension=4, seed=0):
+    """One judgement each, of very different lengths: gradients at θ = 0 are half as long."""
+    generator = torch.Generator().manual_seed(seed)
+    x_RD = torch.randn(users, dimension, generator=generator)
+    lengths_R = torch.exp(0.7 * torch.randn(users, generator=generator))
+    x_RD *= (lengths_R / x_RD.norm(dim=1))[:, None]
+    return PairExamples(x_RD, torch.ones(users), torch.arange(users + 1))
+
+
+# The plan
+
+
+def test_plan_binds_everything():
+    plan = AdaptivePlan(**PLAN, noise_multiplier=1.5, count_noise=2.0, rule=QuantileRule(0.3, 0.4))
+    mechanism = plan.mechanism(0.7)
+    assert mechanism.std == pytest.approx(1.05)
+    assert mechanism.event == plan.mechanism(99.0).event  # what it costs does not depend on data
+    effective = 1 / np.hypot(1 / 1.5, 0.5 / 2.0)
+    assert plan.charges == {PoissonGaussian(0.2, pytest.approx(effective)): 8}
+    assert plan.noise == pytest.approx(1.5 / 20)
+    assert plan.start == 0.3
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.count_noise = 9.0
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+def test_for_epsilon_pays_for_the_count_and_no_more_than_it_must(adjacency):
+    plan = AdaptivePlan.for_epsilon(0.5, **{**PLAN, "adjacency": adjacency})
+    assert 0.999 * 0.5 < plan.epsilon() <= 0.5
+    alone = accounting.noise_multiplier_for(
+        0.5, delta=1e-4, probability=0.2, rounds=8, adjacency=adjacency
+    )
+    assert alone < plan.noise_multiplier < 1.04 * alone
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"users": 0}, "at least one user"),
+        ({"cohort": 101}, "--cohort 101 is more than the 100 users"),
+        ({"noise_multiplier": 0.0}, "positive"),
+        ({"count_noise": float("inf")}, "positive"),
+    ],
+)
+def test_impossible_plans_cannot_be_built(changes, message):
+    with pytest.raises(ValueError, match=message):
+        AdaptivePlan(**{**PLAN, "noise_multiplier": 1.5, "count_noise": 1.0, **changes})
+
+
+# The node half
+
+
+def test_one_vote_each(checks):
+    checks.one_vote_each(half)
+
+
+def test_survives_nan(checks):
+    checks.survives_nan(half)
+
+
+def test_accepts_silence(checks):
+    checks.accepts_silence(half)
+
+
+def count(examples, **parameters):
+    users_S = np.arange(len(examples.counts_U))
+    theta_D = np.zeros(examples.dimension, np.float32)
+    parameters = {"round": 1, "group-size": 16, "clip-norm": 1.0, "middle": 0.5, **parameters}
+    work = messages.Work({"theta": theta_D}, parameters, users_S)
+    (found,) = adaptive.contribute(
+        examples, work, users_S.astype(np.uint64), adaptive.Randomness(0)
+    )["within"]
+    return float(found)
+
+
+def test_who_is_within_is_counted_from_a_half(checks):
+    examples = spread(101)
+    within = int((examples.x_RD.norm(dim=1) / 2 <= 0.5).sum())
+    assert 20 < within < 80
+    assert count(examples, **{"clip-norm": 0.5}) == within - 50.5
+    assert count(examples, **{"clip-norm": 0.5, "middle": 0.0}) == within
+    examples.x_RD[0] = torch.nan
+    assert count(examples, **{"clip-norm": 1e9}) == 50.0
+
+
+# The whole
+
+
+@pytest.mark.parametrize("start", [0.01, 20.0])
+@pytest.mark.parametrize("quantile", [0.25, 0.6])
+def test_the_clip_norm_goes_to_the_quantile_from_below_and_above(world, start, quantile):
+    """Hardly a step is taken, so gradients stay as they are at θ = 0."""
+    examples = spread(400)
+    norms = (examples.x_RD.norm(dim=1) / 2).numpy()
+    made = world(
+        examples, rounds=150, rule=QuantileRule(start, quantile), optimizer={"rate": 1e-9},
+        cohort=200, count_noise=10.0, noise_multiplier=5.0,
+    )  # fmt: skip
+    late = []
+    for round_ in range(1, 151):
+        made.run(round_)
+        late += [made.strategy.radius] * (round_ > 100)
+    low, high = np.quantile(norms, [quantile - 0.06, quantile + 0.06])
+    assert low < np.mean(late) < high
+
+
+def exact_noise(released_D, checks, std):
+    """Both sides: the promised scale, neither 9.5 % less nor more."""
+    checks.released_noise(released_D, std)
+    for wrong in (2 / 3, 0.905, 1.105, 1.5):
+        with pytest.raises(AssertionError, match="promised scale"):
+            checks.released_noise(released_D, wrong * std)
+
+
+def test_noise_of_users_who_have_nothing_to_say(world, make_examples, checks):
+    examples = make_examples([1, 2, 3] * 10, dimension=6000)
+    examples.y_R.fill_(0.5)
+    made = world(examples, cohort=12, noise_multiplier=1.7, rule=QuantileRule(0.3, 0.5))
+    for round_ in (1, 2, 3):
+        (released,) = made.run(round_)
+        exact_noise(released, checks, 1.7 / 12)  # in radii, whatever the radius
+    figures = made.strategy.figures()
+    assert made.strategy.radius < figures["radius"] < 0.3  # all zero: all within
+    assert figures["noise_norm"] == pytest.approx(1.7 / 12 * np.sqrt(6000))
+    assert np.linalg.norm(released) == pytest.approx(figures["noise_norm"], rel=0.05)
+
+
+def noise_for_the_norm_in_force(made, sent, checks, rounds=4):
+    """Noise is for the norm that nodes were told, and the next is another."""
+    plan, unit = made.strategy.plan, made.strategy.least_unit
+    norms = []
+    for round_ in range(1, rounds + 1):
+        (released,) = made.run(round_)
+        (norm,) = {work.number("clip-norm") for work in sent}
+        norms.append(norm)
+        checks.released_noise(released * unit, plan.noise_multiplier * norm / plan.cohort)
+    assert len(set(norms)) == rounds, "the clip norm does not move"
+
+
+class MovesFirst(Adaptive):
+    """The clip norm moves before the noise is added: what was clipped to one gets another's."""
+
+    def _release(self, round_, totals):
+        kept = self.radius
+        self.radius = self.plan.rule.next(kept, 0.5 + float(totals["within"][0]) / self.plan.cohort)
+        noisy_D = super()._release(round_, totals)
+        return noisy_D
+
+
+class NoiseForTheStart(Adaptive):
+    """Noise is always for the first clip norm."""
+
+    def _release(self, round_, totals):
+        exact_D, used = totals["sum"], self.radius
+        noisy_D = super()._release(round_, totals)
+        return exact_D + (noisy_D - exact_D) * self.plan.start / used
+
+
+class Honest(Adaptive):
+    """As it is."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "fault"), [(Honest, False), (MovesFirst, True), (NoiseForTheStart, True)]
+)
+def test_noise_is_for_the_norm_that_was_clipped_to(world, make_examples, checks, strategy, fault):
+    examples = make_examples([1, 2] * 15, dimension=6000)
+    examples.x_RD.zero_()  # all within: the norm falls by a tenth a round
+    sent = []
+    made = world(
+        examples, strategy=strategy, least_unit=1e6, wrap=lambda grid: Listening(grid, sent),
+        cohort=15, optimizer={"rate": 1e-9}, count_noise=0.01,
+    )  # fmt: skip
+    if fault:
+        with pytest.raises(AssertionError, match="promised scale"):
+            noise_for_the_norm_in_force(made, sent, checks)
+    else:
+        noise_for_the_norm_in_force(made, sent, checks)
+
+
+class Listening:
+    """A grid that notes what nodes are asked."""
+
+    def __init__(self, grid, sent):
+        self.grid, self.sent = grid, sent
+
+    def __getattr__(self, name):
+        return getattr(self.grid, name)
+
+    def push_messages(self, outgoing):
+        self.sent[:] = [messages.read_work(message.content) for message in outgoing]
+        return self.grid.push_messages(outgoing)
+
+
+class Inverted(Adaptive):
+    """The sign of the update is inverted."""
+
+    def _release(self, round_, totals):
+        return super()._release(round_, {**totals, "within": -totals["within"]})
+
+
+def test_an_inverted_update_runs_away(world):
+    examples = spread(200)
+    true = float((examples.x_RD.norm(dim=1) / 2).median())
+    for strategy, runs_away in ((Honest, False), (Inverted, True)):
+        made = world(
+            examples, strategy=strategy, rule=QuantileRule(true * 3, 0.5), rounds=60,
+            optimizer={"rate": 1e-9}, cohort=100,
+        )  # fmt: skip
+        made.run(60)
+        assert (made.strategy.radius > 3 * true) is runs_away
+        assert (0.8 * true < made.strategy.radius < 1.2 * true) is not runs_away
+
+
+def test_one_charge_a_round(world, make_examples):
+    made = world(make_examples([1] * 20), rounds=4, noise_multiplier=10.0)
+    made.run(4)
+    assert [charge.round for charge in made.ledger.charges] == [1, 2, 3, 4]
+    assert made.ledger.epsilon() == pytest.approx(made.strategy.plan.epsilon(), rel=1e-9)
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 40])
+def test_grouping_users_changes_nothing(world, make_examples, nodes):
+    examples = make_examples([1, 3, 9, 2] * 10)
+    reference, made = world(examples, rounds=12), world(examples, rounds=12, nodes=nodes)
+    reference.run(12)
+    made.run(12)
+    np.testing.assert_allclose(
+        made.strategy.optimizer.theta_D, reference.strategy.optimizer.theta_D, atol=1e-6
+    )
+    assert made.strategy.radius == pytest.approx(reference.strategy.radius, rel=1e-9)
+
+
+def test_golden_trajectory(world, make_examples):
+    made = world(make_examples([1, 3, 9, 2] * 5, dimension=3), rounds=6)
+    made.run(6)
+    np.testing.assert_allclose(made.strategy.optimizer.theta_D, GOLDEN, atol=1e-6)
+    assert made.strategy.radius == pytest.approx(GOLDEN_RADIUS, rel=1e-6)
+
+
+GOLDEN = [0.0, 0.0, 0.0]
+GOLDEN_RADIUS = 0.0
+
+
+def test_a_resumed_run_is_the_same_run(world, make_examples):
+    examples = make_examples([1, 3, 9, 2] * 5)
+    whole = world(examples, rounds=9)
+    whole.run(9)
+    first, second = world(examples, rounds=9), world(examples, rounds=9)
+    first.run(4)
+    second.strategy.restore(first.strategy.state())
+    second.strategy.rounds_done = 4
+    second.run(9)
+    assert np.array_equal(second.strategy.optimizer.theta_D, whole.strategy.optimizer.theta_D)
+    assert second.strategy.radius == whole.strategy.radius
+
+
+def test_sums_that_users_cannot_produce_are_left_out(world, make_examples):
+    strategy = world(make_examples([1] * 4)).strategy
+    norm = strategy.radius
+    full = {"sum": np.array([norm * 3, 0, 0, 0, 0]), "within": np.array([1.5])}
+    assert strategy.admits(full, 3)
+    for name, value in (("sum", full["sum"] * 1.01), ("within", 1.6), ("within", -1.6)):
+        assert not strategy.admits({**full, name: np.atleast_1d(value)}, 3)
+    assert not strategy.admits({**full, "within": np.array([np.nan])}, 3)
+
+
+def test_a_user_who_is_not_finite_is_left_out_alone(world, make_examples):
+    examples = make_examples([2] * 10)
+    examples.x_RD[3] = torch.nan
+    made = world(examples, cohort=10, noise_multiplier=1e-9)
+    (released,) = made.run(1)
+    assert made.left_out == []
+    assert np.isfinite(released).all()
+    assert np.isfinite(made.strategy.radius)
+
+
+def test_no_gradients_are_divided_by_less_than_the_least_unit(world, make_examples):
+    examples = make_examples([2] * 10)
+    small, large = world(examples, cohort=10), world(examples, cohort=10, least_unit=2.0)
+    (in_radii,), (released,) = small.run(1), large.run(1)
+    np.testing.assert_allclose(released, in_radii * MEDIAN.start / 2.0, rtol=1e-12)
+    ratio = large.strategy.figures()["noise_norm"] / small.strategy.figures()["noise_norm"]
+    assert ratio == pytest.approx(MEDIAN.start / 2.0)

@@ -1,0 +1,225 @@
+"""DP-FedAvg: local steps against autograd, one step against ULS, and everything ULS must pass."""
+
+import numpy as np
+import pytest
+import torch
+
+from preference.gradients import LocalSteps, windows
+from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
+from privacy.events import PoissonGaussian
+from privacy.randomness import Randomness
+from strategies import dp_fedavg, uls
+from strategies.dp_fedavg import DEFAULT_LOCAL, DpFedAvg, FedAvgPlan, default_clip
+from strategies.uls import Uls, UlsPlan
+
+COUNTS = [1, 30, 3, 1, 8, 60, 2]
+FEDAVG = {"strategy": DpFedAvg, "kind": FedAvgPlan}
+
+
+def ask(checks, examples, *, steps=4, rate=1.0, **more):
+    local = {"local-steps": steps, "local-rate": rate}
+    return checks.ask(dp_fedavg.contribute, examples, **local, **more)
+
+
+def half(steps=4, rate=0.5):
+    """The node half with local steps filled in, for checks that know those of ULS."""
+
+    def contribute(examples, work, keys_S, source):
+        local = {"local-steps": steps, "local-rate": rate}
+        asked = type(work)(work.arrays, {**work.parameters, **local}, work.users_S)
+        return dp_fedavg.contribute(examples, asked, keys_S, source)
+
+    return contribute
+
+
+# The node half
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("norm", [0.05, 1e6])
+def test_equal_to_gradient_descent_of_each_user_alone(make_examples, oracle, checks, steps, norm):
+    examples, theta_D = make_examples(COUNTS), np.array([0.3, -1.0, 0.2, 0.0, 2.0], np.float32)
+    found = ask(
+        checks,
+        examples,
+        steps=steps,
+        rate=0.7,
+        theta_D=theta_D,
+        group_size=8,
+        **{"clip-norm": norm},
+    )
+    keys_S = np.arange(7, dtype=np.uint64) * np.uint64(7919)
+    words_S = Randomness(0).user_words("window", 1, keys_S)
+    rows_K, taken_S = windows(examples.start_U, np.arange(7), 8, words_S)
+    total_D = torch.zeros(5, dtype=torch.float64)
+    for rows in rows_K.split(taken_S.tolist()):
+        local_D = torch.tensor(theta_D, dtype=torch.float64)
+        for _ in range(steps):
+            local_D = local_D - 0.7 * oracle(examples, local_D, rows)
+        way_D = torch.tensor(theta_D, dtype=torch.float64) - local_D
+        total_D += way_D * min(1.0, norm / max(float(way_D.norm()), 1e-30))
+    np.testing.assert_allclose(found, total_D.numpy(), rtol=2e-5, atol=2e-6 * min(norm, 1.0))
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.25, 4.0])
+def test_one_local_step_is_uls(make_examples, checks, rate):
+    """Bit for bit at rates that are powers of two, which scale without rounding."""
+    examples, theta_D = make_examples(COUNTS), np.linspace(-1, 1, 5)
+    one = ask(checks, examples, steps=1, rate=rate, theta_D=theta_D, **{"clip-norm": 0.25 * rate})
+    other = checks.ask(uls.contribute, examples, theta_D=theta_D, **{"clip-norm": 0.25})
+    np.testing.assert_array_equal(one, rate * other)
+
+
+def test_more_steps_lead_further_and_elsewhere(make_examples, checks):
+    examples = make_examples(COUNTS)
+    ways = [ask(checks, examples, steps=steps, **{"clip-norm": 1e6}) for steps in (1, 4, 16)]
+    lengths = [float(np.linalg.norm(way)) for way in ways]
+    assert lengths == sorted(lengths)
+    cosine = ways[0] @ ways[2] / (lengths[0] * lengths[2])
+    assert 0 < cosine < 0.999
+
+
+def test_one_vote_each(checks):
+    checks.one_vote_each(half())
+
+
+def test_survives_nan(checks):
+    checks.survives_nan(half())
+
+
+def test_accepts_silence(checks):
+    checks.accepts_silence(half())
+
+
+def test_users_may_be_processed_in_any_chunks(make_examples, checks, monkeypatch):
+    from preference import gradients
+
+    examples = make_examples(COUNTS)
+    whole = ask(checks, examples, theta_D=np.ones(5))
+    monkeypatch.setattr(gradients, "_CHUNK_BYTES", 100)
+    np.testing.assert_allclose(ask(checks, examples, theta_D=np.ones(5)), whole, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("local", "message"),
+    [((0, 1.0), "--local-steps"), ((2, 0.0), "--local-rate"), ((2, np.inf), "--local-rate")],
+)
+def test_local_steps_are_checked(local, message):
+    with pytest.raises(ValueError, match=message):
+        LocalSteps(*local)
+
+
+# The whole
+
+
+def test_plan_costs_what_uls_costs():
+    sizes = {"users": 100, "cohort": 20, "rounds": 4, "delta": 1e-3}
+    for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE):
+        terms = {**sizes, "adjacency": adjacency, "clip": UserClip(0.3)}
+        plan = FedAvgPlan.for_epsilon(0.5, **terms, local=LocalSteps(3, 0.5))
+        assert plan.charges == UlsPlan.for_epsilon(0.5, **terms).charges
+        assert plan.charges == {PoissonGaussian(0.2, plan.noise_multiplier): 4}
+    assert default_clip(LocalSteps(1, 1.0)) == uls.DEFAULT_CLIP
+    assert default_clip(DEFAULT_LOCAL) == pytest.approx(0.4)
+
+
+def test_one_local_step_trains_as_uls_does(make_world, make_examples):
+    examples = make_examples(COUNTS * 3)
+    plan = {"clip": UserClip(0.2), "noise_multiplier": 1e-9, "seed": 4}
+    one = make_world(examples, **FEDAVG, local=LocalSteps(1, 1.0), **plan)
+    other = make_world(examples, **plan)
+    for mine, theirs in zip(one.run(3), other.run(3), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-9)
+
+
+@pytest.mark.parametrize("norm", [0.1, 3.0])
+def test_noise_of_users_who_have_nothing_to_say(make_world, make_examples, checks, norm):
+    examples = make_examples([1, 2, 3] * 10, dimension=4000)
+    examples.y_R.fill_(0.5)
+    world = make_world(examples, **FEDAVG, cohort=12, clip=UserClip(norm), noise_multiplier=1.7)
+    (released,) = world.run(1)
+    std = 1.7 * norm / 12
+    checks.released_noise(released, std)
+    for wrong in (2 / 3, 1.5):
+        with pytest.raises(AssertionError, match="promised scale"):
+            checks.released_noise(released, wrong * std)
+
+
+def test_denominator_is_the_nominal_cohort(make_world, checks):
+    world = make_world(
+        checks.gather(*[checks.like_everybody(2)] * 30),
+        **FEDAVG,
+        cohort=9,
+        noise_multiplier=1e-9,
+        optimizer={"rate": 1e-9},
+    )
+    checks.fixed_denominator(world)
+
+
+def test_any_users_per_node(make_world, make_examples):
+    examples = make_examples([1, 3, 9, 2, 12] * 10)
+    found = []
+    for nodes in (1, 7, 50):
+        world = make_world(examples, **FEDAVG, nodes=nodes, cohort=25, seed=2)
+        world.run(4)
+        found.append(world.strategy.optimizer.theta_D)
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-6)
+
+
+def test_golden_trajectory(make_world, make_examples):
+    world = make_world(
+        make_examples([1, 3, 9, 2, 12, 40]), **FEDAVG, clip=UserClip(0.4), group_size=8, seed=5
+    )
+    world.run(5)
+    np.testing.assert_allclose(world.strategy.optimizer.theta_D, GOLDEN, atol=1e-5)
+
+
+GOLDEN = [-0.243111, 0.043778, -0.154964, -0.036258, 0.112478]
+
+
+# Seeded faults
+
+
+class ForgetsTheRate(DpFedAvg):
+    """Clips the way at a norm that was meant for a gradient, and lets nodes believe otherwise."""
+
+    def parameters(self):
+        return {**super().parameters(), "clip-norm": 4 * self.plan.clip.norm}
+
+
+def test_noise_for_another_clip_norm(make_world, make_examples, checks):
+    examples = make_examples([1, 2] * 15, dimension=6000)
+    examples.x_RD.zero_()
+    fedavg = {**FEDAVG, "strategy": ForgetsTheRate}
+    world = make_world(examples, **fedavg, cohort=10, clip=UserClip(0.4))
+    with pytest.raises(AssertionError, match="promised scale"):
+        checks.noise_for_the_clip_in_force(
+            world, lambda: [world.strategy.parameters()["clip-norm"]]
+        )
+    honest = make_world(examples, **FEDAVG, cohort=10, clip=UserClip(0.4))
+    checks.noise_for_the_clip_in_force(honest, lambda: [honest.strategy.parameters()["clip-norm"]])
+
+
+def test_steps_that_are_clipped_one_by_one(checks):
+    """Each step within the norm lets the whole way be as many times as long."""
+
+    def each_step(examples, work, keys_S, source):
+        total_D = np.zeros_like(work.arrays["theta"])
+        for place in range(len(work.users_S)):
+            one, key = work.users_S[[place]], keys_S[[place]]
+            theta_D = work.arrays["theta"]
+            for _ in range(4):
+                asked = type(work)({"theta": theta_D}, work.parameters, one)
+                step_D = uls.contribute(examples, asked, key, source)["sum"]
+                theta_D, total_D = theta_D - 1e-3 * step_D, total_D + step_D
+        return {"sum": total_D}
+
+    with pytest.raises(AssertionError, match=r"moved the sum by 4\.0 clip norms"):
+        checks.one_vote_each(each_step)
+
+
+def test_is_a_uls_with_a_node_half_of_its_own():
+    assert issubclass(DpFedAvg, Uls)
+    assert DpFedAvg.name == "dp-fedavg"

@@ -1,0 +1,548 @@
+"""ELS: coins, retained subsets, the clip of each judgement, noise, the whole against oracles."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from preference.gradients import windows
+from privacy import accounting
+from privacy.adjacency import Adjacency, Unsupported
+from privacy.clipping import UserClip
+from privacy.events import PoissonGaussian, PureDp
+from privacy.example_clipping import ExampleClip
+from privacy.ledger import Ledger
+from privacy.mixture import MixtureGaussian
+from privacy.randomness import Randomness
+from strategies import els, uls
+from strategies.els import Els, ElsPlan, kept_in, same_compute
+
+PLAN = {
+    "users": 100,
+    "group_size": 4,
+    "probability": 0.1,
+    "rounds": 8,
+    "delta": 1e-4,
+    "adjacency": Adjacency.ADD_REMOVE,
+    "clip": ExampleClip(0.3),
+}
+ELS = {"strategy": Els, "kind": ElsPlan, "clip": ExampleClip(1.0)}
+COUNTS = [1, 30, 3, 1, 8, 60, 2]
+GOLDEN = [-0.034903, -0.025781, -0.000274, 0.002905, 0.037849]
+
+
+def ask(checks, examples, *, probability=1.0, half=els.contribute, **more):
+    return checks.ask(half, examples, probability=probability, **more)
+
+
+# The plan
+
+
+def test_plan_binds_everything():
+    plan = ElsPlan(**PLAN, noise_multiplier=1.5)
+    assert plan.mechanism.event == MixtureGaussian(1.5, 4, 0.1)
+    assert plan.mechanism.std == pytest.approx(0.45)
+    assert plan.batch == pytest.approx(40)
+    assert plan.noise == pytest.approx(0.45 / 40)
+    assert plan.charges == {MixtureGaussian(1.5, 4, 0.1): 8}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.clip = ExampleClip(9.0)
+    normalized = ElsPlan(**PLAN, noise_multiplier=1.5, normalized=True)
+    assert normalized.noise == pytest.approx(1.5 / 40)
+
+
+@pytest.mark.parametrize("chosen_at", [0.0, 0.025])
+def test_for_epsilon_meets_its_target_from_below(chosen_at):
+    plan = ElsPlan.for_epsilon(0.5, **PLAN, chosen_at=chosen_at)
+    assert 0.999 * 0.5 < plan.epsilon() <= 0.5
+    # What the ledger makes of it is less: it composes loss distributions.
+    composed = accounting.epsilon(plan.charges.items(), adjacency=plan.adjacency, delta=plan.delta)
+    assert composed <= 0.5
+    assert (PureDp(0.025) in plan.charges) == (chosen_at > 0)
+
+
+def test_choosing_the_group_size_is_paid_for():
+    free = ElsPlan.for_epsilon(0.5, **PLAN)
+    paid = ElsPlan.for_epsilon(0.5, **PLAN, chosen_at=0.12)
+    assert paid.noise_multiplier > 1.1 * free.noise_multiplier
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE, Adjacency.REPLACE_LABELS])
+def test_no_guarantee_when_a_user_is_replaced(adjacency):
+    with pytest.raises(Unsupported, match="use add-remove or zero-out"):
+        ElsPlan(**{**PLAN, "adjacency": adjacency}, noise_multiplier=1.0)
+    with pytest.raises(Unsupported, match="use add-remove or zero-out"):
+        ElsPlan.for_epsilon(1.0, **{**PLAN, "adjacency": adjacency})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"users": 0}, "at least one user"),
+        ({"rounds": 0}, "--rounds must be at least 1"),
+        ({"group_size": 0}, "--group-size must be at least 1"),
+        ({"probability": 0.0}, "probability must be"),
+        ({"probability": 1.1}, "probability must be"),
+        ({"noise_multiplier": 0.0}, "noise multiplier must be positive"),
+    ],
+)
+def test_impossible_plans_cannot_be_built(changes, message):
+    with pytest.raises(ValueError, match=message):
+        ElsPlan(**{**PLAN, "noise_multiplier": 1.0, **changes})
+    if "noise_multiplier" not in changes:
+        with pytest.raises(ValueError, match=message):
+            ElsPlan.for_epsilon(1.0, **{**PLAN, **changes})
+
+
+def test_one_judgement_a_user_is_the_poisson_gaussian():
+    one = {**PLAN, "group_size": 1}
+    plan = ElsPlan.for_epsilon(1.0, **one)
+    whole = [(PoissonGaussian(0.1, plan.noise_multiplier), 8)]
+    assert accounting.epsilon(whole, adjacency=plan.adjacency, delta=1e-4) == pytest.approx(
+        1.0, abs=1e-3
+    )
+
+
+def test_cohort_stands_for_the_same_compute():
+    probability = same_compute(50, 1000, 8)
+    assert probability * 1000 * 8 == pytest.approx(50 * uls.DEFAULT_GROUP_SIZE)
+    assert same_compute(900, 1000, 2) == 1.0
+
+
+# Coins
+
+
+def coins(rounds, users, places, probability, seed):
+    """Whose coins came up: (rounds, users, places)."""
+    keys_K = np.repeat(np.arange(users, dtype=np.uint64) * np.uint64(7919), places)
+    places_K = np.tile(np.arange(places), users)
+    source = Randomness(seed)
+    return np.array(
+        [
+            kept_in(source.example_words("example", t, keys_K, places_K), probability)
+            for t in range(rounds)
+        ]
+    ).reshape(rounds, users, places)
+
+
+@pytest.mark.parametrize("seed", [0, None])
+@pytest.mark.parametrize("probability", [0.01, 0.3, 0.9])
+def test_coins_are_independent_across_users_examples_and_rounds(seed, probability):
+    coins_TUK = coins(60, 40, 25, probability, seed).astype(np.float64)
+    spread = np.sqrt(probability * (1 - probability))
+    score_TUK = (coins_TUK - probability) / spread
+    for axes in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)):
+        # Sums along any axes have the variance of independent coins: not more, not less.
+        size = np.prod([score_TUK.shape[axis] for axis in axes])
+        z = score_TUK.sum(axis=axes) / np.sqrt(size)
+        came_up = coins_TUK.sum(axis=axes)
+        tails = (
+            stats.binom.cdf(came_up, size, probability),
+            stats.binom.sf(came_up - 1, size, probability),
+        )
+        assert min(tail.min() for tail in tails) > 1e-7
+        if z.size > 20:
+            # 60,000 coins: the variance of z.size sums, with the coins' own kurtosis.
+            kurtosis = 2 + (1 / spread**2 - 6) / size
+            error = np.sqrt(max(kurtosis, 0.01) / z.size)
+            assert abs(float((z**2).mean()) - 1) < 6 * error
+    for axis in range(3):
+        first, second = np.moveaxis(score_TUK, axis, 0)[:-1], np.moveaxis(score_TUK, axis, 0)[1:]
+        assert abs(float((first * second).mean())) < 6 / np.sqrt(first.size)
+
+
+def test_a_coin_is_a_function_of_seed_round_user_and_place():
+    keys, places = np.array([3, 3, 9], dtype=np.uint64), np.array([0, 5, 5])
+    one = Randomness(1).example_words("example", 4, keys, places)
+    again = Randomness(1).example_words("example", 4, keys[::-1], places[::-1])
+    np.testing.assert_array_equal(one, again[::-1])
+    others = [
+        Randomness(2).example_words("example", 4, keys, places),
+        Randomness(1).example_words("example", 5, keys, places),
+        Randomness(1).example_words("window", 4, keys, places),
+    ]
+    assert len(set(np.concatenate([one, *others]).tolist())) == 12
+
+
+def test_coins_are_exact_at_the_ends():
+    words = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
+    assert kept_in(words, 1.0).all()
+    assert kept_in(words, 0.5).tolist() == [True, True, True, False, False]
+    assert kept_in(words, 2.0**-64).tolist() == [True, False, False, False, False]
+
+
+# The node half
+
+
+def expected_sum(examples, theta_D, group_size, norm, probability, oracle, seed=0, round_=1):
+    """By autograd, judgement by judgement."""
+    source, users = Randomness(seed), len(examples.counts_U)
+    keys_S = np.arange(users, dtype=np.uint64) * np.uint64(7919)
+    words_S = source.user_words("retain", 0, keys_S)
+    rows_K, taken_S = windows(examples.start_U, np.arange(users), group_size, words_S)
+    total_D = torch.zeros(examples.dimension, dtype=torch.float64)
+    for user, rows in enumerate(rows_K.split(taken_S.tolist())):
+        for row in rows.tolist():
+            place = row - int(examples.start_U[user])
+            word = source.example_words("example", round_, keys_S[[user]], np.array([place]))
+            if not kept_in(word, probability)[0]:
+                continue
+            gradient_D = oracle(examples, theta_D, torch.tensor([row]))
+            total_D += gradient_D * min(1.0, norm / max(float(gradient_D.norm()), 1e-30))
+    return total_D.numpy()
+
+
+@pytest.mark.parametrize("norm", [0.05, 0.5, 1e6])
+@pytest.mark.parametrize(("group_size", "probability"), [(1, 1.0), (8, 0.4), (500, 0.1)])
+def test_equal_to_autograd(make_examples, oracle, checks, norm, group_size, probability):
+    examples, theta_D = make_examples(COUNTS), np.array([0.3, -1.0, 0.2, 0.0, 2.0], np.float32)
+    found = ask(
+        checks,
+        examples,
+        theta_D=theta_D,
+        group_size=group_size,
+        probability=probability,
+        **{"clip-norm": norm},
+    )
+    expected = expected_sum(examples, theta_D, group_size, norm, probability, oracle)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5 * min(norm, 1.0))
+
+
+def g_votes_each(half, checks):
+    """However many judgements a user has, they move the sum by at most G clip norms."""
+    light, heavy = checks.like_everybody(1), -checks.like_everybody(1000)
+    for group_size in (1, 16):
+        crowd = checks.gather(light, heavy, light)
+        everyone = ask(checks, crowd, half=half, group_size=group_size).astype(float)
+        for user, most in enumerate((1, group_size, 1)):
+            others = [u for u in range(3) if u != user]
+            rest = ask(checks, crowd, half=half, users_S=others, group_size=group_size)
+            moved = float(np.linalg.norm(everyone - rest))
+            assert moved <= most * (1 + 1e-6), f"moved the sum by {moved:.1f}, not {most}"
+            assert moved >= most * (1 - 1e-4), f"was cut to {moved:.2f} of {most}"
+
+
+def each_within_the_norm(half, checks):
+    """Of one user's two opposite judgements, a long and a short one, both are clipped alike."""
+    long, short = checks.like_everybody(1), -0.5 * checks.like_everybody(1)
+    found = ask(checks, checks.gather(torch.cat([long, short])), half=half)
+    assert np.linalg.norm(found) < 1e-5, "judgements are not clipped one by one"
+
+
+def keeps_the_same(half, checks, seed=0):
+    """Over many rounds no more of a user's judgements are ever seen than G."""
+    counts, group_size = 40, 5
+    examples = checks.gather(torch.eye(counts), torch.zeros(1, counts))
+    seen = np.zeros(counts, dtype=bool)
+    for round_ in range(1, 30):
+        seen |= (
+            ask(
+                checks,
+                examples,
+                half=half,
+                probability=0.5,
+                group_size=group_size,
+                round=round_,
+                seed=seed,
+            )
+            != 0
+        )
+    assert seen.sum() <= group_size, f"{seen.sum()} judgements were used, {group_size} accounted"
+    assert seen.sum() == group_size
+
+
+def test_g_votes_each(checks):
+    g_votes_each(els.contribute, checks)
+
+
+def test_each_within_the_norm(checks):
+    each_within_the_norm(els.contribute, checks)
+
+
+@pytest.mark.parametrize("seed", [0, 1, None])
+def test_keeps_the_same_judgements_in_every_round(checks, seed):
+    """Also without a seed, where every other draw is fresh: nodes do not have to remember."""
+    keeps_the_same(els.contribute, checks, seed)
+
+
+def test_a_judgement_that_is_not_finite_counts_as_zero(make_examples, checks):
+    examples = make_examples([3, 4])
+    broken = dataclasses.replace(examples, x_RD=examples.x_RD.clone())
+    broken.x_RD[4, 2] = torch.nan
+    zeroed = dataclasses.replace(examples, x_RD=examples.x_RD.clone())
+    zeroed.x_RD[4] = 0.0
+    np.testing.assert_allclose(ask(checks, broken), ask(checks, zeroed), atol=1e-7)
+
+
+def test_accepts_silence(checks):
+    zero = torch.zeros(2, 4)
+    assert not ask(checks, checks.gather(zero, zero)).any()
+    assert not ask(checks, checks.gather(zero), users_S=np.empty(0, dtype=np.int64)).any()
+    loud = checks.like_everybody(2)
+    assert not ask(checks, checks.gather(loud), probability=1e-12).any()
+
+
+# The whole
+
+
+def test_noiseless_and_unclipped_is_gradient_descent_on_the_mean_judgement(
+    make_world, make_examples, oracle
+):
+    """With p = 1 and B the number of kept judgements, which is so when every user has G."""
+    examples = make_examples([6] * 5)
+    world = make_world(
+        examples,
+        nodes=2,
+        **{**ELS, "clip": ExampleClip(1e3)},
+        group_size=6,
+        probability=1.0,
+        rounds=6,
+        noise_multiplier=1e-9,
+        optimizer={"rate": 2.0, "momentum": 0.0, "averaging": 0.0},
+    )
+    world.run(6)
+    theta_D = torch.zeros(5, dtype=torch.float64)
+    for round_ in range(1, 7):
+        gradient_D = oracle(examples, theta_D.float(), torch.arange(30))
+        theta_D = theta_D - 2.0 * world.strategy.optimizer.settings.factor(round_) * gradient_D
+    np.testing.assert_allclose(world.strategy.optimizer.theta_D, theta_D.numpy(), atol=2e-6)
+    assert float(theta_D.norm()) > 0.3
+
+
+def test_els_and_uls_agree_without_noise_and_clipping_where_users_are_equal(
+    make_world, make_examples
+):
+    """Everybody has G judgements and takes part in full: both are the mean over all judgements."""
+    examples = make_examples([6] * 5)
+    terms = {"rounds": 4, "noise_multiplier": 1e-9}
+    one = make_world(
+        examples,
+        **{**ELS, "clip": ExampleClip(1e3)},
+        group_size=6,
+        probability=1.0,
+        **terms,
+    )
+    other = make_world(examples, clip=UserClip(1e3), cohort=5, group_size=6, **terms)
+    for mine, theirs in zip(one.run(4), other.run(4), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    # Not so where users differ: ULS gives each user, ELS each judgement, the same weight.
+    examples = make_examples([1, 6, 6, 6, 6])
+    one = make_world(
+        examples, **{**ELS, "clip": ExampleClip(1e3)}, group_size=6, probability=1.0, **terms
+    )
+    other = make_world(examples, clip=UserClip(1e3), cohort=5, group_size=6, **terms)
+    assert np.abs(one.run(1)[0] - other.run(1)[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("norm", [0.1, 3.0])
+def test_noise_of_users_who_have_nothing_to_say(make_world, make_examples, checks, norm):
+    examples = make_examples([1, 2, 3] * 10, dimension=4000)
+    examples.y_R.fill_(0.5)
+    world = make_world(
+        examples,
+        **{**ELS, "clip": ExampleClip(norm)},
+        group_size=3,
+        probability=0.5,
+        noise_multiplier=1.7,
+    )
+    (released,) = world.run(1)
+    std = 1.7 * norm / (0.5 * 3 * 30)
+    checks.released_noise(released, std)
+    for wrong in (2 / 3, 1.5):
+        with pytest.raises(AssertionError, match="promised scale"):
+            checks.released_noise(released, wrong * std)
+    assert world.strategy.plan.noise == pytest.approx(std)
+
+
+def fixed_denominator(world, rounds=6):
+    """With hardly any noise and judgements alike, a round's length tells how many were in."""
+    plan = world.strategy.plan
+    kept = [float(np.linalg.norm(g)) * plan.batch / plan.clip.norm for g in world.run(rounds)]
+    assert len({round(k) for k in kept}) > 1, "batches of one size tell nothing"
+    assert np.allclose(kept, np.round(kept), atol=1e-3), "divided by something else than B"
+
+
+def els_of_equals(make_world, checks, strategy=Els):
+    return make_world(
+        checks.gather(*[checks.like_everybody(4)] * 30),
+        **{**ELS, "strategy": strategy},
+        group_size=4,
+        probability=0.3,
+        noise_multiplier=1e-9,
+        optimizer={"rate": 1e-9},
+    )
+
+
+def test_denominator_is_the_nominal_batch(make_world, checks):
+    fixed_denominator(els_of_equals(make_world, checks))
+
+
+def test_everybody_is_asked_every_round(make_world, make_examples):
+    world = make_world(make_examples([1] * 9), **ELS, group_size=1, probability=0.01)
+    assert world.strategy.invited(1).tolist() == list(range(9))
+    world.run(3)
+    assert [line["cohort"] for line in world.log if "cohort" in line] == [9, 9, 9]
+
+
+def test_batches_are_poisson(make_world, checks):
+    """The number of judgements in a round is Binomial(120, 0.3)."""
+    world = els_of_equals(make_world, checks)
+    plan = world.strategy.plan
+    kept = [round(float(np.linalg.norm(g)) * plan.batch) for g in world.run(10)]
+    score = sum((k - 36) ** 2 / (120 * 0.3 * 0.7) for k in kept)
+    assert min(stats.chi2.cdf(score, 10), stats.chi2.sf(score, 10)) > 1e-4
+
+
+def test_any_users_per_node(make_world, make_examples):
+    examples = make_examples([1, 3, 9, 2, 12] * 10)
+    found = []
+    for nodes in (1, 7, 50):
+        world = make_world(examples, **ELS, nodes=nodes, group_size=4, probability=0.4, seed=2)
+        world.run(4)
+        assert world.left_out == []
+        found.append(world.strategy.optimizer.theta_D)
+    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-6)
+
+
+def test_golden_trajectory(make_world, make_examples):
+    world = make_world(
+        make_examples([1, 3, 9, 2, 12, 40]),
+        **{**ELS, "clip": ExampleClip(0.4)},
+        group_size=4,
+        probability=0.6,
+        seed=5,
+    )
+    world.run(5)
+    np.testing.assert_allclose(world.strategy.optimizer.theta_D, GOLDEN, atol=1e-5)
+
+
+def test_every_round_is_charged_what_it_costs(make_world, make_examples):
+    world = make_world(make_examples([1] * 20), **ELS, group_size=2, probability=0.5, rounds=3)
+    world.run(3)
+    assert world.ledger.spent() == {MixtureGaussian(1.0, 2, 0.5): 3}
+    assert world.ledger.epsilon() == pytest.approx(world.strategy.plan.epsilon(), rel=1e-9)
+
+
+def test_what_choosing_cost_counts_against_the_budget(make_world, make_examples, tmp_path):
+    plan = ElsPlan.for_epsilon(1.0, **{**PLAN, "rounds": 2}, chosen_at=0.2)
+    terms = {"adjacency": plan.adjacency, "delta": plan.delta, "budget": 1.0}
+    world = make_world(make_examples([1]), **ELS, group_size=1, probability=0.5).strategy
+    more = {
+        "participants": world.participants,
+        "optimizer": world.optimizer,
+        "source": world.source,
+        "features": "",
+        "log": print,
+    }
+    with Ledger(tmp_path / "l", **terms) as ledger:
+        ledger.charge(PureDp(0.2), round_=0, covers="median")
+        strategy = Els(plan, ledger, **more)
+        for round_ in (1, 2):
+            strategy.gradient(round_, {"sum": np.zeros(5)})
+        assert 0.8 < ledger.epsilon() <= 1.0
+
+
+# Seeded faults
+
+
+def half(rows_of, total):
+    """A node half with its own way to choose rows and to add gradients up."""
+
+    def contribute(examples, work, keys_S, source):
+        round_, most = int(work.number("round")), int(work.number("group-size"))
+        rows_K, taken_S = rows_of(examples, work.users_S, keys_S, most, source, round_)
+        rows_K, probability = rows_K.long(), work.number("probability")
+        owner_K = np.repeat(keys_S, taken_S.numpy())
+        words_K = source.example_words("example", round_, owner_K, np.arange(len(rows_K)))
+        kept_K = torch.from_numpy(kept_in(words_K, probability))
+        x_KD = examples.x_RD[rows_K]
+        slope_K = torch.sigmoid(x_KD @ work.tensor("theta")) - examples.y_R[rows_K]
+        grads_KD = slope_K[:, None] * x_KD * kept_K[:, None]
+        return {"sum": total(grads_KD, taken_S, work.number("clip-norm")).numpy()}
+
+    return contribute
+
+
+def fixed(examples, users_S, keys_S, most, source, round_):
+    words_S = Randomness(0).user_words("retain", 0, keys_S)
+    return windows(examples.start_U, users_S, most, words_S)
+
+
+def fresh(examples, users_S, keys_S, most, source, round_):
+    words_S = source.user_words("retain", round_, keys_S)
+    return windows(examples.start_U, users_S, most, words_S)
+
+
+def everything(examples, users_S, keys_S, most, source, round_):
+    return windows(examples.start_U, users_S, 10**9, np.zeros(len(users_S), dtype=np.uint64))
+
+
+def one_by_one(grads_KD, taken_S, norm):
+    lengths_K = torch.linalg.vector_norm(grads_KD, dim=1, keepdim=True)
+    return (grads_KD * (norm / lengths_K).clamp(max=1.0)).sum(0)
+
+
+def user_by_user(grads_KD, taken_S, norm):
+    sums = [part.sum(0) for part in grads_KD.split(taken_S.tolist())]
+    stacked = torch.stack([torch.zeros(grads_KD.shape[1]), *sums])
+    return one_by_one(stacked, taken_S, norm)
+
+
+def test_the_stand_in_is_sound_but_for_its_faults(checks):
+    honest = half(fixed, one_by_one)
+    g_votes_each(honest, checks)
+    each_within_the_norm(honest, checks)
+    keeps_the_same(honest, checks)
+
+
+def test_a_fresh_subset_every_round(checks):
+    with pytest.raises(AssertionError, match="judgements were used, 5 accounted"):
+        keeps_the_same(half(fresh, one_by_one), checks)
+
+
+def test_no_cap_at_all(checks):
+    with pytest.raises(AssertionError, match=r"moved the sum by 1000\.0, not 1"):
+        g_votes_each(half(everything, one_by_one), checks)
+
+
+def test_clipping_users_instead_of_judgements(checks):
+    with pytest.raises(AssertionError, match="not clipped one by one"):
+        each_within_the_norm(half(fixed, user_by_user), checks)
+    with pytest.raises(AssertionError, match="was cut to"):
+        g_votes_each(half(fixed, user_by_user), checks)
+
+
+class RealisedBatch(Els):
+    """Divides by as many judgements as are kept on average by those who take part."""
+
+    def gradient(self, round_, totals):
+        released = super().gradient(round_, totals)
+        kept = np.linalg.norm(totals["sum"]) / self.plan.clip.norm
+        return released * self.plan.batch / max(1.0, kept)
+
+
+def test_division_by_the_realised_batch(make_world, checks):
+    with pytest.raises(AssertionError, match=r"tell nothing|something else than B"):
+        fixed_denominator(els_of_equals(make_world, checks, RealisedBatch))
+
+
+class NoiseOfOneUser(Els):
+    """Noise for G clip norms is owed; this adds that of a mean instead of a sum."""
+
+    def gradient(self, round_, totals):
+        exact_D = totals["sum"] / self.plan.divisor
+        return exact_D + (super().gradient(round_, totals) - exact_D) / self.plan.group_size
+
+
+def test_noise_that_is_too_small(make_world, make_examples, checks):
+    examples = make_examples([2] * 10, dimension=4000)
+    examples.y_R.fill_(0.5)
+    terms = {"group_size": 2, "probability": 0.5}
+    world = make_world(examples, **{**ELS, "strategy": NoiseOfOneUser}, **terms)
+    (released,) = world.run(1)
+    with pytest.raises(AssertionError, match="promised scale"):
+        checks.released_noise(released, world.strategy.plan.noise)

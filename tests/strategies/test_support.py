@@ -1,0 +1,43 @@
+"""Where each strategy has a guarantee, and what it says where it has none."""
+
+import re
+
+import pytest
+
+from privacy.adjacency import Adjacency, Unsupported
+from server.config import STRATEGIES
+from strategies.support import SUPPORT, check
+
+
+def test_every_strategy_is_in_the_matrix():
+    assert set(STRATEGIES) <= set(SUPPORT)
+    assert all(allowed <= set(Adjacency) and allowed for allowed in SUPPORT.values())
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+@pytest.mark.parametrize("strategy", SUPPORT)
+def test_check_follows_the_matrix(strategy, adjacency):
+    if adjacency in SUPPORT[strategy]:
+        check(strategy, adjacency)
+        return
+    with pytest.raises(Unsupported) as caught:
+        check(strategy, adjacency)
+    message = str(caught.value)
+    assert f"--strategy {strategy} has no guarantee under {adjacency}" in message
+    # What it advises can be done.
+    for other in re.findall(r"add-remove|zero-out", message):
+        check(strategy, Adjacency(other))
+    for other in message.split("strategies ")[1].split(", "):
+        check(other, adjacency)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "replace-labels"])
+def test_els_is_refused_where_nothing_is_proved(adjacency):
+    with pytest.raises(Unsupported, match="use --adjacency add-remove or zero-out"):
+        check("els", Adjacency(adjacency))
+
+
+def test_a_variant_without_an_entry_is_as_its_strategy():
+    check("aup:centred", Adjacency.REPLACE)
+    with pytest.raises(KeyError):
+        check("lottery", Adjacency.ZERO_OUT)
