@@ -5,8 +5,8 @@ from collections.abc import Callable
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
 from privacy.ledger import Ledger
-from server.build_aup_filters import build_corrected, build_published
 from server.build_adaptive import build_adaptive, build_centred
+from server.build_aup_filters import build_corrected, build_published
 from server.build_els import build_els, build_group
 from server.build_fedavg import build_fedavg
 from server.setting import Built, Setting, cohort_bytes, promise

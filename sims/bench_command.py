@@ -29,12 +29,11 @@ def users(
         bool, typer.Option("--quick", help="Few repetitions: to see that it works.")
     ] = False,
 ) -> None:
-    """Users a second in a node beside the plain tensor limit, and what a round costs on top.
-
-    Run it on a quiet machine: torch's own threads, which the limit uses, suffer most from company.
-    """
+    """Users a second in a node beside the plain tensor limit, and what a round costs on top."""
     about, console = machine(), Console(stderr=as_json)
     console.print(_machine_line(about), highlight=False, soft_wrap=True)
+    if about["load"] > about["cores"] / 2:
+        console.print("others are using this machine: repeat when it is quiet", style="yellow")
     rows = []
     for setting in SETTINGS:
         with console.status(f"d = {setting.dimension:,}, cohort {setting.cohort:,}"):

@@ -184,7 +184,7 @@ def _weights(run: Path) -> np.ndarray:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--unseeded", action="store_true")

@@ -82,16 +82,16 @@ class CorrectedPlan:
         users, cohort, rounds, delta = (plan[k] for k in ("users", "cohort", "rounds", "delta"))
         check_size(users, cohort, rounds, plan.get("group_size", 1))
 
-        def cost(sigma: float, interval: float) -> float:
-            event = TestedGaussian(cohort / users, sigma, _failure(delta, rounds))
-            return accounting.epsilon(
-                [(event, rounds)], adjacency=plan["adjacency"], delta=delta, interval=interval
-            )
-
         # One Gaussian without sampling bounds the search, as in ``noise_multiplier_for``.
         high = 2.0 * plan["adjacency"].vectors_changed * math.sqrt(rounds * 3 * math.log(2 / delta))
-        high = max(1.0, high * (1 + 1 / epsilon))
-        sigma = accounting.calibrate(cost, epsilon, low=0.05, high=high)
+        failure = _failure(delta, rounds)
+        sigma = accounting.calibrate_noise(
+            epsilon,
+            lambda sigma: {TestedGaussian(cohort / users, sigma, failure): rounds},
+            delta=delta,
+            adjacency=plan["adjacency"],
+            high=max(1.0, high * (1 + 1 / epsilon)),
+        )
         return cls(noise_multiplier=sigma, **plan)
 
     @cached_property

@@ -53,7 +53,7 @@ FINDINGS = (
     "nearly 2, so the test alone costs up to ε, not ε/2.",
     "A passed test certifies little: the noise of the test exceeds 89/ε with probability 1e-5, and "
     "178/ε if it were made for the true sensitivity. At ε = 1 and ñ = 101, a cohort of two far "
-    "halves passes with probability 0.016 each time.",
+    "halves passes with probability 0.015 each time.",
 )
 
 

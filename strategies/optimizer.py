@@ -69,8 +69,6 @@ def noise_limited_rate(noise: float, settings: OptimizerSettings, ceiling: float
     """
     if settings.kind != "sgd" and noise > 0:
         noise = 1.0  # what is left of any noise after the division
-    if settings.kind == "adafactor":
-        ceiling = min(ceiling, settings.rounds**-0.5)
     energy = math.sqrt(sum(settings.factor(t) ** 2 for t in range(1, settings.rounds + 1)))
     return ceiling if noise == 0 else min(ceiling, _NOISE_LOGITS / (noise * energy))
 
@@ -82,7 +80,7 @@ class ServerOptimizer:
         self.settings = settings
         self.theta = torch.tensor(theta_D, dtype=torch.float64)
         self._average = torch.zeros_like(self.theta)
-        self._averaged = 0
+        self._averaged, self._unit = 0, 1.0
         if settings.kind == "sgd":
             # Dampened momentum: a step has the same length in the long run at any momentum.
             self._torch = torch.optim.SGD(
@@ -95,14 +93,11 @@ class ServerOptimizer:
                 [self.theta], settings.rate, betas=(settings.momentum, 0.99)
             )
         else:
-            # Torch takes steps of min(rate, 1/√t), times max(second eps, root mean square of θ),
-            # which would keep a model that starts at zero there.
-            if settings.rate > settings.rounds**-0.5 * (1 + 1e-9):
-                raise ValueError(
-                    f"--learning-rate {settings.rate:g} would not stay constant: with adafactor it "
-                    f"is at most 1/√rounds = {settings.rounds**-0.5:.4g}"
-                )
-            self._torch = torch.optim.Adafactor([self.theta], settings.rate, eps=(None, 1.0))
+            # Torch takes steps of min(rate, 1/√t) times max(second eps, root mean square of θ): it
+            # would keep a model that starts at zero there. An enormous eps and a rate as much
+            # smaller make steps absolute and constant.
+            self._unit = 1e9
+            self._torch = torch.optim.Adafactor([self.theta], eps=(None, self._unit))
 
     @property
     def theta_D(self) -> np.ndarray:
@@ -118,7 +113,8 @@ class ServerOptimizer:
 
     def step(self, round_: int, gradient_D: np.ndarray) -> None:
         """One descent step with the released gradient of ``round_`` (1, 2, …)."""
-        self._torch.param_groups[0]["lr"] = self.settings.rate * self.settings.factor(round_)
+        rate = self.settings.rate * self.settings.factor(round_)
+        self._torch.param_groups[0]["lr"] = rate / self._unit
         self.theta.grad = torch.from_numpy(np.asarray(gradient_D, dtype=np.float64))
         self._torch.step()
         if round_ > self.settings.rounds * (1 - self.settings.averaging):

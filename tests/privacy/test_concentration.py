@@ -69,8 +69,8 @@ def test_no_user_who_comes_or_goes_breaks_the_bounds(points):
 def test_a_user_who_is_swapped_moves_twice_as_much_at_most(points, other):
     rows_SD = np.array(points)
     swapped_SD = np.vstack([rows_SD[:-1], other])
-    first_S, first_w, first_D = majority(rows_SD)
-    second_S, second_w, second_D = majority(swapped_SD)
+    _, first_w, first_D = majority(rows_SD)
+    _, second_w, second_D = majority(swapped_SD)
     assert abs(first_w - second_w) < 2 * WEIGHT_CHANGE
     if min(first_w, second_w) >= 2.0:
         moved = float(np.linalg.norm(first_D - second_D))

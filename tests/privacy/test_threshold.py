@@ -193,7 +193,7 @@ def test_answers_are_pure_dp_for_any_queries_of_the_sensitivity(queries, epsilon
 
 
 def test_queries_of_twice_the_sensitivity_break_it():
-    # The published score: made for 1, moves by 2. Many queries that barely pass, then one that fails.
+    # The published score: made for 1, moves by 2. Many queries barely pass, then one fails.
     mechanism = AboveThreshold(0.0, 0.5, 1.0, ADD)
     for move, cost in ((1.0, 1.0), (2.0, 2.0)):
         p = answers(mechanism, [-30.0] * 40 + [60.0], 41)

@@ -2,18 +2,19 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from client.app import app as client_app
 from preference.judgements import InputError
 from privacy import accounting
+from privacy.adjacency import Adjacency
 from privacy.events import PureDp
 from privacy.group_event import GroupGaussian
 from privacy.ledger import read_charges
 from privacy.median import GRID
 from privacy.mixture import MixtureGaussian
-from server import training
 from server.build_els import MEDIAN_SHARE
 from server.config import RunConfig
 from server.training import train
@@ -43,7 +44,7 @@ def run(config, nodes=1):
 
 
 def charges(result):
-    return [charge.event for charge in read_charges(training.Path(result["out"]) / "ledger.jsonl")]
+    return [charge.event for charge in read_charges(Path(result["out"]) / "ledger.jsonl")]
 
 
 def test_the_median_is_released_once_and_paid_for(config):
@@ -56,11 +57,11 @@ def test_the_median_is_released_once_and_paid_for(config):
     assert rounds == [event] * 4
     assert result["epsilon"] <= 0.5
     # What is left for the rounds is what choosing the group size has not taken.
-    spent = accounting.epsilon([(event, 4)], adjacency=training.Adjacency("add-remove"), delta=1e-3)
+    spent = accounting.epsilon([(event, 4)], adjacency=Adjacency.ADD_REMOVE, delta=1e-3)
     assert 0.999 * 0.475 < spent <= 0.475
     assert str(result["group_size"]) in result["account"]
     assert "choosing it cost" in result["account"]
-    kept = json.loads((training.Path(result["out"]) / "released.json").read_text())
+    kept = json.loads((Path(result["out"]) / "released.json").read_text())
     assert kept == {"group-size": result["group_size"]}
 
 
@@ -111,10 +112,10 @@ def test_group_privacy(config):
 def test_group_privacy_that_diverges_is_one_line(config):
     with pytest.raises(InputError, match=r"certifies nothing for 400 .* that works here is \d+"):
         run(replace(config, strategy="group", group_size=400, epsilon=0.01, delta=1e-12))
-    assert not training.Path(config.out).exists()
+    assert not Path(config.out).exists()
 
 
 def test_sizes_are_checked_before_anything_is_asked(config):
     with pytest.raises(InputError, match="--cohort 90 is more than the 40 users"):
         run(replace(config, cohort=90, group_size=2))
-    assert not training.Path(config.out).exists()
+    assert not Path(config.out).exists()

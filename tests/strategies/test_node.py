@@ -74,7 +74,8 @@ def test_windows_move_with_the_round_and_the_seed(make_examples):
         return bounded_sum(examples, asked, keys(users_S), source, NoClip()).tolist()
 
     assert found(1, 0) == found(1, 0)
-    assert len({tuple(found(t, s)) for t in (1, 2, 3) for s in (0, 1, None)}) == 9
+    assert len({tuple(found(t, s)) for t in (1, 2, 3) for s in (0, 1)}) == 6
+    assert len({tuple(found(1, None)) for _ in range(8)}) > 1
 
 
 def test_nobody_asked(make_examples):
@@ -104,7 +105,7 @@ def test_retained_judgements_are_all_that_is_ever_seen(make_examples, oracle):
 
 def test_without_retaining_everything_is_seen(make_examples):
     examples, seen = make_examples([40]), set()
-    for round_ in range(80):
+    for round_ in range(300):
         asked = Work({}, {"group-size": 4, "round": round_, "retain": 0}, np.arange(1))
         seen |= set(sampled(examples, asked, keys([0]), Randomness(0))[0].tolist())
     assert seen == set(range(40))

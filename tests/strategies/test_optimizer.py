@@ -153,18 +153,12 @@ def test_settings_are_checked(changes, message):
 
 def test_adafactor_takes_constant_steps_whatever_the_scale():
     """A gradient that stays as it is, at any length, moves each coordinate by the rate a round."""
-    for scale in (1e-6, 1.0, 1e6):
-        config = settings("adafactor", rate=0.1, averaging=0.0)
+    for scale, rate in ((1e-6, 0.1), (1.0, 0.1), (1e6, 0.1), (1.0, 5.0)):
+        config = settings("adafactor", rate=rate, averaging=0.0)
         signs = np.array([1.0, -1.0, 1.0, -1.0])
         found = run(ServerOptimizer(config, np.zeros(4)), [scale * signs] * 12)
-        np.testing.assert_allclose(found.theta.numpy(), -1.2 * signs, rtol=1e-6)
+        np.testing.assert_allclose(found.theta.numpy(), -12 * rate * signs, rtol=1e-6)
     assert [config.factor(t) for t in (1, 6, 12)] == [1.0] * 3
-
-
-def test_adafactor_refuses_a_rate_that_would_not_stay_constant():
-    ServerOptimizer(settings("adafactor", rate=12**-0.5), np.zeros(4))
-    with pytest.raises(ValueError, match="would not stay constant"):
-        ServerOptimizer(settings("adafactor", rate=0.3), np.zeros(4))
 
 
 @pytest.mark.parametrize("kind", ["adam", "adafactor"])
@@ -172,4 +166,4 @@ def test_default_rate_of_optimizers_that_divide_by_the_gradients_scale(kind):
     config = settings(kind, rounds=100)
     rates = {noise_limited_rate(noise, config, 100.0) for noise in (1e-6, 0.1, 30.0)}
     assert len(rates) == 1
-    assert rates.pop() <= 100**-0.5
+    assert rates.pop() < 0.1

@@ -1,6 +1,7 @@
 """Where each strategy has a guarantee, and what it says where it has none."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,15 @@ def test_a_variant_without_an_entry_is_as_its_strategy():
     check("aup:centred", Adjacency.REPLACE)
     with pytest.raises(KeyError):
         check("lottery", Adjacency.ZERO_OUT)
+
+
+def test_the_documented_matrix_is_this_one():
+    text = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    documented = {}
+    table = text.split("## Which strategy under which adjacency")[1].split("##")[0]
+    for line in table.splitlines():
+        names, *cells = line.strip("|").split("|")
+        for name in re.findall(r"`([a-z:-]+)`", names):
+            allowed = zip(Adjacency, cells, strict=True)
+            documented[name] = {a for a, cell in allowed if cell.strip() == "yes"}
+    assert documented == {name: SUPPORT[name] for name in STRATEGIES if name != "nonprivate"}
