@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from client.store import store_for
+from client.store import source_for, store_for
 from preference.reward import accuracy_of
 from strategies import messages
 from strategies.catalogue import NODE_HALVES
@@ -41,7 +41,7 @@ def train(message: Message, context: Context) -> Message:
     users_S = store.check_users(work.users_S)
     node_half = NODE_HALVES[str(work.parameters["strategy"])]
     examples = store.examples(str(work.parameters["features"]))
-    sums = node_half(examples, work, store.keys_U[users_S], store.source)
+    sums = node_half(examples, work, store.keys_U[users_S], source_for(context))
     if not all(np.isfinite(total).all() for total in sums.values()):
         raise FloatingPointError("a sum of bounded contributions is not finite")
     return Message(messages.sums_reply(sums), reply_to=message)

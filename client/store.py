@@ -25,11 +25,10 @@ from privacy.randomness import Randomness, user_key
 
 @dataclass(eq=False)
 class UserStore:
-    """Judgements and features of the users on one node, with its source of random draws."""
+    """Judgements and features of the users on one node."""
 
     judgements: Judgements
     place: int
-    source: Randomness
     _examples: dict[str, PairExamples] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,22 +69,29 @@ def store_for(context: Context) -> UserStore:
     config: Mapping[str, bool | int | float | str] = context.run_config
     columns, bad_rows = str(config.get("columns", "")), str(config.get("on-bad-rows", "refuse"))
     if "data" in context.node_config:
-        # Deployed: coins come from this machine, whatever seed the server suggests.
-        return _store(str(context.node_config["data"]), columns, bad_rows, -1, 1, -1)
+        return _store(str(context.node_config["data"]), columns, bad_rows, -1, 1)
     if not config.get("data"):
         raise InputError("no data: name a file in node-config data=…, or pass --data in simulation")
     place, places = int(context.node_config["partition-id"]), context.node_config["num-partitions"]
-    seed = int(config.get("seed", -1))
-    return _store(str(config["data"]), columns, bad_rows, place, int(places), seed)
+    return _store(str(config["data"]), columns, bad_rows, place, int(places))
+
+
+def source_for(context: Context) -> Randomness:
+    """Where a node's own draws come from: in a simulation from the run's seed, if it has one.
+
+    A deployed node draws from its own machine, whatever seed the server suggests.
+    """
+    seed = -1 if "data" in context.node_config else int(context.run_config.get("seed", -1))
+    return Randomness(seed if seed >= 0 else None)
 
 
 @cache
-def _store(data: str, columns: str, bad_rows: str, place: int, places: int, seed: int) -> UserStore:
+def _store(data: str, columns: str, bad_rows: str, place: int, places: int) -> UserStore:
     judgements = load(data, columns, bad_rows)
     if places > 1:
         users = share(len(judgements.user_ids), place, places)
         judgements = judgements.select(np.arange(users.start, users.stop))
-    return UserStore(judgements, place, Randomness(seed if seed >= 0 else None))
+    return UserStore(judgements, place)
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,7 @@ import numpy as np
 from privacy import group
 from privacy.adjacency import Adjacency
 from privacy.composition import INTERVAL, composed_epsilon
-from privacy.events import Event, PoissonGaussian
+from privacy.events import Event, PoissonGaussian, PureChoice
 from privacy.group_event import GroupGaussian
 from privacy.parts import by_part
 
@@ -35,9 +35,15 @@ def epsilon(
     Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
     anything else, the parts share ``delta`` equally and their epsilons add up. Events on
-    disjoint parts of the users (``privacy.parts``) cost as much as the dearest part.
+    disjoint parts of the users (``privacy.parts``) cost as much as the dearest part. What a
+    choice costs (``PureChoice``) is added to everything else.
     """
     _check_delta(delta)
+    events = list(events)
+    choices = sum(times * e.epsilon for e, times in events if isinstance(e, PureChoice) and times)
+    if choices:
+        rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
+        return choices + epsilon(rest, adjacency=adjacency, delta=delta, interval=interval)
     events, *others = by_part(events)
     if others:
         return max(

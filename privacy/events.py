@@ -85,6 +85,19 @@ class PureDp:
 
 
 @dataclass(frozen=True)
+class PureChoice(PureDp):
+    """An (``epsilon``, 0)-DP release by whose outcome parameters of later releases are chosen.
+
+    Privacy loss distributions compose mechanisms whose parameters are fixed in advance. For each
+    outcome of a choice the rest may meet the same (epsilon, delta) and still not be dominated by
+    one distribution for all outcomes, so a choice is never convolved with the rest: its epsilon is
+    added to the rest's (basic composition, which allows any adaptivity).
+    """
+
+    kind: ClassVar[str] = "pure-choice"
+
+
+@dataclass(frozen=True)
 class Unprotected:
     """A release with no guarantee at all: its epsilon is infinite."""
 
@@ -105,6 +118,7 @@ _KINDS: dict[str, type] = {
         MixtureGaussian,
         GroupGaussian,
         PureDp,
+        PureChoice,
         TestedGaussian,
         OnPart,
         Unprotected,

@@ -13,7 +13,7 @@ Legend: U users, J buckets.
 import numpy as np
 
 from privacy.adjacency import Adjacency
-from privacy.events import PureDp
+from privacy.events import PureChoice
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from privacy.release import fingerprint
@@ -47,7 +47,7 @@ def release_median(
 ) -> int:
     """A grid size near the median of the counts in ``histogram``; charged to the ledger first.
 
-    Formal guarantee: ``PureDp(epsilon)`` under ``adjacency``; under replace-labels exact, at no
+    Formal guarantee: ``PureChoice(epsilon)`` under ``adjacency``; under replace-labels exact, at no
     cost, since there the counts are public.
 
     Raises:
@@ -58,6 +58,6 @@ def release_median(
         return GRID[int(np.searchsorted(below_J, users_J.sum() / 2))]
     covers = "median of users' numbers of judgements"
     replay = fingerprint(users_J, epsilon, 0, covers, source)
-    charge = ledger.charge(PureDp(epsilon), round_=0, covers=covers, replay=replay)
+    charge = ledger.charge(PureChoice(epsilon), round_=0, covers=covers, replay=replay)
     coins = source.stream(covers, charge.attempt)
     return GRID[int(coins.choice(len(GRID), p=probabilities(users_J, epsilon, adjacency)))]

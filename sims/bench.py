@@ -32,7 +32,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 
 from client.app import app as client_app
-from client.store import UserStore, store_for
+from client.store import UserStore, source_for, store_for
 from preference.examples import PairExamples
 from preference.features import HashingFeatures
 from server.config import RunConfig
@@ -187,7 +187,7 @@ class _TimedGrid(LocalGrid):
         keys_S = self.store.keys_U[work.users_S]
         limits = {threads: _seconds(self._limit, threads) for threads in {self._threads, 1}}
         node = _seconds(
-            lambda: uls.contribute(examples, work, keys_S, self.store.source), self._threads
+            lambda: uls.contribute(examples, work, keys_S, source_for(self._context)), self._threads
         )
         self.clocks.append(_Clock(len(keys_S), seconds, node, limits))
 

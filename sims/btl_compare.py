@@ -4,7 +4,8 @@ The error is ‖θ̂ − θ*‖₂ on the populations of ``sims.btl``, where ans
 Everything runs through the strategies, messages and ledgers that users get.
 
 The grid's best is chosen by looking at θ*, which nobody can do, and what looking would cost is not
-charged: it is a bound on what tuning could achieve. Its ends must be worse than its middle.
+charged: it is a bound on what tuning could achieve. Its ends are worse than its middle, but for the smallest
+clip norm: below that everybody is scaled to one length, and only the step size matters.
 """
 
 import itertools
@@ -35,8 +36,8 @@ from strategies.uls import Uls, UlsPlan
 
 _SETTINGS = RunConfig(strategy="aup", delta=1e-5, adjacency="add-remove", rounds=200, cohort=500)
 #: Clip norms of the grid, and its step sizes in units of the clip norm.
-CLIPS = (0.1, 0.15, 0.2, 0.3)
-RATES = (0.18, 0.25, 0.35, 0.5, 0.7)
+CLIPS = (0.1, 0.2, 0.3, 0.4)
+RATES = (0.25, 0.35, 0.5, 0.7, 1.0)
 #: What is run as a user would run it, with nothing chosen.
 UNTUNED: Mapping[str, Mapping[str, Any]] = {
     "aup": {"strategy": "aup"},

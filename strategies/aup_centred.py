@@ -17,11 +17,11 @@ so secure aggregation can take the server's place.
 
 **The centre.** An average of earlier estimates, shrunk towards zero by how much of its length is
 noise: c = (1 − D·v/‖a‖²)₊ a, where a is the average and v the variance of the noise in each of its
-coordinates (James and Stein 1961; both public). Where a tells nothing from noise, c is exactly zero
-and this is ``strategies.adaptive``, which is what happens most of the time with a few thousand users
-at epsilon = 1: users' gradients there are 5 to 7 times as long as their mean, and centring can take
-no more than 1 or 2 % off the radius. It pays where users have many judgements, so that they differ
-by less than they have in common.
+coordinates (James and Stein 1961; both public). Where it is all noise, c is zero or next to it, and
+this is ``strategies.adaptive``. That is what happens most of the time with a few thousand users who
+have a few judgements each: their gradients are 5 to 7 times as long as their mean, so no centre can
+take more than 1 or 2 % off the radius, and the two strategies do equally well. Centring pays where
+users have many judgements, so that they differ by less than they have in common.
 
 Legend: S sampled users, D dimensions.
 """

@@ -32,7 +32,7 @@ from preference.examples import PairExamples
 from preference.gradients import btl_residual
 from privacy import accounting
 from privacy.adjacency import Adjacency
-from privacy.events import Event, PureDp
+from privacy.events import Event, PureChoice
 from privacy.example_clipping import ExampleClip
 from privacy.group_event import GroupGaussian
 from privacy.ledger import Ledger
@@ -115,7 +115,7 @@ class ElsPlan:
     @property
     def charges(self) -> dict[Event, int]:
         """What the whole run costs, choosing G included."""
-        chosen: dict[Event, int] = {PureDp(self.chosen_at): 1} if self.chosen_at else {}
+        chosen: dict[Event, int] = {PureChoice(self.chosen_at): 1} if self.chosen_at else {}
         return {self.mechanism.event: self.rounds, **chosen}
 
     @property
@@ -135,9 +135,7 @@ class ElsPlan:
 
     def epsilon(self) -> float:
         """The epsilon of the whole run, choosing G included: what ``for_epsilon`` bounds."""
-        rounds = [(self.mechanism.event, self.rounds)]
-        terms = {"adjacency": self.adjacency, "delta": self.delta}
-        return self.chosen_at + accounting.epsilon(rounds, **terms)
+        return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
 
 
 def same_compute(cohort: int, users: int, group_size: int) -> float:

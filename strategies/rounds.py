@@ -1,7 +1,7 @@
 """The server half that all sum-based strategies share: cohorts out, bounded sums in.
 
 One round: a Poisson cohort is drawn over all users, each node with sampled users gets one message,
-sums are added up as they arrive, the strategy turns the total into a gradient (through the ledger,
+sums are added up, the strategy turns the total into a gradient (through the ledger,
 if it is private), and the optimizer takes a step.
 
 What goes wrong at a node never changes what is released or charged: a node that fails, is late,
@@ -13,6 +13,7 @@ Legend: S sampled users, D dimensions.
 """
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -160,12 +161,20 @@ class CohortStrategy(Strategy):
         totals = {
             name: np.zeros(shape) for name, shape in self._expected(self._asked.total).items()
         }
-        waiting = dict(self._asked.users)
+        waiting, arrived = dict(self._asked.users), dict[int, dict[str, np.ndarray]]()
+        turn = deque(waiting)
         for reply in replies:
             node = reply.metadata.src_node_id
-            reason = self._add(totals, reply, waiting.pop(node, None))
-            if reason:
-                self.log({"round": server_round, "node": node, "left out": reason})
+            try:
+                arrived[node] = self._read(reply, waiting.pop(node, None))
+            except messages.MalformedReply as error:
+                self.log({"round": server_round, "node": node, "left out": str(error)})
+            # Added in the order of asking, so that rounding does not depend on who was faster: a
+            # replayed round must have the same sum to the last bit. What came early waits.
+            while turn and turn[0] not in waiting:
+                self._add(totals, turn[0], arrived.pop(turn.popleft(), None))
+        for node in turn:
+            self._add(totals, node, arrived.pop(node, None))
         for node in waiting:
             self.log({"round": server_round, "node": node, "left out": "no reply in time"})
         gradient_D = self.gradient(server_round, totals)
@@ -174,25 +183,30 @@ class CohortStrategy(Strategy):
         self.rounds_done = server_round
         return messages.model_record(self.optimizer.theta_D), None
 
-    def _add(self, totals: dict[str, np.ndarray], reply: Message, users: int | None) -> str | None:
-        """Add a reply's sums to the totals, or say why not."""
+    def _read(self, reply: Message, users: int | None) -> dict[str, np.ndarray]:
+        """A reply's sums; MalformedReply, saying why, if they cannot be counted."""
         if users is None:
-            return "a second reply, or one that was not asked for"
+            raise messages.MalformedReply("a second reply, or one that was not asked for")
         if reply.has_error():
-            return f"error {reply.error.code}: {reply.error.reason}"
-        try:
-            sums = messages.read_sums(reply.content, self._expected(users))
-        except messages.MalformedReply as error:
-            return str(error)
+            raise messages.MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
+        sums = messages.read_sums(reply.content, self._expected(users))
         if not self.admits(sums, users):
-            return f"sums that {users} users within the bound cannot produce"
-        first = self._asked.first[reply.metadata.src_node_id]
+            raise messages.MalformedReply(
+                f"sums that {users} users within the bound cannot produce"
+            )
+        return sums
+
+    def _add(
+        self, totals: dict[str, np.ndarray], node: int, sums: Mapping[str, np.ndarray] | None
+    ) -> None:
+        if sums is None:
+            return
+        first, users = self._asked.first[node], self._asked.users[node]
         for name, total in totals.items():
             if name in self.stacked:
                 total[first : first + users] = sums[name]
             else:
                 total += sums[name]
-        return None
 
     def _expected(self, users: int) -> dict[str, tuple[int, ...]]:
         """The shapes of what so many users make up."""

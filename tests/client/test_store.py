@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client import store
-from client.store import UserStore, share, store_for
+from client.store import UserStore, share, source_for, store_for
 from preference.features import HashingFeatures
 from preference.judgements import InputError, Judgements
 from privacy.randomness import Randomness, user_key
@@ -40,8 +40,8 @@ def test_simulated_nodes_host_their_share(crowd, places):
     ids = [user for found in stores for user in found.judgements.user_ids]
     assert ids == [f"u{user:03}" for user in range(50)]
     assert [found.place for found in stores] == list(range(places))
-    assert all(found.source == Randomness(4) for found in stores)
-    assert store_for(context(partition(0, places), data=crowd, seed=4)) is stores[0]
+    # Another seed is no reason to read the file and compute the features again.
+    assert store_for(context(partition(0, places), data=crowd, seed=5)) is stores[0]
 
 
 def test_more_nodes_than_users(write_rows, make_rows):
@@ -58,10 +58,13 @@ def test_more_nodes_than_users(write_rows, make_rows):
 
 def test_a_deployed_node_reads_its_own_file_and_the_systems_coins(write_rows, make_rows, crowd):
     mine = write_rows(make_rows([3]), "mine.jsonl")
-    found = store_for(context({"data": mine}, data=crowd, seed=4))
+    deployed = context({"data": mine}, data=crowd, seed=4)
+    found = store_for(deployed)
     assert found.judgements.user_ids == ("u000",)
     assert found.place == -1
-    assert not found.source.seeded
+    assert not source_for(deployed).seeded
+    assert source_for(context(partition(0, 1), data=crowd, seed=4)) == Randomness(4)
+    assert not source_for(context(partition(0, 1), data=crowd)).seeded
 
 
 def test_no_data():
@@ -98,7 +101,7 @@ def test_a_source_is_read_once_for_all_nodes(crowd, monkeypatch):
 
 @pytest.fixture
 def small(make_rows):
-    return UserStore(Judgements.from_rows(make_rows([2, 1, 3])), 0, Randomness(0))
+    return UserStore(Judgements.from_rows(make_rows([2, 1, 3])), 0)
 
 
 def test_keys(small):

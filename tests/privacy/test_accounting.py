@@ -24,6 +24,7 @@ from privacy.events import (
     Event,
     MixtureGaussian,
     PoissonGaussian,
+    PureChoice,
     PureDp,
     Unprotected,
     pld,
@@ -349,3 +350,14 @@ def test_a_joint_release_without_noise_is_refused(bad: float) -> None:
     for arguments in ((bad, 1.0), (1.0, bad)):
         with pytest.raises(ValueError, match="positive finite"):
             joint_noise_multiplier(*arguments)
+
+
+def test_what_a_choice_costs_is_added_never_convolved():
+    rounds = (PoissonGaussian(0.1, 2.0), 50)
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    alone = accounting.epsilon([rounds], **terms)
+    added = accounting.epsilon([(PureChoice(0.2), 2), rounds], **terms)
+    convolved = accounting.epsilon([(PureDp(0.2), 2), rounds], **terms)
+    assert added == pytest.approx(alone + 0.4, abs=1e-12)
+    assert convolved < added - 1e-3
+    assert accounting.epsilon([(PureChoice(0.2), 0), rounds], **terms) == alone

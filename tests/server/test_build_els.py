@@ -10,7 +10,7 @@ from client.app import app as client_app
 from preference.judgements import InputError
 from privacy import accounting
 from privacy.adjacency import Adjacency
-from privacy.events import PureDp
+from privacy.events import PureChoice
 from privacy.group_event import GroupGaussian
 from privacy.ledger import read_charges
 from privacy.median import GRID
@@ -50,7 +50,7 @@ def charges(result):
 def test_the_median_is_released_once_and_paid_for(config):
     result = run(config)
     first, *rounds = charges(result)
-    assert first == PureDp(MEDIAN_SHARE * 0.5)
+    assert first == PureChoice(MEDIAN_SHARE * 0.5)
     assert result["group_size"] in GRID
     probability = els.same_compute(2, 40, result["group_size"])
     event = MixtureGaussian(result["noise_multiplier"], result["group_size"], probability)
@@ -89,7 +89,7 @@ def test_a_resumed_run_keeps_its_group_size(config, seed, monkeypatch):
     monkeypatch.setattr(els.Els, "gradient", asked)
     result = run(replace(config, resume=True))
     spent = charges(result)
-    assert sum(isinstance(event, PureDp) for event in spent) == 1
+    assert sum(isinstance(event, PureChoice) for event in spent) == 1
     assert len(set(spent)) == 2
     assert (result["rounds"], result["stopped"]) == (4, None)
 

@@ -76,13 +76,13 @@ def make_grid(monkeypatch):
         judgements, stores = judgements_like(examples), {}
         for place in range(nodes):
             mine = np.array(share(len(judgements.user_ids), place, nodes), dtype=np.int64)
-            store = UserStore(judgements.select(mine), place, Randomness(seed))
+            store = UserStore(judgements.select(mine), place)
             store._examples[FEATURES] = examples.select(mine)
             stores[place] = store
         monkeypatch.setattr(
             client.app, "store_for", lambda context: stores[context.node_config["partition-id"]]
         )
-        return LocalGrid(client.app.app, nodes, {})
+        return LocalGrid(client.app.app, nodes, {"seed": seed})
 
     return make
 

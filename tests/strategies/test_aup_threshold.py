@@ -1,5 +1,7 @@
 """Centred AUP with a sparse vector test: what it charges, where the radius goes, resuming."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -69,7 +71,7 @@ def test_the_radius_shrinks_to_where_four_in_five_are_within_and_stays(world):
         made.run(round_)
         radii.append(made.strategy.radius)
     assert radii[0] == pytest.approx(0.45)
-    widened = [b / a for a, b in zip(radii, radii[1:], strict=False) if b > a]
+    widened = [b / a for a, b in pairwise(radii) if b > a]
     assert widened == pytest.approx([1.25] * 2)
     assert len(set(radii[-20:])) == 1, "spent, and still moving"
     assert 0.35 < radii[-1] < 0.55  # 0.4 is the true one
@@ -114,7 +116,7 @@ def test_a_resumed_simulation_is_the_same_run_for_the_same_charges(world, stop):
 
 def test_where_draws_cannot_be_repeated_a_broken_off_series_is_spent(world):
     made = world(lengths(), seed=None)
-    made.run(3)
+    made.run(1)
     assert made.strategy.state()["series"].tolist() == [0, 1]
     made.strategy.restore(made.strategy.state())
     assert made.strategy.state()["series"].tolist() == [1, 0]

@@ -11,7 +11,7 @@ from preference.gradients import windows
 from privacy import accounting
 from privacy.adjacency import Adjacency, Unsupported
 from privacy.clipping import UserClip
-from privacy.events import PoissonGaussian, PureDp
+from privacy.events import PoissonGaussian, PureChoice, PureDp
 from privacy.example_clipping import ExampleClip
 from privacy.ledger import Ledger
 from privacy.mixture import MixtureGaussian
@@ -60,7 +60,7 @@ def test_for_epsilon_meets_its_target_from_below(chosen_at):
     # What the ledger makes of it is less: it composes loss distributions.
     composed = accounting.epsilon(plan.charges.items(), adjacency=plan.adjacency, delta=plan.delta)
     assert composed <= 0.5
-    assert (PureDp(0.025) in plan.charges) == (chosen_at > 0)
+    assert (PureChoice(0.025) in plan.charges) == (chosen_at > 0)
 
 
 def test_choosing_the_group_size_is_paid_for():
