@@ -46,7 +46,7 @@ class CountingClip:
     centre_D: torch.Tensor | None = None
 
     def clip_sum(self, vectors_BD: torch.Tensor) -> torch.Tensor:
-        """Over B users: the sum of clipped vectors and, last, of centred bits; float64, (D + 1,)."""
+        """Over B users: the sum of clipped vectors and, last, of centred bits; float64 (D + 1,)."""
         sum_D1 = vectors_BD.new_zeros(vectors_BD.shape[1] + 1, dtype=torch.float64)
         for block_BD in vectors_BD.split(max(1, _BLOCK // max(1, vectors_BD.shape[1]))):
             block_BD = block_BD.to(torch.float64)

@@ -19,9 +19,10 @@ def build_adaptive(setting: Setting, ledger: Ledger) -> Built:
     """ULS with adaptive clipping."""
     plan = _quantile_plan(setting)
     account = (
-        f"A user's gradient is clipped to a norm that follows quantile {plan.rule.quantile:g} of all "
-        f"users' norms, from {plan.start:g} on. Who was not clipped is counted with noise of "
-        f"standard deviation {plan.count_noise:.4g}, in the same charge as the gradients."
+        "A user's gradient is clipped to a norm that follows quantile "
+        f"{plan.rule.quantile:g} of all users' norms, from {plan.start:g} on. Who was not clipped "
+        f"is counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge "
+        "as the gradients."
     )
     return _built(setting, ledger, Adaptive, plan, account, vectors=2.0)
 
@@ -31,7 +32,7 @@ def build_centred(setting: Setting, ledger: Ledger) -> Built:
     if setting.config.adaptation == "quantile":
         plan = _quantile_plan(setting)
         account = (
-            f"A user's distance from a released centre is bounded by a radius that follows quantile "
+            "A user's distance from a released centre is bounded by a radius that follows quantile "
             f"{plan.rule.quantile:g} of these distances, from {plan.start:g} on; who is within is "
             f"counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge."
         )

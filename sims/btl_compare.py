@@ -4,8 +4,8 @@ The error is ‖θ̂ − θ*‖₂ on the populations of ``sims.btl``, where ans
 Everything runs through the strategies, messages and ledgers that users get.
 
 The grid's best is chosen by looking at θ*, which nobody can do, and what looking would cost is not
-charged: it is a bound on what tuning could achieve. Its ends are worse than its middle, but for the smallest
-clip norm: below that everybody is scaled to one length, and only the step size matters.
+charged: it is a bound on what tuning could achieve. Its ends are worse than its middle, but for
+the smallest clip norm: below that everybody is scaled to one length, and nothing changes.
 """
 
 import itertools
@@ -32,7 +32,7 @@ from server.setting import Setting
 from sims.btl import Population, node_of
 from strategies.cohort import Registry
 from strategies.rounds import CohortStrategy, Participants
-from strategies.uls import Uls, UlsPlan
+from strategies.uls import DEFAULT_GROUP_SIZE, Uls, UlsPlan
 
 _SETTINGS = RunConfig(strategy="aup", delta=1e-5, adjacency="add-remove", rounds=200, cohort=500)
 #: Clip norms of the grid, and its step sizes in units of the clip norm.
@@ -118,6 +118,7 @@ def _try(trial: _Trial) -> list[_Found]:
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
         clip=UserClip(1.0),
+        group_size=config.group_size or DEFAULT_GROUP_SIZE,
     )
     spent = plan.epsilon()
     for clip, steps in itertools.product(trial.clips, trial.rates):

@@ -123,7 +123,7 @@ def run(
         ),
     ] = None,
     quantile: Annotated[
-        float | None, _option("adaptive, aup: share of users within the radius. [default: 0.25]")
+        float | None, _option("adaptive, aup: share of users within the radius. [default: 0.15]")
     ] = None,
     features: Annotated[
         str | None, _option("hashing, or a transformer encoder's path or hub name.")

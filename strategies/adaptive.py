@@ -6,11 +6,11 @@ towards the one that leaves a share ``quantile`` of users unclipped. Unlike ther
 sum is fixed first, for the clip norm that nodes were told; the optimizer is given the gradient in
 units of that norm (see ``strategies.radius``); and the denominator is the nominal cohort M.
 
-Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be any
-of the four, for the whole sequence of models *and clip norms*: T compositions of the
+Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
+any of the four, for the whole sequence of models *and clip norms*: T compositions of the
 Poisson-subsampled Gaussian with probability M/N and the joint noise multiplier of sum and count.
-Nothing is assumed about the data. Trusted: the server (it sees clipped sums and counts before noise)
-and the nodes' clipping.
+Nothing is assumed about the data. Trusted: the server (it sees clipped sums and counts before
+noise) and the nodes' clipping.
 
 Legend: S sampled users, D dimensions.
 """
@@ -41,11 +41,13 @@ from strategies.radius import QuantileRule
 from strategies.rounds import CohortStrategy
 from strategies.uls import DEFAULT_GROUP_SIZE, check_size
 
-#: Three users in four are scaled down to one length, so that most count about equally. A low
-#: quantile also means little noise; a high one bends gradients less.
-DEFAULT_QUANTILE = 0.25
+#: Most users are scaled down to one length, so that they count about equally. Real users' longest
+#: gradients are those of few judgements, the least reliable; a high quantile bends gradients less,
+#: and lets these in. From 0.1 to 0.4 it hardly matters.
+DEFAULT_QUANTILE = 0.15
 #: Longer than a typical gradient of unit-scale features, from where the radius is quick to shrink.
 DEFAULT_START = 0.5
+DEFAULT_RULE = QuantileRule(DEFAULT_START, DEFAULT_QUANTILE)
 #: Noise of the count: as a share of the cohort, and at least, in units of the joint multiplier.
 #: The first is enough for a steady radius, the second keeps its cost under 4 % of the sum's noise.
 _COUNT_NOISE, _COUNT_NOISE_LEAST = 0.05, 2.0
@@ -67,7 +69,7 @@ class AdaptivePlan:
     adjacency: Adjacency
     noise_multiplier: float
     count_noise: float
-    rule: QuantileRule = QuantileRule(DEFAULT_START, DEFAULT_QUANTILE)
+    rule: QuantileRule = DEFAULT_RULE
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
 

@@ -7,21 +7,24 @@ whether that was needed; the gradient is estimated as c + (Σ r + noise) / M. Th
 quantile of the distances as in ``strategies.adaptive``, or passes and fails a sparse vector test
 (``strategies.aup_threshold``).
 
-Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be any
-of the four, for the whole sequence of models, centres and radii: each user's r has length at most τ
-whatever the data, so the sum moves by τ (2τ under replace), and everything else is post-processing.
-T compositions of the Poisson-subsampled Gaussian with probability M/N and the joint noise multiplier
-of sum and count. Where the published filter pays 12 to 14.5 times τ and a sound form of it 35, this
-pays once. Trusted: the server (it sees sums before noise) and the nodes' projection; sums suffice,
-so secure aggregation can take the server's place.
+Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
+any of the four, for the whole sequence of models, centres and radii: each user's r has length at
+most τ whatever the data, so the sum moves by τ (2τ under replace), and everything else is
+post-processing. T compositions of the Poisson-subsampled Gaussian with probability M/N and the
+joint noise multiplier of sum and count. Where the published filter pays 12 to 14.5 times τ and a
+sound form of it 35, this pays once. Trusted: the server (it sees sums before noise) and the nodes'
+projection; sums suffice, so secure aggregation can take the server's place.
 
 **The centre.** An average of earlier estimates, shrunk towards zero by how much of its length is
 noise: c = (1 − D·v/‖a‖²)₊ a, where a is the average and v the variance of the noise in each of its
 coordinates (James and Stein 1961; both public). Where it is all noise, c is zero or next to it, and
 this is ``strategies.adaptive``. That is what happens most of the time with a few thousand users who
 have a few judgements each: their gradients are 5 to 7 times as long as their mean, so no centre can
-take more than 1 or 2 % off the radius, and the two strategies do equally well. Centring pays where
-users have many judgements, so that they differ by less than they have in common.
+take more than 1 or 2 % off the radius, and the two strategies do about equally well; what is left
+is that the centre undoes some of the bias of clipping, which makes the quantile matter less.
+Centring pays where users have many judgements, so that they differ by less than they have in common
+(``sims.btl``, 200 judgements each and all of them used: error 0.09 instead of 0.17 at epsilon = 1).
+As training converges the mean goes to zero, and what centring saves with it.
 
 Legend: S sampled users, D dimensions.
 """

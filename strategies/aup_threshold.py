@@ -6,17 +6,18 @@ While it passes the radius shrinks by schedule; a "no" widens it and ends the se
 fixed number of further series begins. When all are spent the radius stays. See
 ``strategies.aup_centred`` for the rest.
 
-Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be any
-of the four, for the whole sequence of models, centres and radii: T compositions of the
+Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
+any of the four, for the whole sequence of models, centres and radii: T compositions of the
 Poisson-subsampled Gaussian with probability M/N, and the pure epsilon of each series in full. The
-test may ask the very cohort that is summed because it is purely private for any change of one user's
-coin and bit, and because the round's centre and radius are fixed before its answer; it is never
-amplified by sampling. The count of those within moves by 1, and only up where a user comes and down
-where one goes, so that its noise is halved under add-remove and zero-out. Trusted: as for
+test may ask the very cohort that is summed because it is purely private for any change of one
+user's coin and bit, and because the round's centre and radius are fixed before its answer; it is
+never amplified by sampling. The count of those within moves by 1, and only up where a user comes
+and down where one goes, so that its noise is halved under add-remove and zero-out. Trusted: as for
 ``strategies.aup_centred``.
 
 This costs more than the quantile: the test needs noise small beside a fifth of the cohort in every
-round, with Laplace tails, and none of it is amplified.
+round, with Laplace tails, and none of it is amplified. With 200 rounds of 500 among 2,500 users it
+adds a sixth to the noise at epsilon = 1, where the quantile adds a fortieth.
 
 Legend: D dimensions.
 """
@@ -51,7 +52,7 @@ _SERIES, _EACH = 2, 0.125
 
 @dataclass(frozen=True)
 class ThresholdPlan:
-    """As ``AdaptivePlan``, with ``series`` tests of ``test_epsilon`` each instead of a noisy count."""
+    """As ``AdaptivePlan``, with ``series`` tests of ``test_epsilon`` each, not a noisy count."""
 
     users: int
     cohort: int

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy.adjacency import Adjacency
-from privacy.events import PureDp
+from privacy.events import PureChoice
 from privacy.ledger import BudgetExceeded, Ledger
 from privacy.median import GRID, histogram, probabilities, release_median
 from privacy.randomness import Randomness
@@ -87,7 +87,7 @@ def test_near_the_median_of_a_thousand_users(make_ledger):
             size = release_median(
                 users_J, 0.02, adjacency=ledger.adjacency, ledger=ledger, source=Randomness(seed)
             )
-            assert ledger.spent() == {PureDp(0.02): 1}
+            assert ledger.spent() == {PureChoice(0.02): 1}
         ranks.append(float((counts <= size).mean()))
     assert all(0.2 < rank < 0.8 for rank in ranks)
     assert len(set(ranks)) > 1

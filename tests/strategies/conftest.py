@@ -82,7 +82,7 @@ def make_grid(monkeypatch):
         monkeypatch.setattr(
             client.app, "store_for", lambda context: stores[context.node_config["partition-id"]]
         )
-        return LocalGrid(client.app.app, nodes, {"seed": seed})
+        return LocalGrid(client.app.app, nodes, {} if seed is None else {"seed": seed})
 
     return make
 

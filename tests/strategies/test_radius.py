@@ -85,7 +85,7 @@ def test_rules_that_lead_nowhere_are_refused(rule, message):
 
 
 def test_steps_are_no_longer_than_of_use():
-    """At the least unit a run takes two and a half time constants of evenly spread features, at any rate."""
+    """At the least unit a run takes two and a half time constants, whatever the rate."""
     for rate, rounds, dimension in ((3.0, 200, 32), (0.1, 50, 1000)):
         settings = OptimizerSettings("sgd", rate, rounds)
         unit = least_unit(settings, dimension)
