@@ -19,8 +19,8 @@ from preference.judgements import InputError
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
-from server.config import DELTA_EXPONENT, STRATEGIES, parse_delta
-from sims import plan_examples
+from server.config import ADAPTATIONS, DELTA_EXPONENT, STRATEGIES, VARIANTS, parse_delta
+from sims import plan_adaptive, plan_examples
 from strategies import support
 
 _NAMES = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
@@ -47,6 +47,12 @@ def plan(
     sampling_probability: Annotated[
         float | None, typer.Option(help="els, group: of each kept judgement, in each round.")
     ] = None,
+    variant: Annotated[
+        str, typer.Option(help="aup: which.", click_type=click.Choice(VARIANTS))
+    ] = "centred",
+    adaptation: Annotated[
+        str, typer.Option(help="aup centred: by what.", click_type=click.Choice(ADAPTATIONS))
+    ] = "quantile",
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
@@ -54,7 +60,7 @@ def plan(
 ) -> None:
     """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
 
-    For els and group: for epsilon or the noise multiplier.
+    For els and group: for epsilon or the noise multiplier. For adaptive and aup: for the noise.
     """
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
@@ -69,9 +75,12 @@ def plan(
         users, group_size, sampling_probability, cohort, rounds, delta, epsilon, noise_multiplier
     )
     try:
-        support.check(strategy, adjacency)
+        support.check(f"aup:{variant}" if strategy == "aup" else strategy, adjacency)
         if strategy in plan_examples.STRATEGIES:
             found = plan_examples.solve(strategy, asked, adjacency)
+        elif strategy in plan_adaptive.STRATEGIES:
+            _refuse_examples(strategy, group_size, sampling_probability)
+            found = plan_adaptive.solve(strategy, variant, adaptation, asked, adjacency)
         else:
             _refuse_examples(strategy, group_size, sampling_probability)
             found = solve(given, adjacency)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from privacy.adjacency import Adjacency
-from server import report
+from server import atomic, report
 from server.report import write_report
 
 
@@ -124,7 +124,7 @@ def test_replaced_whole_or_not_at_all(tmp_path, make_result, monkeypatch):
         if len(flushed) == 3:
             raise OSError("disk full")
 
-    monkeypatch.setattr(report.os, "fsync", fail_at_the_page)
+    monkeypatch.setattr(atomic.os, "fsync", fail_at_the_page)
     with pytest.raises(OSError, match="disk full"):
         write_report(tmp_path, make_result(private=False, rounds=1), [])
     assert (tmp_path / "report.html").read_bytes() == before
