@@ -66,7 +66,8 @@ def compare(
     cells = []
     for name in strategies:
         strategy, _, variant = name.partition(":")
-        config = replace(base, strategy=strategy, **({"variant": variant} if variant else {}))
+        # Under a relation that suits all: a name that is wrong must not pass for a refusal.
+        replace(base, adjacency="add-remove", **_named(strategy, variant))
         # Without privacy there is no epsilon: one cell serves for all.
         targets: Iterable[float | None] = [None] if strategy == "nonprivate" else epsilons
         for epsilon in targets:
@@ -74,9 +75,10 @@ def compare(
             for seed in range(seeds):
                 folder = out / "runs" / _folder(name, epsilon, seed)
                 on_run(folder.name)
-                settings = replace(config, epsilon=epsilon or base.epsilon, seed=seed)
+                change = {"epsilon": epsilon or base.epsilon, "seed": seed}
                 try:
-                    results.append(_run(settings, folder))
+                    config = replace(base, **_named(strategy, variant), **change)
+                    results.append(_run(config, folder))
                 except InputError as error:
                     refused = str(error)
                     break
@@ -84,6 +86,10 @@ def compare(
     if all(cell.refused for cell in cells):
         raise InputError(f"every run was refused; the first: {cells[0].refused}")
     return cells
+
+
+def _named(strategy: str, variant: str) -> dict[str, Any]:
+    return {"strategy": strategy, **({"variant": variant} if variant else {})}
 
 
 def _folder(name: str, epsilon: float | None, seed: int) -> str:

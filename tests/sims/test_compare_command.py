@@ -1,0 +1,46 @@
+"""``murmuration compare``."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+def test_json_contract(murmuration, crowd, crowd_test, tmp_path):
+    code, stdout, stderr = murmuration(
+        "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
+        "--epsilon", "0.5,1", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 1,
+        "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 0
+    found = json.loads(stdout.splitlines()[-1])
+    assert [(r["strategy"], r["epsilon"]) for r in found["rows"]] == [
+        ("uls", 0.5), ("uls", 1.0), ("els", 0.5), ("els", 1.0), ("nonprivate", None),
+    ]  # fmt: skip
+    keys = {"strategy", "epsilon", "accuracy_mean", "accuracy_sd", "rounds", "gradients"}
+    assert all(set(row) >= keys | {"bytes_per_user"} for row in found["rows"])
+    assert found["rows"][2]["accuracy_mean"] is None
+    assert "refused" in "\n".join(stderr)
+    assert {"report.md", "rows.json", "comparison.png"} <= {
+        path.name for path in (tmp_path / "c").iterdir()
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--epsilon", "1,x"], "--epsilon"),
+        (["--seeds", 0], "--seeds"),
+        (["--strategies", " , "], "--strategies"),
+        (["--strategies", "uls,magic"], "--strategy"),
+        (["--strategies", "aup:magic"], "--variant"),
+    ],
+)
+def test_bad_input_is_one_line(murmuration, crowd, tmp_path, options, said):
+    code, _, stderr = murmuration(
+        "compare", "--data", crowd, "--out", tmp_path / "c", "--rounds", 2, "--cohort", 5, *options
+    )
+    assert code != 0
+    assert len(stderr) == 1
+    assert said in stderr[0]
