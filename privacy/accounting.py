@@ -225,7 +225,8 @@ class SpendingCurve:
     _POINTS = 12
 
     def __init__(self, planned: Mapping[Event, int], *, adjacency: Adjacency, delta: float) -> None:
-        shares = {0.0, 1.0, *(2.0**-k for k in range(1, self._POINTS - 1))}
+        first = 1.0 / max(planned.values(), default=1)  # epsilon rises steeply in the first round
+        shares = {0.0, first, 1.0, *(2.0**-k for k in range(1, self._POINTS - 1))}
         self._shares = np.sqrt(sorted(shares))
         self._epsilons = [
             epsilon(

@@ -7,7 +7,8 @@ noisy value over-counts by one charge; it can never under-count.
 Nothing is deduplicated by round: a round that is run again draws fresh coins and is a new charge.
 The one exception is an exact replay in a seeded simulation, where the same coins meet the same sum
 and yield the same value again: it is recognised by a keyed hash of the exact sum (the key is the
-run's secret seed, so the hash tells nothing to whoever reads the ledger).
+run's secret seed, so the hash tells nothing to whoever reads the ledger). A seeded round that meets
+another sum is refused: its coins are the old ones, and no accountant covers that.
 
 One process writes a ledger at a time (an advisory lock on the file, gone when the process is), and
 a write that fails ends the ledger's use: what is on disk then is only known once it is read again.
@@ -142,7 +143,8 @@ class Ledger:
         """Write one charge to disk and return it; only then may the value be released.
 
         With ``replay`` (a keyed hash of the exact sum, seeded runs only) a charge for the same
-        event, round, coverage and hash is returned as it stands instead of being written again.
+        event, round, coverage and hash is returned as it stands instead of being written again; one
+        with another hash is refused, because a seeded run draws the same coins again.
 
         Raises:
             BudgetExceeded: the composition with this event would exceed the budget. Nothing was
@@ -152,6 +154,12 @@ class Ledger:
         for earlier in same:
             if replay is not None and earlier.replay == replay and earlier.event == event:
                 return earlier
+        if replay is not None and same:
+            # Its coins would be the old ones: two releases on one cohort are not two sampled ones.
+            raise LedgerError(
+                f"{self.path}: round {round_} was released before with another sum; a seeded run "
+                "can be resumed only where it repeats exactly: choose another --out"
+            )
         self._check_budget(event)
         charge = Charge(event, round_, covers, attempt=len(same), replay=replay)
         self._append(
@@ -161,7 +169,7 @@ class Ledger:
                 "attempt": charge.attempt,
                 "event": events.to_json(event),
                 "replay": replay,
-                "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
             }
         )
         self.charges.append(charge)
@@ -180,6 +188,8 @@ class Ledger:
             return
         counts = self.spent()
         counts[event] += 1
+        # What is planned counts as spent: which of it comes to pass may depend on data.
+        counts |= self._cleared
         if counts <= self._cleared:
             return
         cost = self._cost(counts.items(), accounting.INTERVAL)

@@ -2,7 +2,8 @@
 
 Where users are divided by coins of their own, independent of all data, two neighbouring data sets
 differ in one part only. Releases about the others are then post-processing of what is common to
-both, and the whole costs as much as the dearest part (parallel composition, McSherry 2009).
+both, and the whole costs as much as the dearest part (parallel composition, McSherry 2009). That
+holds within one run: two runs divide their users differently.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The one place where an exact sum becomes a noisy one.
+"""Where an exact sum becomes a noisy one.
 
 ``GaussianSum`` (whole users) and ``ExampleSum`` (single examples) are the plan of a round as one
 object: what is sampled, how it is clipped, how much noise is added, what it costs, and under which

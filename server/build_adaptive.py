@@ -24,7 +24,7 @@ def build_adaptive(setting: Setting, ledger: Ledger) -> Built:
         f"is counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge "
         "as the gradients."
     )
-    return _built(setting, ledger, Adaptive, plan, account, vectors=2.0)
+    return _built(setting, ledger, Adaptive, plan, account, down=1)
 
 
 def build_centred(setting: Setting, ledger: Ledger) -> Built:
@@ -36,7 +36,7 @@ def build_centred(setting: Setting, ledger: Ledger) -> Built:
             f"{plan.rule.quantile:g} of these distances, from {plan.start:g} on; who is within is "
             f"counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge."
         )
-        return _built(setting, ledger, AupCentred, plan, account, vectors=3.0)
+        return _built(setting, ledger, AupCentred, plan, account, down=2)
     if setting.config.quantile:
         raise InputError("--quantile is for --adaptation quantile, not above-threshold")
     plan = ThresholdPlan.for_epsilon(
@@ -49,7 +49,7 @@ def build_centred(setting: Setting, ledger: Ledger) -> Built:
         f"{plan.start:g} on while a sparse vector test finds most users within: {plan.series} "
         f"series of tests at epsilon = {plan.test_epsilon:g} each, charged in full."
     )
-    return _built(setting, ledger, AupThreshold, plan, account, vectors=3.0)
+    return _built(setting, ledger, AupThreshold, plan, account, down=2)
 
 
 def _quantile_plan(setting: Setting) -> AdaptivePlan:
@@ -78,7 +78,7 @@ def _built(
     plan: AdaptivePlan | ThresholdPlan,
     account: str,
     *,
-    vectors: float,
+    down: int,
 ) -> Built:
     optimizer = setting.optimizer("sgd", plan.noise, _NO_CEILING)
     return Built(
@@ -95,7 +95,7 @@ def _built(
         noise=plan.noise,
         guarantee=promise(setting.config),
         gradients=plan.rounds * plan.cohort,
-        bytes_per_user=cohort_bytes(setting, vectors),
+        bytes_per_user=cohort_bytes(setting, down=down),
         account=account,
     )
 

@@ -47,7 +47,7 @@ def build_corrected(setting: Setting, ledger: Ledger) -> Built:
         noise=plan.noise,
         guarantee=promise(config),
         gradients=plan.rounds * plan.cohort,
-        bytes_per_user=cohort_bytes(setting),
+        bytes_per_user=cohort_bytes(setting, up=4),
         account=(
             "In each round every user took part with probability "
             f"{mechanism.sampler.probability:.3g}, by a coin of their own. Whoever did sent the "

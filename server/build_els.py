@@ -100,7 +100,7 @@ def _built(config: RunConfig, plan: ElsPlan, strategy: Els, dimension: int) -> B
         guarantee=promise(config),
         # In gradients of a user under ULS, each over so many judgements.
         gradients=plan.rounds * plan.batch / uls.DEFAULT_GROUP_SIZE,
-        bytes_per_user=plan.rounds * 2 * 4 * dimension,  # everybody is asked every round
+        bytes_per_user=plan.rounds * (4 + 8) * dimension,  # everybody is asked every round
         account=(
             f"Before training every user kept at most {plan.group_size:,} judgements.{chosen} In "
             f"each round each of these took part with probability {plan.probability:.3g}, by a "

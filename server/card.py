@@ -104,11 +104,16 @@ def _accuracy(result: Mapping[str, Any]) -> str:
 def _training(result: Mapping[str, Any]) -> str:
     text = (
         f"{result['rounds']:,} rounds of federated gradient descent (strategy "
-        f"`{result['strategy']}`) over {result['users']:,} users, {result['cohort']:,} of them "
-        "expected in a round, each with the average gradient over at most "
-        f"{result['group_size']:,} of their judgements."
+        f"`{result['strategy']}`) over {result['users']:,} users."
     )
-    if result["private"] and result["clip_norm"]:
+    if result.get("account"):
+        text += f" {_plain(result['account'])}"
+    else:
+        text += (
+            f" {result['cohort']:,} of them were expected in a round, each with the average "
+            f"gradient over at most {result['group_size']:,} of their judgements."
+        )
+    if result["private"] and result["clip_norm"] and not result.get("account"):
         text += (
             f" Each user's vector was clipped to length {result['clip_norm']:g}, and Gaussian "
             f"noise of {about(result['noise_multiplier'], 3)} times that length per coordinate "

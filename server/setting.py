@@ -84,10 +84,14 @@ class Built:
     proven: bool = True
 
 
-def cohort_bytes(setting: Setting, vectors: float = 2.0) -> float:
-    """Bytes per user where a sampled user exchanges ``vectors`` vectors of D float32 a round."""
+def cohort_bytes(setting: Setting, *, down: int = 1, up: int = 8) -> float:
+    """Bytes per user where a sampled user gets ``down`` vectors and answers with one, a round.
+
+    What comes down is float32; each of the D numbers that go up has ``up`` bytes.
+    """
     config = setting.config
-    return config.rounds * config.cohort / setting.users * vectors * 4 * setting.dimension
+    each = (4 * down + up) * setting.dimension
+    return config.rounds * config.cohort / setting.users * each
 
 
 def promise(config: RunConfig) -> str:

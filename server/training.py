@@ -194,11 +194,12 @@ def _result(
         "learning_rate": strategy.optimizer.settings.rate,
         "heldout_accuracy": figure.accuracy if figure else None,
         "heldout_accuracy_by_user": figure.by_user if figure else None,
-        "heldout_users": figure.users if figure else 0,
-        "users_per_second": config.cohort * pace.rounds / pace.seconds
+        "heldout_users": _heldout_users(config, figure),
+        # Not to the last digit: how long a round takes depends on who took part.
+        "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
         if pace.seconds > 0
         else None,
-        "seconds_training": pace.seconds,
+        "seconds_training": round(pace.seconds, 1),
         "out": str(folder.path),
         "private": private,
         "seeded": strategy.source.seeded,
@@ -209,6 +210,15 @@ def _result(
         "test_is_public": bool(config.test),
         "warnings": [*strategy.notes(), *_warnings(config, setting, private)],
     }
+
+
+def _heldout_users(config: RunConfig, figure: HeldOut | None) -> int:
+    """How many users the accuracy is about; the nominal number where the true one is not public."""
+    if figure is None:
+        return 0
+    if config.test or not config.users:
+        return figure.users
+    return round(config.users * config.heldout / (1 - config.heldout))
 
 
 def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
@@ -230,8 +240,8 @@ def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
         )
     if setting.source.seeded:
         found.append(
-            "A seeded simulation: whoever knows the seed can subtract the noise. The guarantee "
-            "holds for a run without --seed, or as long as the seed stays secret."
+            "A seeded simulation: whoever knows or guesses the seed can subtract the noise. The "
+            "guarantee holds for a run without --seed, or for a seed that is secret and random."
         )
     if not config.test:
         found.append(

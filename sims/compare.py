@@ -104,7 +104,7 @@ def _run(config: RunConfig, folder: Path) -> dict[str, Any]:
 
 
 def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) -> float:
-    """The epsilon of releasing every private run of a comparison, from their ledgers."""
+    """The epsilon of releasing every private run, had each had a secret seed of its own."""
     spent: Counter[Event] = Counter()
     for cell in cells:
         for result in cell.results:
@@ -166,8 +166,9 @@ def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) ->
         )
     lines += [
         "",
-        f"Releasing all of these private runs together would cost ε = {composed:.3g}: a comparison "
-        "on users' data is itself a release. Compare on public or synthetic data where you can.",
+        f"With secret, independent seeds, releasing all of these private runs would cost ε = "
+        f"{composed:.3g}. The seeds of a comparison are public and shared, so release none of it: "
+        "compare on public or synthetic data, and run the winner without a seed.",
     ]
     (out / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (out / "rows.json").write_text(json.dumps({"rows": rows}, indent=2) + "\n", encoding="utf-8")

@@ -1,7 +1,6 @@
 """``murmuration compare``: which strategy for my users?"""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +57,7 @@ def compare_command(
         "cohort": cohort,
         "features": features,
     }
-    base = replace(settings(given, str(out / "runs"), resume=False))
+    base = settings(given, str(out / "runs"), resume=False)
     out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=as_json)
     private = sum(name != "nonprivate" for name in names)
@@ -74,7 +73,10 @@ def compare_command(
     composed = composed_epsilon(cells, adjacency, delta)
     write(cells, composed, base, out)
     console.print(_table(base, cells))
-    console.print(f"all of it released together would cost ε = {composed:.3g}")
+    console.print(
+        f"released together, with secret seeds, it would cost ε = {composed:.3g}; these seeds are "
+        "public: release none of it"
+    )
     console.print(f"table, plot and runs: {out}", markup=False)
     if as_json:
         rows = [cell.row() for cell in cells]

@@ -244,8 +244,12 @@ def execute(
                 live.stage("starting Flower")
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 log = folder.with_name(f"{folder.name}.flower.log")
-                run_flower(config.to_run_config(), nodes=nodes, log=log)
-                log.rename(folder / "private" / "flower.log")
+                try:
+                    run_flower(config.to_run_config(), nodes=nodes, log=log)
+                finally:
+                    # What nodes print depends on their data.
+                    if log.exists() and (folder / "private").exists():
+                        log.rename(folder / "private" / "flower.log")
     except KeyboardInterrupt:
         # The command-line library turns this into exit code 130, without a word.
         begun = (folder / "config.json").exists()

@@ -133,7 +133,7 @@ class AdaptivePlan:
 def contribute(
     examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
-    """The node half: over the asked users, ``sum`` (D,) and ``within`` (1,), float32.
+    """The node half: over the asked users, ``sum`` (D,) and ``within`` (1,), float64.
 
     Their averaged gradients, less the ``centre`` if there is one, clipped to "clip-norm"; and the
     number of those that were not longer, less "middle" for each user. A pure function of its
@@ -150,7 +150,7 @@ def contribute(
     total: torch.Tensor = sum_over_users(
         examples, theta_D, rows_K, taken_S, bound.clip_sum, width=examples.dimension + 1
     )
-    total_D1 = total.numpy().astype(np.float32)
+    total_D1 = total.numpy()
     return {"sum": total_D1[:-1], "within": total_D1[-1:]}
 
 

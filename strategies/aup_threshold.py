@@ -165,6 +165,18 @@ class AupThreshold(AupCentred):
             self._spent, self._begun, self._open = self._spent + 1, 0, None
         return passed
 
+    def finish(self) -> None:
+        """Charge the series that were not needed: how many were depends on the users.
+
+        An epsilon that left them out would be smaller for some data than for others, and smaller
+        than what the mechanism costs.
+        """
+        begun = self._spent + (self._begun > 0)
+        for number in range(begun + 1, self.plan.series + 1):
+            covers = f"radius test {number}, not needed"
+            if not any(charge.covers == covers for charge in self.ledger.charges):
+                self.ledger.charge(self.plan.test.event, round_=self.rounds_done, covers=covers)
+
     def state(self) -> dict[str, np.ndarray]:
         """Optimizer, radius, centre, and which series runs since when."""
         return {**super().state(), "series": np.array([self._spent, self._begun])}

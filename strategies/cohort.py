@@ -106,16 +106,21 @@ class Registry:
             yield self.nodes[place], mine - self.start[place]
 
     def hold_out(self, fraction: float, source: Randomness) -> tuple[np.ndarray, np.ndarray]:
-        """Split all users at random: (users to train on, users held out), both ascending.
+        """Split all users: (users to train on, users held out), both ascending.
 
-        At least one user is held out, and at least one is trained on.
+        Each user is held out by a coin of their own. A draw of a fixed share would not do: with one
+        user more somebody else could change sides, and neighbouring data sets would be trained on
+        users that differ in a swap instead of one who comes or goes.
 
         Raises:
-            RegistryError: there are fewer than two users.
+            RegistryError: nobody is left to train on, or nobody is held out.
         """
-        if len(self) < 2:
-            raise RegistryError("one user cannot be split; pass --test with judgements of others")
-        held = min(max(1, round(fraction * len(self))), len(self) - 1)
-        # Ranked by a word of each user's own, so nodes may come in any grouping.
-        order_N = np.argsort(source.user_words("hold out", 0, self.keys_N), kind="stable")
-        return np.sort(order_N[held:]), np.sort(order_N[:held])
+        bar = np.uint64(min(fraction, 1.0) * 2.0**64 - 2.0**11)
+        held_N = source.user_words("hold out", 0, self.keys_N) < bar
+        train, held_out = np.flatnonzero(~held_N), np.flatnonzero(held_N)
+        if not len(train) or not len(held_out):
+            raise RegistryError(
+                f"{len(self)} users are too few to hold out a share of {fraction:g} of them; "
+                "pass --test with judgements of others"
+            )
+        return train, held_out

@@ -181,7 +181,7 @@ def contribute(
     total_D = torch.zeros(examples.dimension, dtype=torch.float64)
     for part_D in on_each_core(part_of, len(chunks)):
         total_D += part_D
-    return {"sum": total_D.numpy().astype(np.float32)}
+    return {"sum": total_D.numpy()}
 
 
 class Els(CohortStrategy):

@@ -62,12 +62,13 @@ def bounded_sum(
     bound: ClipSum,
     local: LocalSteps | None = None,
 ) -> np.ndarray:
-    """The sum over the asked users of their bounded averaged gradients at θ, (D,) float32.
+    """The sum over the asked users of their bounded averaged gradients at θ, (D,) float64.
 
     With ``local``, of how far these steps of their own take them down from θ.
     """
     rows_K, taken_S = sampled(examples, work, keys_S, source)
     theta_D = work.tensor("theta")
-    # Added up in float64, so that how users are grouped does not show in the result.
+    # In float64 to the end: rounding a sum of many to float32 would move it by more than a clip
+    # norm where one user is added, and would show how users are grouped.
     total_D = sum_over_users(examples, theta_D, rows_K, taken_S, bound.clip_sum, local=local)
-    return total_D.numpy().astype(np.float32)
+    return total_D.numpy()

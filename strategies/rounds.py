@@ -4,10 +4,9 @@ One round: a Poisson cohort is drawn over all users, each node with sampled user
 sums are added up, the strategy turns the total into a gradient (through the ledger,
 if it is private), and the optimizer takes a step.
 
-What goes wrong at a node never changes what is released or charged: a node that fails, is late,
-answers twice, or sends anything but a bounded sum of the right shape counts as zero; the
-denominator stays the nominal cohort. Names and reasons go to the private log, because they depend
-on data.
+What goes wrong at a node never changes the denominator or the charge: a node that fails, is late,
+answers twice, or sends anything but a bounded sum of the right shape counts as zero. Names and
+reasons go to the private log, because they depend on data.
 
 Legend: S sampled users, D dimensions.
 """
@@ -265,6 +264,9 @@ class CohortStrategy(Strategy):
         """Continue from ``state()``."""
         self.optimizer.restore(state)
 
+    def finish(self) -> None:
+        """Called when the last round is done, before the result: charge what is planned anyway."""
+
     def figures(self) -> Mapping[str, float]:
         """What else was released in the last round, for the metrics.
 
@@ -312,5 +314,6 @@ class CohortStrategy(Strategy):
                 result.evaluate_metrics_serverapp[round_] = metrics
             if on_round:
                 on_round(round_)
+        self.finish()
         result.arrays = messages.model_record(self.optimizer.result_D)
         return result

@@ -1,6 +1,7 @@
 """Which strategy has a guarantee under which adjacency.
 
-Every strategy that clips one vector per user is covered under all four relations. Sampling single
+Every strategy that bounds what one user does to a release is covered under all four relations.
+AUP as published runs under all of them, and its guarantee is proven under none. Sampling single
 examples (ELS) is covered where a user comes or goes: the proof compares the cohort's sum with and
 without the user's examples, and nothing is proved for examples that are replaced.
 """

@@ -27,7 +27,10 @@ def weights(config: RunConfig, out: Path, **how: object) -> np.ndarray:
 
 
 @pytest.mark.flower
-@pytest.mark.parametrize("strategy", ["uls"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["uls", *[pytest.param(name, marks=pytest.mark.slow) for name in ("els", "aup")]],
+)
 def test_flower_and_local_agree(data: str, strategy: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data, strategy=strategy)
     local_D = weights(config, tmp_path / "local")
