@@ -1,9 +1,9 @@
 """Averaged gradients of many users at once, without a copy per user.
 
 The loss of a user is the mean over their chosen judgements of a function of the logit x·θ, so a
-user's gradient is a weighted mean of their rows of x. Users are processed in chunks whose rows fit
-a core's cache: rows are read where they lie for the logits, and again, from cache, for the weighted
-sums. Nothing is copied, and ragged users are as cheap as equal ones.
+user's gradient is a weighted mean of their rows of x. Users are processed in chunks: rows are read
+where they lie for the logits, and again for the weighted sums. Nothing is copied, and ragged users
+are as cheap as equal ones.
 
 Chunks need nothing of each other, so each is worked on by one core; see ``preference.cores``. How
 users are cut into chunks and in which order these are added up depends on the users alone, so the
@@ -26,10 +26,10 @@ import torch
 from preference.cores import on_each_core
 from preference.examples import PairExamples
 
-# Rows of a chunk. The least is a core's second-level cache; beyond that, a call into torch less
-# gains about what the slower cache costs, so a big sum is cut into few chunks.
-_CHUNK_BYTES, _LARGE_CHUNK_BYTES = 2 * 2**20, 8 * 2**20
-_CHUNKS = 16  # as many as a sum is cut into, between these sizes
+# Bytes of rows in a chunk. Half of the least would fit a core's second-level cache, but threads
+# that make many short calls wait for the interpreter's lock, and a few long ones do not.
+_CHUNK_BYTES, _LARGE_CHUNK_BYTES = 4 * 2**20, 16 * 2**20
+_CHUNKS = 4  # as many as a sum is cut into, between these sizes
 _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
 
 #: Derivative of the loss by the logit, from logits and labels: the model of a preference.

@@ -120,7 +120,7 @@ class Registry:
         train, held_out = np.flatnonzero(~held_N), np.flatnonzero(held_N)
         if not len(train) or not len(held_out):
             raise RegistryError(
-                f"{len(self)} users are too few to hold out a share of {fraction:g} of them; "
+                f"too few users ({len(self)}) to hold out a share of {fraction:g} of them; "
                 "pass --test with judgements of others"
             )
         return train, held_out

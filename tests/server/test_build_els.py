@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 
 @pytest.fixture
 def config(tmp_path, crowd):
-    """Settings of a small run on 40 of 50 users."""
+    """Settings of a small run on about 40 of 50 users."""
     return RunConfig(
         data=crowd,
         strategy="els",
@@ -34,6 +34,7 @@ def config(tmp_path, crowd):
         delta=1e-3,
         rounds=4,
         cohort=2,
+        users=40,
         seed=3,
         out=str(tmp_path / "run"),
     )

@@ -19,11 +19,13 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 
 @pytest.fixture
 def run(tmp_path, crowd):
-    """A function: a small run on 40 of 50 users; its result and weights."""
+    """A function: a small run on about 40 of 50 users; its result and weights."""
 
     def make(**changes):
         out = tmp_path / str(len(list(tmp_path.iterdir())))
-        config = RunConfig(data=crowd, epsilon=0.5, delta=1e-3, rounds=4, cohort=10, seed=3)
+        config = RunConfig(
+            data=crowd, epsilon=0.5, delta=1e-3, rounds=4, cohort=10, users=40, seed=3
+        )
         config = replace(config, out=str(out), **changes)
         result = train(config, LocalGrid(client_app, 1, config.to_run_config()))
         return result, RewardModel.load(out / "model").theta_D

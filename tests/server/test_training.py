@@ -132,7 +132,10 @@ def test_result(config, crowd_test):
     assert result["heldout_accuracy_by_user"] == accuracy.by_user
     assert result["heldout_users"] == accuracy.users
     assert result["test_is_public"] is True
-    assert result["users_per_second"] == pytest.approx(50 / result["seconds_training"])
+    speed = result["users_per_second"]
+    assert speed > 0
+    assert float(f"{speed:.2g}") == speed, "no more digits than say nothing of the cohorts"
+    assert round(result["seconds_training"], 1) == result["seconds_training"]
     assert result["stopped"] is None
 
 
@@ -152,9 +155,13 @@ def test_nothing_about_held_out_users_is_published_by_round(config):
     result = run(config)
     lines = RunDirectory(replace(config, resume=True)).metrics()
     assert not any("heldout_accuracy" in line for line in lines)
-    assert result["heldout_users"] <= 10
+    assert 0 < result["heldout_users"] < 25
     assert 0.0 <= result["heldout_accuracy"] <= 1.0
-    assert (result["users"], result["test_is_public"]) == (40, False)
+    assert result["test_is_public"] is False
+    assert result["users"] + result["heldout_users"] <= 50
+    # Where a nominal number hides the true one, the number held out must not show it.
+    nominal = run(replace(config, users=400, cohort=10, out=config.out + "-nominal"))
+    assert (nominal["users"], nominal["heldout_users"]) == (400, 100)
 
 
 def test_nonprivate(config):
@@ -181,10 +188,11 @@ def test_warnings(config, crowd_test):
 
 
 def test_held_out_users_never_train(config):
-    grid = WatchedGrid(replace(config, rounds=5, cohort=40))
-    train(replace(config, rounds=5, cohort=40), grid)
-    assert len(grid.users("train")) == 40
-    assert len(grid.users("evaluate")) == 10
+    everybody = replace(config, rounds=5, cohort=40, users=40)
+    grid = WatchedGrid(everybody)
+    train(everybody, grid)
+    assert len(grid.users("train") | grid.users("evaluate")) == 50
+    assert grid.users("evaluate")
     assert not grid.users("train") & grid.users("evaluate")
     assert len(grid.asked["evaluate"]) == 1, "held-out users are asked once"
 
@@ -213,7 +221,10 @@ def test_a_killed_seeded_run_goes_on_as_if_nothing_had_happened(config, monkeypa
         killed_after(patched, 3, checkpoints)
         with pytest.raises(Killed):
             run(config)
+    paces, real = [], training._rounds
+    monkeypatch.setattr(training, "_rounds", lambda *a: paces.append(pace := real(*a)) or pace)
     resumed = run(replace(config, resume=True))
+    paces = [pace.rounds for pace in paces]
     np.testing.assert_array_equal(
         weights(config), weights(replace(config, out=config.out + "-whole"))
     )
@@ -224,8 +235,7 @@ def test_a_killed_seeded_run_goes_on_as_if_nothing_had_happened(config, monkeypa
     lines = RunDirectory(replace(config, resume=True)).metrics()
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
     # Speed is that of the rounds run here, not of all.
-    here = resumed["users_per_second"] * resumed["seconds_training"] / 10
-    assert here == pytest.approx(3 if checkpoints else 5)
+    assert paces == [3 if checkpoints else 5]
 
 
 def test_a_killed_deployed_run_charges_again_and_stops_in_time(config, monkeypatch):
@@ -245,7 +255,7 @@ def test_a_killed_deployed_run_charges_again_and_stops_in_time(config, monkeypat
 
 
 def test_who_is_held_out_survives_a_crash_without_a_seed(config, monkeypatch):
-    unseeded = replace(config, seed=-1, cohort=40)
+    unseeded = replace(config, seed=-1, cohort=40, users=40)
     first = WatchedGrid(unseeded)
     with monkeypatch.context() as patched:
         killed_after(patched, 2)
@@ -254,7 +264,7 @@ def test_who_is_held_out_survives_a_crash_without_a_seed(config, monkeypatch):
     second = WatchedGrid(unseeded)
     train(replace(unseeded, resume=True), second)
     trained = first.users("train") | second.users("train")
-    assert len(trained) == 40
+    assert len(trained | second.users("evaluate")) == 50
     assert not trained & second.users("evaluate"), "held out, and trained on before the crash"
 
 
@@ -289,7 +299,7 @@ def test_what_goes_wrong_at_a_node_stays_private(config):
         error.metadata.__dict__.update(reply.metadata.__dict__)
         return error
 
-    config = replace(config, cohort=40)
+    config = replace(config, cohort=40, users=40)
     result = run(config, nodes=3, spoil=fail)
     assert (result["rounds"], result["stopped"]) == (5, None)
     assert len(ledger_lines(config)) == 5
@@ -305,7 +315,10 @@ def test_what_goes_wrong_at_a_node_stays_private(config):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cohort": 41}, "--cohort 41 is more than the 40 users there are to train on"),
+        (
+            {"cohort": 41, "users": 40},
+            "--cohort 41 is more than the 40 users there are to train on",
+        ),
         ({"features": "/no/such/encoder"}, "no such folder"),
         ({"test": "missing.jsonl"}, "missing.jsonl: no such file"),
     ],
@@ -320,7 +333,7 @@ def test_a_run_that_is_refused_leaves_nothing_behind(config, changes, message):
 
 def test_one_user(config, write_rows, make_rows, crowd_test):
     alone = replace(config, data=write_rows(make_rows([5])), cohort=1)
-    with pytest.raises(InputError, match="one user cannot be split; pass --test"):
+    with pytest.raises(InputError, match=r"too few users \(1\) .*pass --test"):
         run(alone)
     assert run(replace(alone, test=crowd_test))["users"] == 1
 
@@ -359,4 +372,4 @@ def test_golden_trajectory(config, monkeypatch):
     assert found == pytest.approx(GOLDEN, abs=1e-6)
 
 
-GOLDEN = [0.60131622, 0.66973310, 0.00274386, 0.00705621, -0.01678879, 0.01315556, -0.01304994]
+GOLDEN = [0.60091980, 0.66571940, 0.00274386, 0.00705621, -0.01678879, 0.01315556, -0.01294486]

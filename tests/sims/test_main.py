@@ -67,7 +67,10 @@ def test_missing_file(refused, tmp_path):
         (["--epsilon", -1], "--epsilon"),
         (["--epsilon", "nan"], "--epsilon"),
         (["--rounds", 0], "--rounds must be at least 1; got 0"),
-        (["--cohort", 41], "--cohort 41 is more than the 40 users there are to train on"),
+        (
+            ["--cohort", 41, "--users", 40],
+            "--cohort 41 is more than the 40 users there are to train on",
+        ),
         (["--cohort", 0], "--cohort must be at least 1; got 0"),
         (["--clip", -1], "--clip"),
         (["--seed", -7], "--seed"),
