@@ -116,9 +116,11 @@ def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) 
 
 def plot(cells: Sequence[Cell]) -> Figure:
     """Accuracy against epsilon with one standard deviation, one line a strategy."""
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
     axes = figure.subplots()
-    for name in dict.fromkeys(cell.strategy for cell in cells):
+    names = list(dict.fromkeys(cell.strategy for cell in cells))
+    for place, name in enumerate(names):
+        aside = 1.0 + 0.025 * (place - len(names) / 2)  # so that equals do not hide each other
         rows = [c.row() for c in cells if c.strategy == name and not c.refused]
         if not rows:
             continue
@@ -126,7 +128,7 @@ def plot(cells: Sequence[Cell]) -> Figure:
             axes.axhline(rows[0]["accuracy_mean"], color="0.4", ls="--", lw=1, label=name)
             continue
         axes.errorbar(
-            [row["epsilon"] for row in rows],
+            [row["epsilon"] * aside for row in rows],
             [row["accuracy_mean"] for row in rows],
             yerr=[row["accuracy_sd"] or 0.0 for row in rows],
             marker="o",
@@ -135,13 +137,12 @@ def plot(cells: Sequence[Cell]) -> Figure:
             label=name,
         )
     ticks = sorted({cell.epsilon for cell in cells if cell.epsilon is not None})
-    if len(ticks) > 1:
-        axes.set_xscale("log")
+    axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel="ε, for whole users", ylabel="held-out accuracy")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 

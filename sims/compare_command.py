@@ -1,6 +1,7 @@
 """``murmuration compare``: which strategy for my users?"""
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -80,7 +81,8 @@ def compare_command(
     console.print(f"table, plot and runs: {out}", markup=False)
     if as_json:
         rows = [cell.row() for cell in cells]
-        print(json.dumps({"rows": rows, "composed_epsilon": composed, "out": str(out)}))
+        finite = composed if math.isfinite(composed) else None
+        print(json.dumps({"rows": rows, "composed_epsilon": finite, "out": str(out)}))
 
 
 def _table(base: RunConfig, cells: list[Cell]) -> Table:
