@@ -98,6 +98,7 @@ class FilteredMean:
 
         Raises:
             ValueError: a value is not finite, or the ledger is for another adjacency.
+            LedgerError: a seeded round was released before from other values; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         if not np.isfinite(rows_SD).all():

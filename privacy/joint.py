@@ -109,6 +109,7 @@ class JointSum:
 
         Raises:
             ValueError: a value is not finite, or the ledger is for another adjacency.
+            LedgerError: a seeded round was released before from other values; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         values = np.append(np.asarray(sum_D, dtype=np.float64), count)
@@ -118,7 +119,7 @@ class JointSum:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
         scales_D1 = np.full(len(values), self.std)
         scales_D1[-1] = self.count_noise
-        # Both scales count: the same draw at two scales would cancel out of the difference.
+        # Both scales count: the same draw at two scales would cancel out, so that is no replay.
         seen = np.append(values, self.count_noise)
         replay = fingerprint(seen, self.std, round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)

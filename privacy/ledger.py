@@ -126,6 +126,8 @@ class Ledger:
     def clear(self, planned: Mapping[Event, int]) -> None:
         """Check once that ``planned`` fits the budget, so that these charges need no accounting.
 
+        From then on they count as spent: nothing beyond them may use up what they need.
+
         Raises:
             BudgetExceeded: the plan does not fit.
         """
@@ -147,8 +149,10 @@ class Ledger:
         with another hash is refused, because a seeded run draws the same coins again.
 
         Raises:
-            BudgetExceeded: the composition with this event would exceed the budget. Nothing was
+            LedgerError: a seeded round that was charged before does not repeat exactly. Nothing was
                 written and nothing may be released.
+            BudgetExceeded: the composition with this event and what is planned would exceed the
+                budget. Nothing was written and nothing may be released.
         """
         same = [c for c in self.charges if c.round == round_ and c.covers == covers]
         for earlier in same:

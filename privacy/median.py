@@ -51,6 +51,7 @@ def release_median(
     cost, since there the counts are public.
 
     Raises:
+        LedgerError: a seeded run released it before from other counts; nothing is released.
         BudgetExceeded: the ledger refuses; nothing is released.
     """
     if adjacency.counts_are_public:

@@ -59,17 +59,28 @@ class GaussianSum:
         return PoissonGaussian(self.sampler.probability, self.noise_multiplier)
 
     def release(
-        self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
+        self,
+        sum_D: np.ndarray,
+        *,
+        round_: int,
+        covers: str,
+        ledger: Ledger,
+        source: Randomness,
+        beside: float | None = None,
     ) -> np.ndarray:
         """``sum_D`` with noise, float64, shape (D,); charged to ``ledger`` before it exists.
 
+        ``beside`` is not released here: an exact value of the same cohort that is used next, which
+        must be the same too for a seeded round to be an exact replay.
+
         Raises:
             ValueError: the sum is not finite, or the ledger is for another adjacency.
+            LedgerError: a seeded round was released before from other values; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        return _release(sum_D, self.std, self.event, round_, covers, ledger, source)
+        return _release(sum_D, self.std, self.event, round_, covers, ledger, source, beside)
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,7 @@ def fingerprint(
     """The keyed hash by which a seeded run recognises an exact replay; None without a seed."""
     if not source.seeded:
         return None
-    # The scale counts: the same draw at two scales would cancel out of the difference.
+    # The scale counts: the same draw at two scales would cancel out, so that is no replay.
     message = f"{covers}\x1f{round_}\x1f{scale!r}\x1f".encode() + values.tobytes()
     return hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
 
@@ -139,12 +150,14 @@ def _release(
     covers: str,
     ledger: Ledger,
     source: Randomness,
+    beside: float | None = None,
 ) -> np.ndarray:
     if not np.isfinite(sum_D).all():
         raise ValueError("a sum with a value that is not finite may not be released")
     sum_D = np.asarray(sum_D, dtype=np.float64)
-    replay = fingerprint(sum_D, std, round_, covers, source)
+    seen = sum_D if beside is None else np.append(sum_D, beside)
+    replay = fingerprint(seen, std, round_, covers, source)
     charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
-    # Keyed by the attempt too: noise drawn for one sum is never reused on another.
+    # A seeded round that meets other values was refused, so its noise is never used twice.
     noise = source.stream(f"noise {covers}", round_, charge.attempt)
     return sum_D + std * noise.standard_normal(sum_D.shape)

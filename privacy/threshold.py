@@ -11,7 +11,9 @@ claimed.
 
 An open threshold lives in memory only. A process that starts again opens, and is charged for, a new
 one: nobody could know whether the old one had said "no" just before the crash. In a seeded
-simulation it is the same one again, and is charged once.
+simulation it is the same one again, and is charged once. That is sound only where every query that
+was answered before is asked again with the same value: the ledger does not see queries, so whoever
+asks must have each value refused first if it is another (``beside`` in ``GaussianSum.release``).
 """
 
 import math
@@ -110,6 +112,7 @@ class AboveThreshold:
 
         Raises:
             ValueError: the ledger is for another adjacency.
+            LedgerError: a seeded series of this name was opened before with other constants.
             BudgetExceeded: the ledger refuses.
         """
         if ledger.adjacency is not self.adjacency:

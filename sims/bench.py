@@ -186,11 +186,15 @@ class _TimedGrid(LocalGrid):
         if self._limit is None:
             self._limit = limit(examples, self._setting.cohort, work.number("clip-norm"))
         keys_S = self.store.keys_U[work.users_S]
-        limits = {threads: _seconds(self._limit, threads) for threads in {self._threads, 1}}
-        node = _seconds(
-            lambda: uls.contribute(examples, work, keys_S, source_for(self._context)), self._threads
-        )
+
+        def compute() -> object:
+            return uls.contribute(examples, work, keys_S, self.store.source)
+
+        node = _seconds(compute, self._threads)
+        limits = {threads: _seconds(self._limit, threads) for threads in sorted({1, self._threads})}
         self.clocks.append(_Clock(len(keys_S), seconds, node, limits))
+        time.sleep(_PAUSE)
+        compute()  # after a rest the next round would begin on a cold processor
 
 
 def _work(message: Message) -> messages.Work:
@@ -207,7 +211,6 @@ def _seconds(call: Callable[[], object], threads: int) -> float:
     """How long a call takes with so many threads of torch."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    time.sleep(_PAUSE)
     try:
         begun = time.perf_counter()
         call()

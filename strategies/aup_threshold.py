@@ -33,7 +33,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
 from privacy.events import Event
-from privacy.ledger import Ledger
+from privacy.ledger import BudgetExceeded, Ledger
 from privacy.release import GaussianSum
 from privacy.sampling import PoissonSampler
 from privacy.threshold import AboveThreshold, OpenThreshold
@@ -138,16 +138,20 @@ class AupThreshold(AupCentred):
         self._open: OpenThreshold | None = None
 
     def _release(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        within = float(totals["within"][0])
+        # The question comes second: a seeded round that does not repeat, in sum or count, is
+        # refused here, and a series that is opened again gives the answers that it gave before.
         noisy_D = self.plan.mechanism(self.radius).release(
             totals["sum"],
             round_=round_,
             covers="gradient sum",
             ledger=self.ledger,
             source=self.source,
+            beside=within,
         )
         self._figures = {"radius": self.radius}
         if self._spent < self.plan.series:
-            factor = _SHRINK if self._ask(round_, float(totals["within"][0])) else _WIDEN
+            factor = _SHRINK if self._ask(round_, within) else _WIDEN
             self.radius = bounded(self.radius * factor, self.plan.start)
         return noisy_D
 
@@ -171,11 +175,16 @@ class AupThreshold(AupCentred):
         An epsilon that left them out would be smaller for some data than for others, and smaller
         than what the mechanism costs.
         """
+        if self.rounds_done < self.plan.rounds and not self.stopped:
+            return  # more rounds are to come, and may need them
         begun = self._spent + (self._begun > 0)
         for number in range(begun + 1, self.plan.series + 1):
             covers = f"radius test {number}, not needed"
             if not any(charge.covers == covers for charge in self.ledger.charges):
-                self.ledger.charge(self.plan.test.event, round_=self.rounds_done, covers=covers)
+                try:
+                    self.ledger.charge(self.plan.test.event, round_=self.rounds_done, covers=covers)
+                except BudgetExceeded:
+                    return  # after crashes: there was no budget to begin it either
 
     def state(self) -> dict[str, np.ndarray]:
         """Optimizer, radius, centre, and which series runs since when."""
