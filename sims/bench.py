@@ -188,7 +188,7 @@ class _TimedGrid(LocalGrid):
         keys_S = self.store.keys_U[work.users_S]
 
         def compute() -> object:
-            return uls.contribute(examples, work, keys_S, self.store.source)
+            return uls.contribute(examples, work, keys_S, source_for(self._context))
 
         node = _seconds(compute, self._threads)
         limits = {threads: _seconds(self._limit, threads) for threads in sorted({1, self._threads})}

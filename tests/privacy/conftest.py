@@ -18,9 +18,11 @@ import torch
 from hypothesis import settings
 from scipy import stats
 
+from privacy import accounting
 from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian
-from privacy.ledger import Ledger
+from privacy.events import PoissonGaussian, PureDp
+from privacy.ledger import BudgetExceeded, Ledger, LedgerError
+from privacy.randomness import Randomness
 
 # A busy machine is no failure.
 settings.register_profile("untimed", deadline=None)
@@ -215,11 +217,59 @@ def charged_before_it_exists(
 def every_release_is_charged(
     charge: Callable[[Ledger, int, str | None], object], path: Path
 ) -> None:
-    """``charge(ledger, round, replay)``: only an exact replay is taken for the same release."""
+    """``charge(ledger, round, replay)``: only an exact replay is taken for the same release.
+
+    A seeded round that does not repeat exactly is refused, before and after a restart.
+    """
     with promise(path) as ledger:
-        for round_, replay in ((1, "a"), (1, "b"), (1, None), (1, None), (2, "a"), (1, "a")):
+        for round_, replay in ((1, "a"), (1, None), (1, None), (2, "a"), (1, "a"), (3, None)):
             charge(ledger, round_, replay)
         assert sum(ledger.spent().values()) == 5, "a release was not charged"
+    with promise(path) as ledger:
+        for round_, replay in ((1, "b"), (2, "b"), (3, "a")):
+            does_not_repeat(lambda r=round_, h=replay: charge(ledger, r, h), ledger)
+
+
+def does_not_repeat(release: Callable[[], object], ledger: Ledger) -> None:
+    """``release()``, a seeded round with other values, is refused: not written, nothing drawn."""
+    before, charges, drawn = ledger.path.read_bytes(), list(ledger.charges), []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Randomness, "stream", lambda *name: drawn.append(name))
+        try:
+            release()
+        except LedgerError as refusal:
+            assert "repeats exactly" in str(refusal), "refused for another reason"
+        else:
+            raise AssertionError("a seeded round that does not repeat was not refused")
+    assert drawn == [], "noise was drawn for a seeded round that does not repeat"
+    assert ledger.path.read_bytes() == before, "a seeded round that does not repeat was written"
+    assert ledger.charges == charges, "a seeded round that does not repeat was charged"
+
+
+def reserves_what_is_planned(make: Callable[..., Ledger], path: Path) -> None:
+    """``make(path, budget=…)``: what is planned counts as spent, come to pass or not.
+
+    How much of a plan comes to pass may depend on data, so what is left of it buys nothing else.
+    """
+    planned, more = {EVENT: 4, PureDp(0.2): 2}, PoissonGaussian(0.1, 8.0)
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    budget = accounting.epsilon(planned.items(), **terms)
+    assert accounting.epsilon([(EVENT, 2), (PureDp(0.2), 1), (more, 1)], **terms) < budget
+    with make(path, budget=budget) as ledger:
+        ledger.clear(planned)
+        for round_, event in enumerate([EVENT, PureDp(0.2), EVENT], start=1):
+            ledger.charge(event, round_=round_, covers="planned")
+        before = path.read_bytes()
+        for replay in (None, "a"):
+            try:
+                ledger.charge(more, round_=4, covers="not planned", replay=replay)
+            except BudgetExceeded:
+                continue
+            raise AssertionError("what was planned has been spent on something else")
+        assert path.read_bytes() == before
+        for round_, event in enumerate([EVENT, PureDp(0.2), EVENT], start=4):
+            ledger.charge(event, round_=round_, covers="planned")
+        assert ledger.epsilon() == budget
 
 
 def promise(path: Path, **changes: object) -> Ledger:
@@ -234,7 +284,8 @@ _CHECKS = SimpleNamespace(
     **{f.__name__: f for f in (
         two_sided, poisson_cohorts, binomial_sizes, gaussian_noise, unrelated, keyed_noise,
         noise_fits_the_clip, clips, bounded_influence, accounts, counts_every_time,
-        charged_before_it_exists, every_release_is_charged, promise,
+        charged_before_it_exists, every_release_is_charged, does_not_repeat,
+        reserves_what_is_planned, promise,
     )}
 )  # fmt: skip
 

@@ -104,19 +104,21 @@ def test_a_vector_that_is_not_finite_must_be_left_out(ledger):
     assert ledger.charges == []
 
 
-def test_an_exact_replay_is_one_release_and_other_data_is_another(checks, ledger):
+def test_an_exact_replay_is_one_release_and_other_data_is_refused(checks, ledger):
     first_D = release(ledger)
     assert np.array_equal(release(ledger), first_D)
     assert len(ledger.charges) == 1
-    other_D = release(ledger, AGREEING + 1.0)
-    assert len(ledger.charges) == 2
-    checks.unrelated(first_D - 0.25, other_D - 1.25)
-    wider_D = release(ledger, radius=1.0)  # the same draw at two scales would give the mean away
-    assert len(ledger.charges) == 3
-    checks.unrelated(first_D - 0.25, wider_D - 0.25)
+    fewer = AGREEING[:-1]  # the same mean of another weight
+    for changes in ({"rows_SD": AGREEING + 1.0}, {"rows_SD": fewer}, {"seed": 1}):
+        checks.does_not_repeat(lambda changes=changes: release(ledger, **changes), ledger)
+    # The same draw at two scales would give the mean away.
+    for changes in ({"radius": 1.0}, {"test_share": 0.3}, {"least_weight": 40.0}):
+        checks.does_not_repeat(lambda changes=changes: release(ledger, **changes), ledger)
     for _ in range(2):
-        release(ledger, seed=None)
-    assert len(ledger.charges) == 5
+        other_D = release(ledger, AGREEING + 1.0, seed=None)
+        checks.unrelated(first_D - 0.25, other_D - 1.25)
+    assert [charge.attempt for charge in ledger.charges] == [0, 1, 2]
+    assert np.array_equal(release(ledger), first_D)
 
 
 def test_the_charge_is_on_disk_before_any_noise_exists(checks, tmp_path, monkeypatch):

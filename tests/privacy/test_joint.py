@@ -139,27 +139,29 @@ def test_values_and_ledgers_that_do_not_fit_are_refused(ledger):
     assert not ledger.charges
 
 
-def test_an_exact_replay_is_one_release_and_anything_else_another(ledger):
+def test_an_exact_replay_is_one_release_and_anything_else_is_refused(checks, ledger):
     first = release(ledger, np.ones(5), 3.0)
     again = release(ledger, np.ones(5), 3.0)
     assert np.array_equal(first[0], again[0])
     assert first[1] == again[1]
     assert len(ledger.charges) == 1
-    others = [
-        release(ledger, np.ones(5), 4.0),
-        release(ledger, np.ones(5) * 2, 3.0),
-        release(ledger, np.ones(5), 3.0, made=mechanism(norm=0.6)),
-        # The same event and the same noise on the sum, another on the count.
-        release(
-            ledger, np.ones(5), 3.0, made=mechanism(0.5 * 4 / 5, 5.0, 1 / math.sqrt(0.09 + 0.01))
-        ),
-    ]
-    assert len(ledger.charges) == 5
+    # The same event and the same noise on the sum, another on the count.
+    same_sum = mechanism(0.5 * 4 / 5, 5.0, 1 / math.sqrt(0.09 + 0.01))
+    assert same_sum.std == pytest.approx(mechanism().std)
+    assert same_sum.event.noise_multiplier == pytest.approx(mechanism().event.noise_multiplier)
+    for sum_D, count, made in (
+        (np.ones(5), 4.0, None),
+        (np.ones(5) * 2, 3.0, None),
+        (np.ones(5), 3.0, mechanism(norm=0.6)),
+        (np.ones(5), 3.0, same_sum),
+    ):
+        checks.does_not_repeat(
+            lambda s=sum_D, c=count, m=made: release(ledger, s, c, made=m), ledger
+        )
+    others = [release(ledger, np.ones(5), 3.0, seed=None) for _ in range(2)]
+    assert [charge.attempt for charge in ledger.charges] == [0, 1, 2]
     noise = [found[0][0] - 1.0 for found in (first, *others)]
-    assert len({round(value, 9) for value in noise}) == 5
-    release(ledger, np.ones(5), 3.0, seed=None)
-    release(ledger, np.ones(5), 3.0, seed=None)
-    assert len(ledger.charges) == 7
+    assert len({round(value, 9) for value in noise}) == 3
 
 
 # What it costs

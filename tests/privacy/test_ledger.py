@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,13 +48,15 @@ def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path: Path) ->
     }
     assert first.keys() == {"round", "covers", "attempt", "event", "replay", "at"}
     assert (second["round"], second["attempt"], second["covers"]) == (2, 0, "gradient")
+    # To the second: how long a round took depends on who was in it.
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", second["at"])
     assert second["event"]["kind"] == "poisson-gaussian"
 
 
 def test_a_ledger_reads_back_what_was_written(path: Path) -> None:
     with promise(path) as ledger:
-        ledger.charge(EVENT, round_=1, covers="gradient")
         ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
+        ledger.charge(EVENT, round_=1, covers="gradient")
         ledger.charge(Unprotected(), round_=2, covers="cøunt\n\x1f")
         charges = ledger.charges
     assert [charge.attempt for charge in charges] == [0, 1, 0]
@@ -284,25 +287,43 @@ def test_only_an_exact_replay_is_not_charged_again(checks: SimpleNamespace, path
     )
 
 
-def test_a_replay_must_match_in_everything(path: Path) -> None:
+def test_what_is_planned_counts_as_spent(checks: SimpleNamespace, path: Path) -> None:
+    checks.reserves_what_is_planned(promise, path)
+
+
+def test_a_replay_must_match_in_everything(checks: SimpleNamespace, path: Path) -> None:
     with promise(path) as ledger:
         first = ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
         assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") is first
         others = [
-            ledger.charge(OTHER, round_=1, covers="gradient", replay="h"),
             ledger.charge(EVENT, round_=2, covers="gradient", replay="h"),
             ledger.charge(EVENT, round_=1, covers="radius", replay="h"),
-            ledger.charge(EVENT, round_=1, covers="gradient", replay="g"),
+            ledger.charge(EVENT, round_=1, covers="gradient"),
             ledger.charge(EVENT, round_=1, covers="gradient"),
         ]
-        assert len(ledger.charges) == 6
+        assert len(ledger.charges) == 5
         # Attempts number the charges of one round and coverage: they key the noise.
         names = {(c.round, c.covers, c.attempt) for c in (first, *others)}
-        assert len(names) == 6
+        assert len(names) == 5
     with promise(path) as ledger:  # after a restart as well
-        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="g").attempt == 2
-        assert ledger.charge(EVENT, round_=1, covers="gradient").attempt == 4
-        assert len(ledger.charges) == 7
+        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") == first
+        for event, replay in ((OTHER, "h"), (EVENT, "g")):
+            checks.does_not_repeat(
+                lambda e=event, h=replay: ledger.charge(e, round_=1, covers="gradient", replay=h),
+                ledger,
+            )
+        assert ledger.charge(EVENT, round_=1, covers="gradient").attempt == 3
+        assert len(ledger.charges) == 6
+
+
+def test_what_was_charged_without_a_seed_is_never_replayed_with_one(
+    checks: SimpleNamespace, path: Path
+) -> None:
+    with promise(path) as ledger:
+        ledger.charge(EVENT, round_=1, covers="gradient")
+        checks.does_not_repeat(
+            lambda: ledger.charge(EVENT, round_=1, covers="gradient", replay="h"), ledger
+        )
 
 
 def test_a_replay_is_free_even_when_the_budget_is_spent(path: Path) -> None:
@@ -311,7 +332,9 @@ def test_a_replay_is_free_even_when_the_budget_is_spent(path: Path) -> None:
         first = ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
         assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") == first
         with pytest.raises(BudgetExceeded):
-            ledger.charge(EVENT, round_=1, covers="gradient", replay="g")
+            ledger.charge(EVENT, round_=2, covers="gradient", replay="h")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, round_=1, covers="gradient")
 
 
 def test_what_was_spent_composes_events_of_every_kind(path: Path) -> None:

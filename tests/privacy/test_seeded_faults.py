@@ -5,6 +5,7 @@ pass the clip, zero updates that raise, no amplification in the accounting, nois
 generator, cohorts of fixed size, noise for another clip norm, randomized response counted once.
 """
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,8 +21,8 @@ from dp_accounting.pld import PLDAccountant
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
-from privacy.events import PoissonGaussian
-from privacy.ledger import Charge, Ledger
+from privacy.events import Event, PoissonGaussian
+from privacy.ledger import BudgetExceeded, Charge, Ledger, LedgerError
 from privacy.randomness import Randomness
 from privacy.sampling import PoissonSampler
 
@@ -320,3 +321,51 @@ def test_charges_that_are_deduplicated_by_round(checks: SimpleNamespace, tmp_pat
 
     with pytest.raises(AssertionError, match="not charged"):
         checks.every_release_is_charged(charge, tmp_path / "ledger.jsonl")
+
+
+def test_another_sum_on_the_coins_of_a_seeded_round(
+    checks: SimpleNamespace, tmp_path: Path
+) -> None:
+    # Paid for twice, with noise of its own: but of one cohort, which no accountant covers.
+    def charge_again(ledger: Ledger, round_: int, replay: str | None) -> None:
+        if all(c.replay != replay or c.round != round_ for c in ledger.charges):
+            replay, known = None, replay
+            ledger.charge(EVENT, round_=round_, covers="gradient", replay=replay)
+            ledger.charges[-1] = dataclasses.replace(ledger.charges[-1], replay=known)
+        elif replay is None:
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+
+    with pytest.raises(AssertionError, match="was not refused"):
+        checks.every_release_is_charged(charge_again, tmp_path / "ledger.jsonl")
+
+
+def test_a_refusal_that_comes_after_the_line(checks: SimpleNamespace, tmp_path: Path) -> None:
+    def charge(ledger: Ledger, round_: int, replay: str | None) -> None:
+        try:
+            ledger.charge(EVENT, round_=round_, covers="gradient", replay=replay)
+        except LedgerError:
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+            raise
+
+    with pytest.raises(AssertionError, match="was written"):
+        checks.every_release_is_charged(charge, tmp_path / "ledger.jsonl")
+
+
+class Forgetful(Ledger):
+    """Counts only what has been charged, not what is planned."""
+
+    def _check_budget(self, event: Event) -> None:
+        counts = self.spent()
+        counts[event] += 1
+        if not counts <= self._cleared:
+            assert self.budget is not None
+            if self._cost(counts.items(), accounting.INTERVAL) > self.budget:
+                raise BudgetExceeded("too much")
+
+
+def test_a_plan_that_is_not_reserved(checks: SimpleNamespace, tmp_path: Path) -> None:
+    terms: dict = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    with pytest.raises(AssertionError, match="spent on something else"):
+        checks.reserves_what_is_planned(
+            lambda path, **more: Forgetful(path, **terms, **more), tmp_path / "ledger.jsonl"
+        )

@@ -9,6 +9,8 @@ import torch
 from preference.examples import PairExamples
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian, PureDp
+from privacy.ledger import BudgetExceeded, LedgerError
+from privacy.threshold import OpenThreshold
 from strategies.aup_threshold import AupThreshold, ThresholdPlan
 
 PLAN = {
@@ -96,6 +98,43 @@ def test_noise_of_users_who_have_nothing_to_say(world, make_examples, checks):
                 checks.released_noise(released, wrong * 1.7 / 12)
 
 
+def test_series_that_were_not_needed_are_charged_once_when_all_is_done(world):
+    made = world(lengths(), rounds=5, series=3, start=64.0)
+    made.run(3)
+    assert [c.covers for c in made.ledger.charges if c.event == PureDp(5.0)] == ["radius test 1"]
+    for _ in range(2):  # the second time as after a crash that kept the last checkpoint
+        made.run(5)
+        tests = [c.covers for c in made.ledger.charges if c.event == PureDp(5.0)]
+        assert tests == ["radius test 1", "radius test 2, not needed", "radius test 3, not needed"]
+    assert made.ledger.spent() == made.strategy.plan.charges
+
+
+def test_series_are_charged_in_full_where_the_budget_ends_the_run(world, monkeypatch):
+    made = world(lengths(), rounds=5, series=2, start=64.0)
+    release = made.strategy._release
+
+    def refused(round_, totals):
+        if round_ == 3:
+            raise BudgetExceeded("no more")
+        return release(round_, totals)
+
+    monkeypatch.setattr(made.strategy, "_release", refused)
+    made.run(5)
+    assert "stopped before round 3" in made.strategy.stopped
+    assert made.ledger.spent()[PureDp(5.0)] == 2
+
+
+def test_a_series_that_the_budget_does_not_cover_does_not_lose_the_result(world):
+    made = world(lengths(), rounds=1, seed=None, start=64.0)
+    ledger, plan = made.ledger, made.strategy.plan
+    ledger.budget = plan.epsilon()
+    # Begun, and lost in a crash before the first checkpoint: all that is planned is spent.
+    ledger.charge(plan.test.event, round_=1, covers="radius test 1")
+    made.run(1)
+    assert made.strategy.rounds_done == 1
+    assert ledger.spent() == plan.charges
+
+
 @pytest.mark.parametrize("stop", [3, 15])
 def test_a_resumed_simulation_is_the_same_run_for_the_same_charges(world, stop):
     whole = world(lengths())
@@ -112,6 +151,48 @@ def test_a_resumed_simulation_is_the_same_run_for_the_same_charges(world, stop):
     for name, value in whole.strategy.state().items():
         assert np.array_equal(strategy.state()[name], value), name
     assert len(ledger.charges) == len(whole.ledger.charges)
+
+
+def test_a_seeded_series_is_asked_again_only_what_it_was_asked(world):
+    """Its threshold is the old one: other queries would be further questions, for nothing."""
+    made = world(lengths())
+    asked, ask = [], OpenThreshold.ask
+
+    def watched(self, value, index):
+        asked.append((self._noisy_threshold, value, index, passed := ask(self, value, index)))
+        return passed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(OpenThreshold, "ask", watched)
+        made.run(2)
+        strategy, state = made.strategy, made.strategy.state()
+        made.run(4)
+        lost, ledger = asked[2:], made.ledger
+        assert len(lost) == 2
+        before, charges = ledger.path.read_bytes(), list(ledger.charges)
+        # Other answers to round 3: in the sum, and in the count alone, by users without a gradient.
+        for name, change in (("sum", 1e-9), ("within", -1.0)):
+            strategy.restore(state)
+            strategy.rounds_done = 2
+            asked.clear()
+            release = strategy._release
+
+            def other(round_, totals, name=name, change=change, release=release):
+                return release(round_, {**totals, name: totals[name] + change})
+
+            patched.setattr(strategy, "_release", other)
+            with pytest.raises(LedgerError, match="repeats exactly"):
+                made.run(4)
+            patched.undo()
+            patched.setattr(OpenThreshold, "ask", watched)
+            assert asked == []
+            assert strategy.rounds_done == 2
+            assert ledger.path.read_bytes() == before
+            assert ledger.charges == charges
+        strategy.restore(state)
+        made.run(4)
+        assert asked == lost
+        assert ledger.path.read_bytes() == before
 
 
 def test_where_draws_cannot_be_repeated_a_broken_off_series_is_spent(world):

@@ -206,14 +206,15 @@ def test_steps_that_are_clipped_one_by_one(checks):
     """Each step within the norm lets the whole way be as many times as long."""
 
     def each_step(examples, work, keys_S, source):
-        total_D = np.zeros_like(work.arrays["theta"])
+        total_D = np.zeros(len(work.arrays["theta"]))
         for place in range(len(work.users_S)):
             one, key = work.users_S[[place]], keys_S[[place]]
             theta_D = work.arrays["theta"]
             for _ in range(4):
                 asked = type(work)({"theta": theta_D}, work.parameters, one)
                 step_D = uls.contribute(examples, asked, key, source)["sum"]
-                theta_D, total_D = theta_D - 1e-3 * step_D, total_D + step_D
+                theta_D = (theta_D - 1e-3 * step_D).astype(np.float32)
+                total_D += step_D
         return {"sum": total_D}
 
     with pytest.raises(AssertionError, match=r"moved the sum by 4\.0 clip norms"):

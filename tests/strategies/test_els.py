@@ -13,7 +13,7 @@ from privacy.adjacency import Adjacency, Unsupported
 from privacy.clipping import UserClip
 from privacy.events import PoissonGaussian, PureChoice, PureDp
 from privacy.example_clipping import ExampleClip
-from privacy.ledger import Ledger
+from privacy.ledger import BudgetExceeded, Ledger
 from privacy.mixture import MixtureGaussian
 from privacy.randomness import Randomness
 from strategies import els, uls
@@ -207,7 +207,7 @@ def test_equal_to_autograd(make_examples, oracle, checks, norm, group_size, prob
         **{"clip-norm": norm},
     )
     expected = expected_sum(examples, theta_D, group_size, norm, probability, oracle)
-    assert found.dtype == np.float32
+    assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5 * min(norm, 1.0))
 
 
@@ -439,11 +439,20 @@ def test_what_choosing_cost_counts_against_the_budget(make_world, make_examples,
         "log": print,
     }
     with Ledger(tmp_path / "l", **terms) as ledger:
-        ledger.charge(PureDp(0.2), round_=0, covers="median")
+        ledger.charge(PureChoice(0.2), round_=0, covers="median")
         strategy = Els(plan, ledger, **more)
         for round_ in (1, 2):
             strategy.gradient(round_, {"sum": np.zeros(5)})
-        assert 0.8 < ledger.epsilon() <= 1.0
+        assert 0.999 < ledger.epsilon() <= 1.0
+        with pytest.raises(BudgetExceeded):
+            strategy.gradient(3, {"sum": np.zeros(5)})
+    # What was spent otherwise was not planned for: the whole plan stays reserved.
+    with Ledger(tmp_path / "other", **terms) as ledger:
+        ledger.charge(PureDp(0.2), round_=0, covers="median")
+        strategy = Els(plan, ledger, **more)
+        with pytest.raises(BudgetExceeded):
+            strategy.gradient(1, {"sum": np.zeros(5)})
+        assert len(ledger.charges) == 1
 
 
 # Seeded faults
