@@ -6,11 +6,11 @@ machine does meets all of them alike:
 - the limit: the same arithmetic (logits, residuals, batched weighted sums, norms, clipping, sum) as
   plain tensor code, for equally many users whose rows lie in place already, with torch's threads
   and with one (on a busy machine that is faster by far): the better median is the limit;
-- the node: ``strategies.uls.contribute`` for the round's cohort, from windows to the bounded sum;
+- the node: ``strategies.uls.contribute`` for a cohort, from windows to the bounded sum;
 - the round: everything the ``local`` runtime does for that cohort, from one push of messages to the
   next: messages, node, ledger with fsync, noise, optimizer, metrics, and now and then a checkpoint.
 
-The overhead is the round less the node, cohort by cohort. Medians of all rounds are reported.
+The overhead is the round less the node. Medians of all rounds are reported.
 
 Legend: B users of the limit, M judgements each, D dimensions.
 """
@@ -100,14 +100,14 @@ def measure(setting: Setting, rounds: int) -> dict[str, object]:
             data=setting.source,
             test="sims.bench:few_judgements",  # so that nobody is held out
             cohort=setting.cohort,
-            rounds=rounds + _WARMUP_ROUNDS + 1,
+            rounds=rounds + _WARMUP_ROUNDS + 2,
             seed=0,
             out=str(Path(folder) / "run"),
         )
         grid = _TimedGrid(setting, config.to_run_config())
         result = train(config, grid, HashingFeatures(dimension=setting.dimension))
         clocks = grid.clocks[_WARMUP_ROUNDS:]
-    node = median(clock.users / clock.node for clock in clocks)
+    node = median(clock.node_users / clock.node for clock in clocks)
     limits = {
         threads: median(setting.cohort / clock.limits[threads] for clock in clocks)
         for threads in clocks[0].limits
@@ -151,6 +151,7 @@ class _Clock:
 
     users: int
     round: float
+    node_users: int
     node: float
     limits: dict[int, float]
 
@@ -163,6 +164,7 @@ class _TimedGrid(LocalGrid):
         self._setting, self._context = setting, _context_of(run_config)
         self._limit: Callable[[], object] | None = None
         self._work: messages.Work | None = None
+        self._former: messages.Work | None = None
         self._begun, self._threads = 0.0, torch.get_num_threads()
         self.clocks: list[_Clock] = []
 
@@ -170,8 +172,9 @@ class _TimedGrid(LocalGrid):
         """As in ``LocalGrid``; training messages end one round and begin the next."""
         outgoing = list(messages)
         seconds = time.perf_counter() - self._begun
-        if self._work is not None:
-            self._add(self._work, seconds)
+        if self._work is not None and self._former is not None:
+            self._add(self._work, self._former, seconds)
+        self._former = self._work
         self._work = next((_work(m) for m in outgoing if m.metadata.message_type == "train"), None)
         self._begun = time.perf_counter()
         return super().push_messages(outgoing)
@@ -181,18 +184,20 @@ class _TimedGrid(LocalGrid):
         """The node's, with the features that the rounds use."""
         return store_for(self._context)
 
-    def _add(self, work: messages.Work, seconds: float) -> None:
+    def _add(self, work: messages.Work, former: messages.Work, seconds: float) -> None:
         examples = self.store.examples(str(work.parameters["features"]))
         if self._limit is None:
             self._limit = limit(examples, self._setting.cohort, work.number("clip-norm"))
-        keys_S = self.store.keys_U[work.users_S]
+        # The cohort of the round before: rows that this round has just read would come from cache.
+        keys_S = self.store.keys_U[former.users_S]
 
         def compute() -> object:
-            return uls.contribute(examples, work, keys_S, source_for(self._context))
+            return uls.contribute(examples, former, keys_S, source_for(self._context))
 
         node = _seconds(compute, self._threads)
         limits = {threads: _seconds(self._limit, threads) for threads in sorted({1, self._threads})}
-        self.clocks.append(_Clock(len(keys_S), seconds, node, limits))
+        clock = _Clock(len(work.users_S), seconds, len(keys_S), node, limits)
+        self.clocks.append(clock)
         time.sleep(_PAUSE)
         compute()  # after a rest the next round would begin on a cold processor
 

@@ -185,10 +185,11 @@ def test_an_interrupted_run_leaves_no_process_and_no_directory(folder, scratches
     )
     try:
         expected = 8 if moment == "Ray is up" else 2  # 2: the keeper and the SuperLink
-        until(lambda: len(alive(below(owner.pid))) >= expected)
+        family = set()  # of every process that was ever seen: some are only there for a moment
+        until(lambda: family.update(below(owner.pid)) or len(alive(family)) >= expected)
         assert owner.poll() is None
         assert len(scratches()) == 1
-        family = below(owner.pid)
+        family.update(below(owner.pid))
     finally:
         owner.send_signal(number)
     _, said = owner.communicate(timeout=30)
@@ -226,8 +227,8 @@ def test_what_a_tick_raises_ends_the_run(folder):
     def tick():
         raise RuntimeError("enough")
 
-    threads = threading.active_count()
+    threads, others = threading.active_count(), set(below(os.getpid()))
     with pytest.raises(RuntimeError, match="enough"):
         run_flower({}, nodes=1, log=folder / "log", app_dir=folder / "app", on_tick=tick)
-    assert below(os.getpid()) == []
+    assert set(below(os.getpid())) <= others
     assert threading.active_count() == threads

@@ -43,7 +43,7 @@ def test_equal_to_autograd(make_examples, oracle, norm, group_size):
     )
     theta_D = theta_D.astype(np.float32)
     expected = expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source)
-    assert found.dtype == np.float32
+    assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6 * min(norm, 1.0))
 
 
