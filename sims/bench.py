@@ -1,16 +1,19 @@
 """How many users a second a node computes, and what a round costs beyond that.
 
-In every round of a real run three clocks are read, one after the other, so that whatever else the
-machine does meets all of them alike:
+Three clocks are read in turn during a real run, so that whatever else the machine does meets all of
+them alike:
 
-- the limit: the same arithmetic (logits, residuals, batched weighted sums, norms, clipping, sum) as
-  plain tensor code, for equally many users whose rows lie in place already, with torch's threads
-  and with one (on a busy machine that is faster by far): the better median is the limit;
-- the node: ``strategies.uls.contribute`` for a cohort, from windows to the bounded sum;
-- the round: everything the ``local`` runtime does for that cohort, from one push of messages to the
-  next: messages, node, ledger with fsync, noise, optimizer, metrics, and now and then a checkpoint.
+- the round: everything the ``local`` runtime does for a cohort, from one push of messages to the
+  next: messages, node, ledger with fsync, noise, optimizer, metrics, and now and then a checkpoint;
+- after every third round the node: ``strategies.uls.contribute`` for a cohort, from windows to the
+  bounded sum;
+- and the limit: the same arithmetic (logits, residuals, batched weighted sums, norms, clipping and
+  sum) as plain tensor code, for as many users whose rows lie in place already, with torch's threads
+  and with one (on a busy machine that is faster by far): the better median is the limit.
 
-The overhead is the round less the node. Medians of all rounds are reported.
+Then follows a pause, because torch's threads keep a core busy for a while after their last work,
+and a round that is not counted, because after a pause everything is slow. The overhead is the
+median round less the median node.
 
 Legend: B users of the limit, M judgements each, D dimensions.
 """
@@ -40,8 +43,9 @@ from server.training import train
 from sims.local import LocalGrid, Scalar
 from strategies import messages, uls
 
-_WARMUP_ROUNDS = 3
-_PAUSE = 0.02  # torch's threads keep a core busy for a while after their last work
+_WARMUP = 2  # readings
+_PAUSE = 0.02  # seconds
+_STRIDE = 3  # rounds from one reading of node and limit to the next
 _TEXTS = 500
 
 
@@ -93,39 +97,40 @@ def machine() -> dict[str, Any]:
     }
 
 
-def measure(setting: Setting, rounds: int) -> dict[str, object]:
-    """One row of figures, medians over ``rounds`` rounds."""
+def measure(setting: Setting, repetitions: int) -> dict[str, object]:
+    """One row of figures, medians over ``repetitions`` readings."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
         config = RunConfig(
             data=setting.source,
             test="sims.bench:few_judgements",  # so that nobody is held out
             cohort=setting.cohort,
-            rounds=rounds + _WARMUP_ROUNDS + 2,
+            rounds=_STRIDE * (repetitions + _WARMUP) + 1,
             seed=0,
             out=str(Path(folder) / "run"),
         )
         grid = _TimedGrid(setting, config.to_run_config())
         result = train(config, grid, HashingFeatures(dimension=setting.dimension))
-        clocks = grid.clocks[_WARMUP_ROUNDS:]
-    node = median(clock.node_users / clock.node for clock in clocks)
-    limits = {
-        threads: median(setting.cohort / clock.limits[threads] for clock in clocks)
-        for threads in clocks[0].limits
-    }
-    threads, most = max(limits.items(), key=lambda item: item[1])
+    nodes, limits = grid.node_rates[_WARMUP:], grid.limit_rates[_WARMUP:]
+    rounds = grid.rounds[_WARMUP * (_STRIDE - 1) :]
+    threads, most = max(
+        ((threads, median(rates[threads] for rates in limits)) for threads in limits[0]),
+        key=lambda item: item[1],
+    )
+    node = median(nodes)
+    seconds = median(rounds) - setting.cohort / node
     return {
         "d": setting.dimension,
         "cohort": setting.cohort,
         "users": result["users"],
         "judgements": len(grid.store.judgements),
         "runtime": "local",
-        "repetitions": len(clocks),
-        "users_per_second": median(clock.users / clock.round for clock in clocks),
+        "repetitions": len(nodes),
+        "users_per_second": setting.cohort / median(rounds),
         "node_users_per_second": node,
         "limit_users_per_second": most,
         "limit_threads": threads,
         "node_share_of_limit": node / most,
-        "overhead_ms": 1000 * median(clock.round - clock.node for clock in clocks),
+        "overhead_ms": 1000 * seconds,
     }
 
 
@@ -145,17 +150,6 @@ def limit(examples: PairExamples, users: int, clip: float) -> Callable[[], torch
     return run
 
 
-@dataclass(frozen=True)
-class _Clock:
-    """Users of one round, and the seconds of the round, its node and, by threads, the limit."""
-
-    users: int
-    round: float
-    node_users: int
-    node: float
-    limits: dict[int, float]
-
-
 class _TimedGrid(LocalGrid):
     """Between two rounds, times the node's computation and the limit by themselves."""
 
@@ -166,16 +160,22 @@ class _TimedGrid(LocalGrid):
         self._work: messages.Work | None = None
         self._former: messages.Work | None = None
         self._begun, self._threads = 0.0, torch.get_num_threads()
-        self.clocks: list[_Clock] = []
+        self._count = 0
+        self.rounds: list[float] = []  # seconds
+        self.node_rates: list[float] = []  # users a second
+        self.limit_rates: list[dict[int, float]] = []  # by threads
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """As in ``LocalGrid``; training messages end one round and begin the next."""
         outgoing = list(messages)
-        seconds = time.perf_counter() - self._begun
-        if self._work is not None and self._former is not None:
-            self._add(self._work, self._former, seconds)
+        if self._work is not None:
+            if self._count % _STRIDE != 1:
+                self.rounds.append(time.perf_counter() - self._begun)
+            if self._count % _STRIDE == 0 and self._former is not None:
+                self._read(self._former)
         self._former = self._work
         self._work = next((_work(m) for m in outgoing if m.metadata.message_type == "train"), None)
+        self._count += 1
         self._begun = time.perf_counter()
         return super().push_messages(outgoing)
 
@@ -184,22 +184,17 @@ class _TimedGrid(LocalGrid):
         """The node's, with the features that the rounds use."""
         return store_for(self._context)
 
-    def _add(self, work: messages.Work, former: messages.Work, seconds: float) -> None:
+    def _read(self, work: messages.Work) -> None:
+        """Node and limit, for a cohort other than the last, whose rows might still be in cache."""
         examples = self.store.examples(str(work.parameters["features"]))
+        keys_S, source = self.store.keys_U[work.users_S], source_for(self._context)
         if self._limit is None:
             self._limit = limit(examples, self._setting.cohort, work.number("clip-norm"))
-        # The cohort of the round before: rows that this round has just read would come from cache.
-        keys_S = self.store.keys_U[former.users_S]
-
-        def compute() -> object:
-            return uls.contribute(examples, former, keys_S, source_for(self._context))
-
-        node = _seconds(compute, self._threads)
-        limits = {threads: _seconds(self._limit, threads) for threads in sorted({1, self._threads})}
-        clock = _Clock(len(work.users_S), seconds, len(keys_S), node, limits)
-        self.clocks.append(clock)
+        node = _seconds(lambda: uls.contribute(examples, work, keys_S, source), self._threads)
+        self.node_rates.append(len(keys_S) / node)
+        cohort, run = self._setting.cohort, self._limit
+        self.limit_rates.append({t: cohort / _seconds(run, t) for t in sorted({1, self._threads})})
         time.sleep(_PAUSE)
-        compute()  # after a rest the next round would begin on a cold processor
 
 
 def _work(message: Message) -> messages.Work:

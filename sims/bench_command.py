@@ -37,7 +37,7 @@ def users(
     rows = []
     for setting in SETTINGS:
         with console.status(f"d = {setting.dimension:,}, cohort {setting.cohort:,}"):
-            rows.append(measure(setting, rounds=5 if quick else 60))
+            rows.append(measure(setting, repetitions=5 if quick else 40))
     console.print(_table(rows))
     if as_json:
         today = date.today().isoformat()
