@@ -82,6 +82,8 @@ class Ledger:
         }
         self._cleared: Counter[Event] = Counter()
         self.charges: list[Charge] = []
+        self._spent: Counter[Event] = Counter()
+        self._same: dict[tuple[int, str], list[Charge]] = {}
         self._file = path.open("ab", buffering=0)
         try:
             self._open()
@@ -101,12 +103,14 @@ class Ledger:
             self._append(self._header)
             _sync_directory(self.path.parent)
             return
-        header, self.charges = _parse(raw, self.path)
+        header, charges = _parse(raw, self.path)
         if header != self._header:
             raise LedgerError(
                 f"{self.path} was opened for {header}, not for {self._header}: "
                 "a run may not change its promise; choose another --out"
             )
+        for charge in charges:
+            self._note(charge)
         # A torn last line is cut off: its release never left memory.
         complete = raw.rfind(b"\n") + 1
         if complete < len(raw):
@@ -154,7 +158,7 @@ class Ledger:
             BudgetExceeded: the composition with this event and what is planned would exceed the
                 budget. Nothing was written and nothing may be released.
         """
-        same = [c for c in self.charges if c.round == round_ and c.covers == covers]
+        same = self._same.get((round_, covers), [])
         for earlier in same:
             if replay is not None and earlier.replay == replay and earlier.event == event:
                 return earlier
@@ -176,12 +180,12 @@ class Ledger:
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
             }
         )
-        self.charges.append(charge)
+        self._note(charge)
         return charge
 
     def spent(self) -> Counter[Event]:
         """How often each event was charged."""
-        return Counter(charge.event for charge in self.charges)
+        return self._spent.copy()
 
     def epsilon(self, *, interval: float = accounting.INTERVAL) -> float:
         """What has been spent, composed."""
@@ -207,6 +211,12 @@ class Ledger:
         return accounting.epsilon(
             counts, adjacency=self.adjacency, delta=self.delta, interval=interval
         )
+
+    def _note(self, charge: Charge) -> None:
+        """Remember what is on disk, counted as it comes; rounds can be thousands."""
+        self.charges.append(charge)
+        self._spent[charge.event] += 1
+        self._same.setdefault((charge.round, charge.covers), []).append(charge)
 
     def _append(self, line: Mapping[str, Any]) -> None:
         if self._file.closed:

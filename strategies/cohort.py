@@ -60,7 +60,7 @@ class Registry:
         salt = source.key("registry salt")
         request = messages.registry_request(salt, counts, features)
         node_ids = list(grid.get_node_ids())
-        outgoing = [grid.create_message(request, "query.registry", node, "0") for node in node_ids]
+        outgoing = [messages.outgoing(request, "query.registry", node) for node in node_ids]
         entries: dict[int, messages.RegistryEntry] = {}
         for reply in exchange(grid, outgoing, timeout):
             node = reply.metadata.src_node_id

@@ -37,7 +37,7 @@ def ask(
     for node, local_S in participants.registry.by_node(participants.train):
         asked[node] = len(local_S)
         content = messages.work_request(model, parameters, local_S)
-        outgoing.append(grid.create_message(content, "train", node, "0"))
+        outgoing.append(messages.outgoing(content, "train", node))
     total_J = np.zeros(len(GRID))
     for reply in exchange(grid, outgoing, timeout):
         node = reply.metadata.src_node_id

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 Scalar = bool | int | float | str | bytes
 
@@ -32,6 +32,11 @@ class RegistryEntry:
     place: int
     keys_U: np.ndarray
     counts_U: np.ndarray | None
+
+
+def outgoing(content: RecordDict, kind: str, node: int, round_: int = 0) -> Message:
+    """A message to a node: ``kind`` as in ``train`` or ``query.registry``."""
+    return Message(content, dst_node_id=node, message_type=kind, group_id=str(round_))
 
 
 def registry_request(salt: bytes, counts: bool, features: str) -> RecordDict:

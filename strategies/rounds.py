@@ -129,7 +129,7 @@ class CohortStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """One message to each node that hosts sampled users."""
-        del config  # all parameters come from the plan
+        del config, grid  # all parameters come from the plan
         users_S = self.invited(server_round)
         self._asked = _Asked()
         model = ArrayRecord({**arrays, **messages.array_record(self.arrays())})
@@ -146,7 +146,7 @@ class CohortStrategy(Strategy):
             self._asked.first[node] = self._asked.total
             self._asked.total += len(local_S)
             content = messages.work_request(model, parameters, local_S)
-            outgoing.append(grid.create_message(content, "train", node, str(server_round)))
+            outgoing.append(messages.outgoing(content, "train", node, server_round))
         return outgoing
 
     def aggregate_train(
@@ -218,12 +218,12 @@ class CohortStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """One message to each node that hosts held-out users."""
-        del config
+        del config, grid
         held_out = self.participants.held_out
         parameters = {"features": self.features}
         for node, local_S in self.participants.registry.by_node(held_out):
             content = messages.work_request(arrays, parameters, local_S)
-            yield grid.create_message(content, "evaluate", node, str(server_round))
+            yield messages.outgoing(content, "evaluate", node, server_round)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
