@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 # Before anything is imported that reads them.
 for _name, _value in {
@@ -22,6 +23,8 @@ import torch  # noqa: E402
 from preference.examples import PairExamples  # noqa: E402
 
 torch.set_num_threads(1)
+# A shell starts background jobs with Ctrl-C ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CAREFUL = ("Put some aside first.", "Wait and compare prices.", "Keep the old one.", "Save it.")
 DARING = ("Buy it today!", "Take the loan, live now.", "Bet on it.", "Spend it all, all of it.")
