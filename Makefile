@@ -13,7 +13,7 @@ export FLWR_DISABLE_UPDATE_CHECK = 1
 export RAY_usage_stats_enabled = 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: install demo test test-slow lint clean
+.PHONY: install demo test test-slow test-deploy lint clean
 
 install: $(VENV)/.installed
 
@@ -21,7 +21,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) torch
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub]' \
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub,lm,secure]' \
 	  pytest pytest-timeout pytest-xdist hypothesis ruff pyright
 	touch $@
 
@@ -33,6 +33,9 @@ test: install
 
 test-slow: install
 	$(BIN)/python -m pytest -q -m slow
+
+test-deploy: install
+	$(BIN)/python -m pytest -q -m deploy --timeout 1800
 
 lint: install
 	$(BIN)/ruff format --check .

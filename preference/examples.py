@@ -1,12 +1,16 @@
-"""Pairs as feature differences: all that a linear head needs to know of a judgement.
+"""Judgements as feature differences: all that a linear head needs to know of them.
 
 Decisions:
+- A judgement over K responses is W = K − 1 consecutive rows, φ(first) − φ(other_k), one for each
+  response that was not put first. Where judgements are over unequally many, W is that of the most,
+  and what is missing is a row of zeros whose y is `ABSENT`.
 - The features of each distinct text are computed once, in chunks, and scattered into the
-  differences. The peak is the result (4·R·D bytes) and two chunks, whatever the number of distinct
-  texts.
+  differences. The peak is the result (4·R·D bytes) and a few chunks, whatever the number of
+  distinct texts.
 - Non-finite features stop here with the row's number: past this point every number is finite.
 
-Shape suffixes: R rows (judgements), U users, T distinct texts, D dimensions.
+Shape suffixes: J judgements, W others in each, R = J·W rows, U users, T distinct texts,
+D dimensions, K = W + 1 responses.
 """
 
 from dataclasses import dataclass
@@ -17,23 +21,34 @@ import torch
 
 from preference.features import FeatureMap, finite_features
 from preference.judgements import InputError, Judgements
+from preference.models import ABSENT
+from preference.rows import Kind
 
 _CHUNK = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class PairExamples:
-    """Feature differences of pairs, grouped by user like the judgements they come from.
+    """Feature differences of judgements, grouped by user like the judgements they come from.
 
     Attributes:
-        x_RD: float32, φ(chosen) − φ(rejected).
-        y_R: float32, 1 where the first response is preferred, 0.5 for a tie.
-        start_U: int64, U + 1 row offsets.
+        x_RD: float32, φ(first) − φ(other); the W rows of a judgement are consecutive.
+        y_R: float32; for pairs 1 where the first response is preferred, 0.5 for a tie. For the best
+            of several, one less the share of the answer that is other_k: 1, or 1 − 1/t where it is
+            among t that tie. For rankings 1. `ABSENT` where there is no such response.
+        start_U: int64, U + 1 offsets of judgements.
+        width: W.
+        flip_J: float64, the probability of each label not to be the true one; None for clean labels
+            and for those corrupted in unknown ways.
+        kind: of the judgements.
     """
 
     x_RD: torch.Tensor
     y_R: torch.Tensor
     start_U: torch.Tensor
+    width: int = 1
+    flip_J: torch.Tensor | None = None
+    kind: Kind = "pairs"
 
     def __post_init__(self) -> None:
         if self.x_RD.ndim != 2 or self.y_R.shape != self.x_RD.shape[:1]:
@@ -41,8 +56,10 @@ class PairExamples:
                 f"pair examples need x of shape (R, D) and y of shape (R,), "
                 f"not {tuple(self.x_RD.shape)} and {tuple(self.y_R.shape)}"
             )
-        if self.start_U.ndim != 1 or int(self.start_U[-1]) != len(self.y_R):
+        if self.start_U.ndim != 1 or int(self.start_U[-1]) * self.width != len(self.y_R):
             raise InputError("row offsets of pair examples do not end at the number of rows")
+        if self.flip_J is not None and len(self.flip_J) != int(self.start_U[-1]):
+            raise InputError("flip probabilities and judgements differ in number")
 
     @property
     def dimension(self) -> int:
@@ -60,27 +77,47 @@ class PairExamples:
         """int64: how many judgements each user has."""
         return self.start_U.diff()
 
+    def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
+        """x·θ of each row, (R,)."""
+        return self.x_RD @ theta_D
+
     def select(self, users_S: np.ndarray) -> "PairExamples":
         """The examples of some users, in the given order."""
         users = torch.from_numpy(np.asarray(users_S, dtype=np.int64))
         counts_S = self.counts_U[users]
         start_S = torch.cat([torch.zeros(1, dtype=torch.int64), counts_S.cumsum(0)])
-        rows = torch.arange(int(start_S[-1])) - torch.repeat_interleave(start_S[:-1], counts_S)
-        rows += torch.repeat_interleave(self.start_U[users], counts_S)
-        return PairExamples(self.x_RD[rows], self.y_R[rows], start_S)
+        kept_J = torch.arange(int(start_S[-1])) - torch.repeat_interleave(start_S[:-1], counts_S)
+        kept_J += torch.repeat_interleave(self.start_U[users], counts_S)
+        rows = kept_J
+        if self.width > 1:
+            rows = (kept_J[:, None] * self.width + torch.arange(self.width)).reshape(-1)
+        return PairExamples(
+            self.x_RD[rows],
+            self.y_R[rows],
+            start_S,
+            self.width,
+            None if self.flip_J is None else self.flip_J[kept_J],
+            self.kind,
+        )
 
 
 def pair_examples(judgements: Judgements, feature_map: FeatureMap) -> PairExamples:
-    """The feature differences of pair judgements.
+    """The feature differences of judgements.
 
     Raises:
-        InputError: a row has more than two responses, or features are not finite (names the row).
+        InputError: features are not finite (names the row).
     """
-    rows = len(judgements)
-    text_R2, prompts, responses, first_row_T = _distinct_texts(judgements, feature_map.uses_prompt)
-    x_RD = torch.zeros(rows, feature_map.dimension)
-    # Rows in order of their text: those of a chunk of texts are then one slice.
-    order_2R = [np.argsort(text_R2[:, side], kind="stable") for side in (0, 1)]
+    width = judgements.most_responses - 1
+    text_JK, prompts, responses, first_row_T = distinct_texts(judgements, feature_map.uses_prompt)
+    x_RD = torch.zeros(len(judgements) * width, feature_map.dimension)
+    # Rows in order of the text they take, which is that of the first response or of the other's:
+    # those of a chunk of texts are then one slice.
+    there_R = text_JK[:, 1:].reshape(-1) >= 0
+    sides = []
+    for text_R, sign in ((np.repeat(text_JK[:, 0], width), 1), (text_JK[:, 1:].reshape(-1), -1)):
+        order_R = np.argsort(text_R, kind="stable")
+        order_R = order_R[there_R[order_R]]
+        sides.append((text_R[order_R], order_R, sign))
     for low in range(0, len(responses), _CHUNK):
         high = min(low + _CHUNK, len(responses))
         phi_TD = torch.from_numpy(
@@ -88,41 +125,59 @@ def pair_examples(judgements: Judgements, feature_map: FeatureMap) -> PairExampl
                 feature_map, prompts[low:high], responses[low:high], rows=first_row_T[low:high]
             )
         )
-        for side, sign in ((0, 1), (1, -1)):
-            text_R = text_R2[order_2R[side], side]
+        for text_R, order_R, sign in sides:
             first, last = np.searchsorted(text_R, (low, high))
             for at in range(first, last, _CHUNK):
                 part = slice(at, min(at + _CHUNK, last))
-                to_R = torch.from_numpy(order_2R[side][part])
+                to_R = torch.from_numpy(order_R[part])
                 x_RD.index_add_(0, to_R, phi_TD[torch.from_numpy(text_R[part] - low)], alpha=sign)
     return PairExamples(
         x_RD=x_RD,
-        y_R=torch.tensor(judgements.y_R, dtype=torch.float32),
+        y_R=labels(judgements, there_R.reshape(-1, width)),
         start_U=torch.tensor(judgements.start_U, dtype=torch.int64),
+        width=width,
+        flip_J=flips(judgements),
+        kind=judgements.kind,
     )
 
 
-def _distinct_texts(
+def labels(judgements: Judgements, there_JW: np.ndarray) -> torch.Tensor:
+    """y of each row, (R,) float32; ``there_JW``: which of the others there are."""
+    y_JW = np.ones(there_JW.shape, dtype=np.float32)
+    y_J = judgements.y_R
+    if judgements.kind == "pairs":
+        y_JW[:, 0] = y_J
+    elif judgements.kind == "top-1":
+        tied_J = np.round(1.0 / y_J).astype(np.int64)
+        among_JW = np.arange(1, there_JW.shape[1] + 1) < tied_J[:, None]
+        y_JW = np.where(among_JW, np.float32(1) - y_J[:, None], y_JW)
+    return torch.from_numpy(np.where(there_JW, y_JW, np.float32(ABSENT)).reshape(-1))
+
+
+def flips(judgements: Judgements) -> torch.Tensor | None:
+    """The probability of each label not to be the true one, (J,) float64; None if unknown or 0."""
+    channel = judgements.channel
+    if channel.kind != "randomized-response":
+        return None
+    if judgements.flip_R is not None:
+        return torch.tensor(judgements.flip_R, dtype=torch.float64)
+    return torch.full((len(judgements),), channel.flip_probability, dtype=torch.float64)
+
+
+def distinct_texts(
     judgements: Judgements, uses_prompt: bool
 ) -> tuple[np.ndarray, list[str], list[str], list[int]]:
-    """Which distinct text each side of each row shows, and these texts with the row they first
-    appear in."""
+    """Which distinct text each response of each judgement is (−1: there is none), and these texts
+    with the judgement they first appear in."""
     index: dict[tuple[str, str], int] = {}
     first_row_T: list[int] = []
-    text_R2 = np.empty((len(judgements), 2), dtype=np.int64)
-    for row, (prompt, pair) in enumerate(
+    text_JK = np.full((len(judgements), judgements.most_responses), -1, dtype=np.int64)
+    for row, (prompt, shown) in enumerate(
         zip(judgements.prompts, judgements.responses, strict=True)
     ):
-        if len(pair) != 2:
-            raise InputError(f"row {row + 1} has {len(pair)} responses; pairs have two")
-        for side, response in enumerate(pair):
+        for side, response in enumerate(shown):
             text = index.setdefault((prompt if uses_prompt else "", response), len(index))
             if text == len(first_row_T):
                 first_row_T.append(row)
-            text_R2[row, side] = text
-    return (
-        text_R2,
-        [prompt for prompt, _ in index],
-        [response for _, response in index],
-        first_row_T,
-    )
+            text_JK[row, side] = text
+    return text_JK, [prompt for prompt, _ in index], [text for _, text in index], first_row_T

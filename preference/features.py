@@ -23,6 +23,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from preference.encoders import EncoderFeatures, resolve_encoder
 from preference.judgements import InputError
+from preference.language_head import KIND as LANGUAGE_HEAD
+from preference.language_head import LanguageHead
 from preference.sources import first_line
 from preference.text_length import check_length_weight, feature_difference_bound, log_words
 
@@ -150,7 +152,11 @@ def feature_map(config: Mapping) -> FeatureMap:
     Raises:
         InputError: an unknown kind or argument, or an encoder that cannot be loaded.
     """
-    kinds = {"hashing": HashingFeatures, "encoder": EncoderFeatures}
+    kinds = {
+        "hashing": HashingFeatures,
+        "encoder": EncoderFeatures,
+        LANGUAGE_HEAD: LanguageHead,
+    }
     arguments = dict(config)
     kind = arguments.pop("kind", None)
     if kind not in kinds:
@@ -162,8 +168,8 @@ def feature_map(config: Mapping) -> FeatureMap:
 
 
 def parse_features(option: str) -> dict:
-    """The config that an option names: `hashing`, or the folder or hub name of a transformer
-    encoder.
+    """The config that an option names: `hashing`, `hashing:D` with D features, or the folder or
+    hub name of a transformer encoder.
 
     A folder is written down by its absolute path, since nodes may run elsewhere. Raises InputError
     for a folder that is not there; whether the encoder itself can be loaded turns out in
@@ -172,4 +178,7 @@ def parse_features(option: str) -> dict:
     option = option.strip()
     if option == "hashing":
         return HashingFeatures().to_config()
+    kind, _, dimension = option.partition(":")
+    if kind == "hashing" and dimension.isdecimal():
+        return HashingFeatures(dimension=int(dimension)).to_config()
     return {"kind": "encoder", "path": resolve_encoder(option)}

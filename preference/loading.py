@@ -44,7 +44,7 @@ def load_judgements(
         source: a `.jsonl`, `.csv` or `.parquet` file, each also with `.gz`; a folder of such files;
             `package.module:function`, called without arguments, that gives an iterable of mappings;
             or a dataset's name on the Hugging Face hub. What exists here as a path is a path.
-        columns: field → column, for the fields `user_id`, `prompt`, `chosen`, `rejected`, `tie`.
+        columns: field → column, for the fields of `preference.rows.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: set bad rows aside,
             listed in the result's `set_aside`.
         split: which split of a hub dataset.

@@ -12,17 +12,16 @@ Decisions:
     model = RewardModel.load("r/model")
     model.score("Spend or save?", "Put it aside for now.")
 
-Shape suffixes: R texts or rows (judgements), D dimensions, U users.
+Shape suffixes: R texts, D dimensions, U users, J judgements, W others in each, K = W + 1 responses.
 """
 
 import json
+import math
 import os
-import secrets
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import torch
@@ -32,10 +31,16 @@ from safetensors.numpy import load_file, save
 from preference.examples import PairExamples, pair_examples
 from preference.features import FeatureMap, feature_map, finite_features
 from preference.judgements import InputError, Judgements
+from preference.model_folder import replace_folder
+from preference.models import MODELS
 from preference.sources import first_line
+
+if TYPE_CHECKING:
+    from preference.token_examples import TokenExamples
 
 FORMAT = "murmuration-linear-reward-1"
 _CHUNK = 4096
+_SAME = 1e-4  # shares of an answer closer than this are equal: y is float32
 
 
 @dataclass(frozen=True)
@@ -47,38 +52,51 @@ class Accuracy:
         by_user: mean over users of each user's mean; NaN without any.
         users: users with a judgement that is not a tie.
         judgements: judgements that are not ties.
+        chance: what guessing comes to, as a mean over judgements; NaN without any.
     """
 
     pooled: float
     by_user: float
     users: int
     judgements: int
+    chance: float
 
 
-def accuracy_of(theta_D: np.ndarray | torch.Tensor, examples: PairExamples) -> Accuracy:
-    """Accuracy of a head on pairs.
+def accuracy_of(
+    theta_D: np.ndarray | torch.Tensor, examples: "PairExamples | TokenExamples"
+) -> Accuracy:
+    """Accuracy of a head: of pairs, and of the best of several; of a ranking, its first place.
 
-    A judgement is right when the preferred response scores higher, and half right when both score
-    exactly the same. Without a judgement that is not a tie, the means are NaN and the counts 0.
+    A judgement is right when the preferred response scores highest, and right in part, one over
+    their number, when several score exactly the same. Judgements in which several responses are
+    preferred equally are left out. Without any other, the means are NaN and the counts 0.
     """
-    margin_R = (examples.x_RD @ torch.from_numpy(_weights(theta_D))) * torch.sign(
-        examples.y_R - 0.5
-    )
-    right_R = torch.where(margin_R > 0, 1.0, 0.0) + torch.where(margin_R == 0, 0.5, 0.0)
-    decided_R = examples.y_R != 0.5
-    user_R = torch.repeat_interleave(torch.arange(len(examples.counts_U)), examples.counts_U)
+    logits_JW = examples.logits_R(torch.from_numpy(_weights(theta_D))).view(-1, examples.width)
+    y_JW = examples.y_R.view(-1, examples.width)
+    there_JW = torch.isfinite(y_JW)
+    mass_JW = torch.where(there_JW, 1.0 - y_JW, 0.0)  # of the answer, on each of the others
+    mass_JK = torch.cat([1.0 - mass_JW.sum(1, keepdim=True), mass_JW], dim=1)
+    scores_JW = torch.where(there_JW, -logits_JW, -math.inf)
+    scores_JK = torch.nn.functional.pad(scores_JW, (1, 0))
+    preferred_J = mass_JK.argmax(1, keepdim=True)
+    preferred = mass_JK.gather(1, preferred_J)
+    decided_J = (mass_JK > preferred - _SAME).sum(1) == 1
+    highest_JK = scores_JK == scores_JK.amax(1, keepdim=True)
+    right_J = highest_JK.gather(1, preferred_J).squeeze(1) / highest_JK.sum(1).clamp(min=1)
+    user_J = torch.repeat_interleave(torch.arange(len(examples.counts_U)), examples.counts_U)
     zeros_U = torch.zeros(len(examples.counts_U), dtype=torch.float64)
-    right_U = zeros_U.index_add(0, user_R[decided_R], right_R[decided_R].double())
-    decided_U = zeros_U.index_add(0, user_R, decided_R.double())
+    right_U = zeros_U.index_add(0, user_J[decided_J], right_J[decided_J].double())
+    decided_U = zeros_U.index_add(0, user_J, decided_J.double())
     counted_U = decided_U > 0
     judgements, users = int(decided_U.sum()), int(counted_U.sum())
     if not judgements:
-        return Accuracy(float("nan"), float("nan"), 0, 0)
+        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
     return Accuracy(
         pooled=float(right_U.sum()) / judgements,
         by_user=float((right_U[counted_U] / decided_U[counted_U]).mean()),
         users=users,
         judgements=judgements,
+        chance=float((1.0 / (1.0 + there_JW.sum(1)[decided_J].double())).mean()),
     )
 
 
@@ -88,10 +106,16 @@ class RewardModel:
     Attributes:
         theta_D: float32 weights.
         features: the feature map φ, of the same dimension.
+        model: the model of preferences that θ was estimated under, one of
+            `preference.models.MODELS`. It says what differences of scores mean: under `btl` and
+            `plackett-luce` they are log odds, under `thurstone` normal quantiles.
     """
 
-    def __init__(self, theta_D: np.ndarray | torch.Tensor, features: FeatureMap) -> None:
-        """Raises InputError if θ does not have the features' dimension or is not finite."""
+    def __init__(
+        self, theta_D: np.ndarray | torch.Tensor, features: FeatureMap, model: str = "btl"
+    ) -> None:
+        """Raises InputError if θ does not have the features' dimension or is not finite, or there
+        is no such model of preferences."""
         theta_D = _weights(theta_D)
         if theta_D.shape != (features.dimension,):
             raise InputError(
@@ -100,8 +124,13 @@ class RewardModel:
             )
         if not np.isfinite(theta_D).all():
             raise InputError("weights of a reward model must be finite")
+        if model not in MODELS:
+            raise InputError(
+                f"the model of preferences {model!r} is not one of {', '.join(MODELS)}"
+            )
         self.theta_D = theta_D
         self.features = features
+        self.model = model
 
     @overload
     def score(self, prompt: str, response: str) -> float: ...
@@ -128,7 +157,7 @@ class RewardModel:
         return reward_R
 
     def accuracy(self, judgements: Judgements) -> Accuracy:
-        """How often the model agrees with pair judgements (`accuracy_of`).
+        """How often the model agrees with judgements (`accuracy_of`).
 
         Raises InputError if there is no judgement that is not a tie.
         """
@@ -146,36 +175,18 @@ class RewardModel:
             InputError: something is there already, and `overwrite` is false or it is not a saved
                 model.
         """
-        place = Path(folder).absolute()
-        if place.exists() or place.is_symlink():
-            if not overwrite:
-                raise InputError(f"{folder}: already exists; choose another place for the model")
-            _read_config(place)  # never removes what is not a model
-        token = secrets.token_hex(4)
-        new, old = (place.with_name(f".{place.name}.{token}.{kind}") for kind in ("new", "old"))
-        new.mkdir(parents=True)
-        try:
-            self._write(new, card)
-            if place.exists():
-                place.rename(old)
-            new.rename(place)
-            _sync(place.parent)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-            shutil.rmtree(old, ignore_errors=True)
+        replace_folder(folder, lambda new: self._write(new, card), _read_config, overwrite)
 
     def _write(self, folder: Path, card: str) -> None:
         config = {
             "format": FORMAT,
+            "model": self.model,
             "dimension": self.features.dimension,
             "features": self.features.to_config(),
         }
         (folder / "model.safetensors").write_bytes(save({"theta_D": self.theta_D}))
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
-        for file in folder.iterdir():
-            _sync(file)
-        _sync(folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "RewardModel":
@@ -201,7 +212,7 @@ class RewardModel:
                 f"{config['dimension']} in config.json"
             )
         try:
-            return cls(theta_D, feature_map(config["features"]))
+            return cls(theta_D, feature_map(config["features"]), config.get("model", "btl"))
         except InputError as error:
             raise InputError(f"{folder}: {error}") from error
 
@@ -227,11 +238,3 @@ def _read_config(folder: Path) -> dict:
     if not known or not isinstance(config.get("features"), dict) or "dimension" not in config:
         raise InputError(f"{path}: not a reward model of format {FORMAT}")
     return config
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from privacy import grid
 from privacy.clipping import ROUNDING
 
 _BLOCK = 2**17  # elements that are converted to float64 at a time: they stay in the cache
@@ -24,13 +25,24 @@ class ExampleClip:
 
     Formal guarantee: for any input, finite or not, each example's term in ``clip_sum`` has ℓ2 norm
     at most ``norm``; a user with G examples in the sum moves it by at most G·norm.
+
+    With a ``step`` it is for the grid of ``privacy.grid``: gradients are formed and rounded one by
+    one then, by a ``UserClip`` of the same norm and step, and ``clip_sum`` is not for it.
     """
 
     norm: float
+    step: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.norm) and self.norm > 0.0):
             raise ValueError(f"the clip norm must be a positive finite number, got {self.norm}")
+        if self.step:
+            grid.check_step(self.step, self.norm)
+
+    @classmethod
+    def on_grid(cls, norm: float) -> "ExampleClip":
+        """The clip of this norm with rounding."""
+        return cls(norm, grid.step_for(norm))
 
     def clip_sum(
         self, x_KD: torch.Tensor, weight_K: torch.Tensor, length_K: torch.Tensor
@@ -39,6 +51,8 @@ class ExampleClip:
 
         An example that is not finite counts as zero.
         """
+        if self.step:
+            raise ValueError("on a grid every example's gradient is rounded: form them one by one")
         lengths_K = weight_K.double().abs() * length_K
         # A zero gradient gives norm / 0 = inf, which the clamp turns into a factor of one.
         weight_K = weight_K.double() * (self.norm * ROUNDING / lengths_K).clamp(max=1.0)

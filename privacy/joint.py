@@ -14,19 +14,20 @@ Legend: B users in a chunk, D dimensions.
 import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import torch
 
 from privacy.accounting import joint_noise_multiplier
 from privacy.adjacency import Adjacency
-from privacy.clipping import ROUNDING, UserClip
-from privacy.events import PoissonGaussian
+from privacy.clipping import ROUNDING, UserClip, square
+from privacy.discrete import DiscreteNoise
+from privacy.events import Event, PoissonGaussian
+from privacy.grid import COUNT_STEP
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
-from privacy.release import fingerprint
+from privacy.release import check_grid, fingerprint
 from privacy.sampling import PoissonSampler
-
-_BLOCK = 2**17  # elements in float64 at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class CountingClip:
     """Clips users' vectors, less a common centre, to ``norm`` and counts who was within it.
 
     ``middle`` is subtracted from each user's bit: ½, or 0 for a plain count. ``centre_D`` (float64)
-    is the centre, none for zero.
+    is the centre, none for zero. ``step`` is that of ``UserClip``; bits need no rounding.
 
     Formal guarantee: for any input, finite or not, each user adds to ``clip_sum`` a vector of ℓ2
     norm at most ``norm`` and a number of magnitude at most max(``middle``, 1 − ``middle``); a user
@@ -44,22 +45,52 @@ class CountingClip:
     norm: float
     middle: float = 0.5
     centre_D: torch.Tensor | None = None
+    step: float = 0.0
 
     def clip_sum(self, vectors_BD: torch.Tensor) -> torch.Tensor:
         """Over B users: the sum of clipped vectors and, last, of centred bits; float64 (D + 1,)."""
-        sum_D1 = vectors_BD.new_zeros(vectors_BD.shape[1] + 1, dtype=torch.float64)
-        for block_BD in vectors_BD.split(max(1, _BLOCK // max(1, vectors_BD.shape[1]))):
-            block_BD = block_BD.to(torch.float64)
-            if self.centre_D is not None:
-                block_BD = block_BD - self.centre_D
-            norms_B = torch.linalg.vector_norm(block_BD, dim=1)
-            finite_B = torch.isfinite(norms_B)
-            if not bool(finite_B.all()):
-                block_BD, norms_B = block_BD[finite_B], norms_B[finite_B]
-            # A zero vector gives norm / 0 = inf, which the clamp turns into a factor of one.
-            sum_D1[:-1] += (self.norm * ROUNDING / norms_B).clamp_(max=1.0) @ block_BD
-            sum_D1[-1] += (norms_B <= self.norm).sum() - self.middle * len(norms_B)
-        return sum_D1
+        dimension = vectors_BD.shape[1]
+        sum_D1 = np.zeros(dimension + 1)
+        centre_D = np.zeros(dimension) if self.centre_D is None else self.centre_D.numpy()
+        _add_clipped_and_count(
+            vectors_BD.cpu().numpy(),
+            centre_D,
+            self.norm,
+            self.norm * ROUNDING,
+            self.middle,
+            self.step,
+            sum_D1,
+        )
+        return torch.from_numpy(sum_D1)
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_clipped_and_count(
+    vectors_BD: np.ndarray,
+    centre_D: np.ndarray,
+    radius: float,
+    norm: float,
+    middle: float,
+    step: float,
+    sum_D1: np.ndarray,
+) -> None:
+    """Add each row less the centre, scaled to at most ``norm``, and last whether it lay within
+    ``radius``, less ``middle``; leave out what is not finite."""
+    dimension = len(centre_D)
+    apart_D = np.empty(dimension)
+    for b in range(len(vectors_BD)):
+        for d in range(dimension):
+            apart_D[d] = vectors_BD[b, d] - centre_D[d]
+        length = math.sqrt(square(apart_D))
+        if math.isfinite(length):
+            factor = norm / max(norm, length)
+            if step > 0.0:
+                for d in range(dimension):
+                    sum_D1[d] += np.trunc(factor * apart_D[d] / step) * step
+            else:
+                for d in range(dimension):
+                    sum_D1[d] += factor * apart_D[d]
+            sum_D1[dimension] += (1.0 if length <= radius else 0.0) - middle
 
 
 @dataclass(frozen=True)
@@ -71,8 +102,9 @@ class JointSum:
 
     Formal guarantee: one release is the event ``self.event`` under ``adjacency``, PoissonGaussian
     with 1/σ_eff² = 1/σ² + (½)²/σ_b², provided that the cohort was drawn by ``sampler`` and that
-    vectors and bits come from a ``CountingClip`` of the same norm, ``middle`` ½, with a centre that
-    was released before.
+    vectors and bits come from a ``CountingClip`` of the same norm and step, ``middle`` ½, with a
+    centre that was released before. ``discrete`` noise is for both (``privacy.on_grid``): on a grid
+    of ``grid.COUNT_STEP`` the count's, too, is at least σ_eff · 2^precision steps.
     """
 
     sampler: PoissonSampler
@@ -80,8 +112,10 @@ class JointSum:
     noise_multiplier: float
     count_noise: float
     adjacency: Adjacency
+    discrete: DiscreteNoise | None = None
 
     def __post_init__(self) -> None:
+        check_grid(self.clip, self.discrete)
         _ = self.event  # validates the parameters
 
     @property
@@ -90,10 +124,11 @@ class JointSum:
         return self.noise_multiplier * self.clip.norm
 
     @property
-    def event(self) -> PoissonGaussian:
+    def event(self) -> Event:
         """What one release of both costs."""
         effective = joint_noise_multiplier(self.noise_multiplier, self.count_noise)
-        return PoissonGaussian(self.sampler.probability, effective)
+        event = PoissonGaussian(self.sampler.probability, effective)
+        return self.discrete.charged(event) if self.discrete else event
 
     def release(
         self,
@@ -123,8 +158,13 @@ class JointSum:
         seen = np.append(values, self.count_noise)
         replay = fingerprint(seen, self.std, round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
-        noise = source.stream(f"noise {covers}", round_, charge.attempt)
-        noisy_D1 = values + scales_D1 * noise.standard_normal(values.shape)
+        if self.discrete is not None:
+            steps_D1 = np.full(len(values), self.clip.step)
+            steps_D1[-1] = COUNT_STEP
+            noisy_D1 = self.discrete.add(values, scales_D1, steps_D1, source)
+        else:
+            noise = source.stream(f"noise {covers}", round_, charge.attempt)
+            noisy_D1 = values + scales_D1 * noise.standard_normal(values.shape)
         return noisy_D1[:-1], float(noisy_D1[-1])
 
 

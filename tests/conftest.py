@@ -1,8 +1,10 @@
 """Quiet tests on one thread, and small judgements to train on."""
 
+import importlib.util
 import json
 import os
 import signal
+from pathlib import Path
 
 # Before anything is imported that reads them.
 for _name, _value in {
@@ -19,10 +21,15 @@ for _name, _value in {
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 from preference.examples import PairExamples  # noqa: E402
+from preference.models import ABSENT, preference_model  # noqa: E402
 
 torch.set_num_threads(1)
+# No test is about time, and a busy machine would make some of these fail.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -86,6 +93,25 @@ def crowd_test(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture(scope="session", params=["top-1", "ranking"])
+def crowd_of_four(request, tmp_path_factory):
+    """A file with the judgements of 50 users over two to four responses."""
+    generator, lines = np.random.default_rng(0), []
+    for user, count in enumerate(ragged(50)):
+        for _ in range(count):
+            careful = [str(text) for text in generator.permutation(CAREFUL)[:2]]
+            daring = [str(text) for text in generator.permutation(DARING)[: generator.integers(3)]]
+            row = {"user_id": f"u{user:03}", "prompt": "What now?", "responses": careful + daring}
+            if request.param == "top-1":
+                row["best"] = [0, 1] if generator.random() < 0.2 else int(generator.integers(2))
+            else:
+                row["ranking"] = [*range(1, len(row["responses"]) + 1)]
+            lines.append(json.dumps(row) + "\n")
+    path = tmp_path_factory.mktemp("crowd") / "of-four.jsonl"
+    path.write_text("".join(lines), encoding="utf-8")
+    return str(path)
+
+
 @pytest.fixture(scope="session")
 def make_examples():
     """A function: random examples of users with ``counts`` judgements, a fifth of them ties."""
@@ -97,6 +123,30 @@ def make_examples():
         tied_R = torch.rand(len(x_RD), generator=generator) < 0.2
         start_U = torch.cat([torch.zeros(1, dtype=torch.int64), count_U.cumsum(0)])
         return PairExamples(x_RD, torch.where(tied_R, 0.5, 1.0), start_U)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_best_of():
+    """A function: random judgements over as many as ``width`` + 1 responses.
+
+    A quarter of them is over two. Among the best of several, another quarter are ties.
+    """
+
+    def make(counts, width=3, dimension=5, seed=0, kind="top-1"):
+        generator = torch.Generator().manual_seed(seed)
+        count_U = torch.tensor(counts, dtype=torch.int64)
+        judgements = int(count_U.sum())
+        x_JWD = torch.randn(judgements, width, dimension, generator=generator)
+        y_JW = torch.ones(judgements, width)
+        if kind == "top-1":
+            y_JW[1::4, 0] = 0.5
+        y_JW[::4, 1:] = ABSENT
+        x_JWD[::4, 1:] = 0.0
+        start_U = torch.cat([torch.zeros(1, dtype=torch.int64), count_U.cumsum(0)])
+        rows = x_JWD.reshape(-1, dimension), y_JW.reshape(-1)
+        return PairExamples(*rows, start_U, width, kind=kind)
 
     return make
 
@@ -115,6 +165,48 @@ def oracle():
         return found
 
     return gradient
+
+
+@pytest.fixture(scope="session")
+def model_oracle():
+    """A function: as ``oracle``, of the mean loss of a model over some judgements."""
+
+    def make(name):
+        def gradient(examples, theta_D, judgements):
+            model = preference_model(name, examples.kind, examples.width)
+            theta = torch.tensor(np.asarray(theta_D), dtype=torch.float64, requires_grad=True)
+            x_JWD = examples.x_RD.view(-1, examples.width, examples.dimension)[judgements]
+            y_JW = examples.y_R.view(-1, examples.width)[judgements]
+            loss = model.loss(x_JWD.double() @ theta, y_JW.double()).mean()
+            (found,) = torch.autograd.grad(loss, theta)
+            return found
+
+        return gradient
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def language_model(tmp_path_factory):
+    """A function: the folder of a tiny model with random weights: gpt2 (and changes), llama, bert.
+
+    ``gpt2-chat`` has a chat template.
+    """
+    pytest.importorskip("peft")
+    place = Path(__file__).with_name("language_models.py")
+    spec = importlib.util.spec_from_file_location("language_models", place)
+    models = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(models)
+    made = {}
+
+    def make(kind, **changes):
+        key = (kind, *sorted(changes.items()))
+        if key not in made:
+            folder = tmp_path_factory.mktemp("models") / kind
+            made[key] = models.SAVED[kind](folder, **changes)
+        return made[key]
+
+    return make
 
 
 _ACCOUNTED: dict[tuple, float] = {}

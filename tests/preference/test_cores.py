@@ -9,6 +9,7 @@ import torch
 from preference import gradients
 from preference.cores import on_each_core
 from preference.gradients import sum_over_users, windows
+from preference.models import preference_model
 from privacy.clipping import UserClip
 
 
@@ -71,7 +72,9 @@ def test_a_sum_over_users_has_the_same_bits_on_any_number_of_cores(make_examples
 
     def total(cores):
         torch.set_num_threads(cores)
-        return sum_over_users(examples, theta_D, rows_K, taken_S, UserClip(0.1).clip_sum)
+        return sum_over_users(
+            examples, theta_D, rows_K, taken_S, UserClip(0.1).clip_sum, preference_model("btl")
+        )
 
     before = torch.get_num_threads()
     try:

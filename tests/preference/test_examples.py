@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,8 @@ import torch
 from preference import examples as module
 from preference.examples import PairExamples, pair_examples
 from preference.features import HashingFeatures
-from preference.judgements import InputError, Judgements
+from preference.judgements import InputError, Judgements, LabelChannel
+from preference.models import ABSENT
 
 
 class Counting:
@@ -95,12 +98,75 @@ def test_nobody():
     assert examples.start_U.tolist() == [0]
 
 
-def test_pairs_only():
-    judgements = Judgements(
-        ("u",), np.array([0, 1]), ["p"], [("a", "b", "c")], np.ones(1, np.float32)
+BEST = [
+    ("u", "p", ["1", "2", "3"], 2),
+    ("v", "q", ["4", "1"], [0, 1]),
+    ("u", "p", ["2", "5", "3", "1"], [1, 3]),
+    ("v", "p", ["7", "2", "2", "1"], [2]),
+]
+
+
+def best_of(rows):
+    return Judgements.from_rows(
+        {"user_id": u, "prompt": p, "responses": shown, "best": best} for u, p, shown, best in rows
     )
-    with pytest.raises(InputError, match="row 1 has 3 responses"):
-        pair_examples(judgements, HashingFeatures())
+
+
+@pytest.mark.parametrize("uses_prompt", [False, True])
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4096])
+def test_the_best_of_several(monkeypatch, uses_prompt, chunk):
+    monkeypatch.setattr(module, "_CHUNK", chunk)
+    features = Counting(uses_prompt)
+    got = pair_examples(best_of(BEST), features)
+    assert (got.width, got.kind, got.flip_J) == (3, "top-1", None)
+    assert got.x_RD[:, 0].tolist() == [
+        *(3 - 1, 3 - 2, 0),  # u: 3 above 1 and 2; nothing third
+        *(5 - 1, 5 - 2, 5 - 3),  # u: 5 and 1 tie, above 2 and 3
+        *(4 - 1, 0, 0),
+        *(2 - 2, 2 - 7, 2 - 1),  # v: 2 is there twice, so it ties with itself
+    ]
+    assert got.x_RD[2].tolist() == [0, 0, 0]
+    half, away = 0.5, ABSENT
+    assert got.y_R.tolist() == [1, 1, away, half, 1, 1, half, away, away, half, 1, 1]
+    assert got.start_U.tolist() == [0, 2, 4]
+    assert got.counts_U.tolist() == [2, 2]
+    assert len(features.asked) == len(set(features.asked))
+
+
+def test_a_tie_of_three_has_two_thirds_on_each_other():
+    got = pair_examples(best_of([("u", "p", ["1", "2", "3", "4"], [0, 1, 3])]), Counting(False))
+    assert got.x_RD[:, 0].tolist() == [1 - 2, 1 - 4, 1 - 3]
+    assert got.y_R.tolist() == pytest.approx([2 / 3, 2 / 3, 1.0])
+
+
+def test_rankings():
+    rows = [
+        {"user_id": "u", "prompt": "p", "responses": ["1", "2", "3"], "ranking": [2, 3, 1]},
+        {"user_id": "u", "prompt": "p", "responses": ["1", "2"], "ranking": [2, 1]},
+    ]
+    got = pair_examples(Judgements.from_rows(rows), Counting(False))
+    assert (got.width, got.kind) == (2, "ranking")
+    assert got.x_RD[:, 0].tolist() == [3 - 1, 3 - 2, 2 - 1, 0]
+    assert got.y_R.tolist() == [1, 1, 1, ABSENT]
+
+
+def test_flip_probabilities_travel_with_the_judgements():
+    rows = [
+        {"user_id": u, "prompt": "p", "chosen": "1", "rejected": "2", "flip_probability": flip}
+        for u, flip in (("u", 0.1), ("v", 0.2), ("u", 0.3))
+    ]
+    got = pair_examples(Judgements.from_rows(rows), Counting(False))
+    assert got.flip_J.tolist() == [0.1, 0.3, 0.2]
+    assert got.select(np.array([1])).flip_J.tolist() == [0.2]
+    assert got.flip_J.dtype == torch.float64
+
+
+def test_one_flip_probability_for_all():
+    plain = judgements_of(ROWS)
+    noisy = dataclasses.replace(plain, channel=LabelChannel("randomized-response", 0.25))
+    assert pair_examples(noisy, Counting(False)).flip_J.tolist() == [0.25] * 4
+    corrupted = dataclasses.replace(plain, channel=LabelChannel("corrupted", 0.25))
+    assert pair_examples(corrupted, Counting(False)).flip_J is None
 
 
 @pytest.mark.parametrize("chunk", [1, 4096])
@@ -140,6 +206,13 @@ def test_inconsistent_examples_are_refused(x, y, start):
         PairExamples(x, y, torch.tensor(start))
 
 
+@pytest.mark.parametrize("more", [{"width": 2}, {"flip_J": torch.zeros(3)}])
+def test_inconsistent_widths_and_flips_are_refused(more):
+    x_RD, y_R, start_U = torch.zeros(2, 3), torch.ones(2), torch.tensor([0, 2])
+    with pytest.raises(InputError):
+        PairExamples(x_RD, y_R, start_U, **more)
+
+
 @pytest.mark.parametrize("users", [[2, 0], [1], [0, 1, 2], []])
 def test_selecting_examples_is_selecting_judgements(users):
     judgements = judgements_of(ROWS)
@@ -148,6 +221,20 @@ def test_selecting_examples_is_selecting_judgements(users):
     expected = pair_examples(judgements.select(users), features)
     for name in ("x_RD", "y_R", "start_U"):
         assert torch.equal(getattr(got, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("users", [[1, 0], [1], [0], []])
+def test_selecting_judgements_over_several_responses(users):
+    judgements, features = best_of(BEST), HashingFeatures(dimension=33)
+    got = pair_examples(judgements, features).select(np.array(users))
+    assert got.width == 3  # as on the whole node
+    expected = pair_examples(judgements.select(users), features)
+    assert got.start_U.tolist() == expected.start_U.tolist()
+    there = torch.isfinite(got.y_R)
+    expected_there = torch.isfinite(expected.y_R)
+    assert torch.equal(got.x_RD[there], expected.x_RD[expected_there])
+    assert torch.equal(got.y_R[there], expected.y_R[expected_there])
+    assert not got.x_RD[~there].any()
 
 
 def test_lengths_of_rows_are_computed_once_in_double_precision():

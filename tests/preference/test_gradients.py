@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from preference import gradients
-from preference.gradients import btl_residual, user_gradients, windows
+from preference.gradients import user_gradients, windows
+from preference.models import PreferenceModel, preference_model
+
+BTL = preference_model("btl")
 
 
 def words(users, seed=0):
@@ -17,7 +20,9 @@ def words(users, seed=0):
 
 def computed(examples, theta_D, users_S, group_size, words_S):
     rows_K, taken_S = windows(examples.start_U, users_S, group_size, words_S)
-    chunks = [grads_BD.clone() for grads_BD in user_gradients(examples, theta_D, rows_K, taken_S)]
+    chunks = [
+        grads_BD.clone() for grads_BD in user_gradients(examples, theta_D, rows_K, taken_S, BTL)
+    ]
     assert all(chunk.dtype == torch.float32 for chunk in chunks)
     return torch.cat(chunks), rows_K.split(taken_S.tolist())
 
@@ -37,20 +42,11 @@ def test_equal_to_autograd_for_ragged_users(
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_tie_pulls_towards_indifference():
-    logits = torch.tensor([-2.0, 0.0, 2.0])
-    pull = btl_residual(logits.clone(), torch.full((3,), 0.5))
-    assert pull[1] == 0
-    torch.testing.assert_close(pull, torch.sigmoid(logits) - 0.5)
-    assert pull[0] < 0 < pull[2]
-
-
-def test_another_residual_is_used(make_examples):
+def test_a_model_of_ones_own_is_used(make_examples):
     examples = make_examples([2, 3])
     rows_K, taken_S = windows(examples.start_U, np.array([0, 1]), 9, words(2))
-    (found,) = user_gradients(
-        examples, torch.zeros(5), rows_K, taken_S, lambda logits_K, y_K: torch.ones_like(y_K)
-    )
+    constant = PreferenceModel("constant", lambda logits, y: torch.ones_like(y), lambda z, y: z)
+    (found,) = user_gradients(examples, torch.zeros(5), rows_K, taken_S, constant)
     torch.testing.assert_close(found[1], examples.x_RD[2:].mean(0))
 
 
@@ -67,7 +63,7 @@ def test_one_user_who_is_not_finite_leaves_the_others_alone(make_examples, oracl
 def test_nobody(make_examples):
     examples = make_examples([2, 2])
     rows_K, taken_S = windows(examples.start_U, np.empty(0, dtype=np.int64), 4, words(0))
-    assert list(user_gradients(examples, torch.zeros(5), rows_K, taken_S)) == []
+    assert list(user_gradients(examples, torch.zeros(5), rows_K, taken_S, BTL)) == []
 
 
 @given(

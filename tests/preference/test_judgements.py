@@ -72,6 +72,13 @@ def test_select_keeps_the_channel():
         {"responses": [("x", "y")]},
         {"y_R": np.array([1, np.nan], np.float32)},
         {"y_R": np.array([1, 2], np.float32)},
+        {"responses": [("x", "y"), ("x",)]},
+        {"responses": [("x", "y"), ("x", "y", "z")]},
+        {"channel": LabelChannel("randomized-response", 0.5)},
+        {"flip_R": np.zeros(2)},
+        {"channel": LabelChannel("randomized-response", 0.2), "flip_R": np.array([0.1, 0.3])},
+        {"channel": LabelChannel("randomized-response", 0.2), "flip_R": np.array([0.1, np.nan])},
+        {"channel": LabelChannel("randomized-response", 0.2), "flip_R": np.zeros(3)},
     ],
 )
 def test_inconsistent_columns_are_refused(faulty):
@@ -141,7 +148,7 @@ def test_unknown_way_with_bad_rows():
     ("kind", "flip"),
     [
         ("clean", 0.1),
-        ("randomized-response", 0.5),
+        ("randomized-response", 1.0),
         ("randomized-response", -0.1),
         ("corrupted", 1.1),
         ("corrupted", float("nan")),
@@ -151,6 +158,77 @@ def test_unknown_way_with_bad_rows():
 def test_label_channels_that_cannot_be(kind, flip):
     with pytest.raises(InputError):
         LabelChannel(kind, flip)
+
+
+def best_of(user="a", responses=("x", "y", "z"), **more):
+    return {"user_id": user, "prompt": "p", "responses": list(responses), **more}
+
+
+def test_the_best_of_several():
+    judgements = Judgements.from_rows(
+        [best_of("a", best=2), best_of("b", best=[1, 2]), best_of("a", "st", best=0)]
+    )
+    assert judgements.kind == "top-1"
+    assert judgements.responses == [("z", "x", "y"), ("s", "t"), ("y", "z", "x")]
+    assert judgements.y_R.tolist() == [1, 1, 0.5]
+    assert (judgements.most_responses, judgements.decided) == (3, 2)
+    assert judgements.select([1]).kind == "top-1"
+    assert judgements.select([]).most_responses == 2
+
+
+def test_a_best_of_two_that_tie_is_not_decided():
+    assert Judgements.from_rows([best_of(responses="xy", best=[0, 1])]).decided == 0
+
+
+def test_rankings():
+    judgements = Judgements.from_rows([best_of(ranking=[3, 1, 2])])
+    assert judgements.kind == "ranking"
+    assert judgements.responses == [("y", "z", "x")]
+    assert judgements.decided == 1
+
+
+@pytest.mark.parametrize("on_bad_rows", ["refuse", "skip"])
+@pytest.mark.parametrize(
+    ("second", "kind"), [(best_of(best=0), "top-1"), (best_of(ranking=[1, 2, 3]), "ranking")]
+)
+def test_kinds_are_not_mixed(second, kind, on_bad_rows):
+    rows = [row(), second]
+    for first, then, rest in (("pairs", kind, rows), (kind, "pairs", rows[::-1])):
+        with pytest.raises(InputError, match=f"^row:2: a row of kind {then}, and that at row:1 is"):
+            Judgements.from_rows(rest, on_bad_rows=on_bad_rows)
+        assert Judgements.from_rows(rest[:1]).kind == first
+
+
+def test_flip_probabilities():
+    rows = [row("a", flip_probability=0.1), row("b", flip_probability=0), row("a", "x")]
+    rows[2]["flip_probability"] = "0.25"
+    judgements = Judgements.from_rows(rows)
+    assert judgements.channel == LabelChannel("randomized-response", 0.25)
+    assert judgements.flip_R.tolist() == [0.1, 0.25, 0]
+    alone = judgements.select([1])
+    assert alone.flip_R.tolist() == [0]
+    assert alone.channel == judgements.channel
+
+
+@pytest.mark.parametrize("flips", [(0.1, None), (None, 0.1)])
+def test_a_flip_probability_for_some_rows_only(flips):
+    rows = [row(**({} if flip is None else {"flip_probability": flip})) for flip in flips]
+    with pytest.raises(InputError, match=r"^row:2: .* row:1 has a flip probability; write 0"):
+        Judgements.from_rows(rows)
+
+
+def test_flips_up_to_chance_among_more_responses():
+    judgements = Judgements.from_rows([best_of(best=0, flip_probability=0.6)])
+    assert judgements.flip_R.tolist() == [0.6]
+    with pytest.raises(InputError, match=r"below 0\.667"):
+        Judgements.from_rows([best_of(best=0, flip_probability=0.67)])
+
+
+def test_columns_of_the_best_of_several():
+    renamed = [{"who": 7, "prompt": "p", "options": ["x", "y"], "pick": 1, "chosen": "not this"}]
+    columns = {"user_id": "who", "responses": "options", "best": "pick"}
+    judgements = Judgements.from_rows(renamed, columns=columns)
+    assert judgements.responses == [("y", "x")]
 
 
 def test_equal_texts_are_one_object():

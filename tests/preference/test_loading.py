@@ -60,6 +60,51 @@ def refusal(source, **options):
     return message
 
 
+SHOWN = {"user_id": "b", "prompt": "p", "responses": ["x", "y, z", "w"]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_judgements_over_several_responses_in_every_kind_of_file(write, kind):
+    def listed(row):
+        return {k: json.dumps(v) if kind == "csv" else v for k, v in row.items()}
+
+    best = [{**SHOWN, "best": [1]}, {**SHOWN, "best": [0, 2], "user_id": "a"}]
+    judgements = load_judgements(write(f"best.{kind}", KINDS[kind]([listed(row) for row in best])))
+    assert (judgements.kind, judgements.most_responses) == ("top-1", 3)
+    assert judgements.responses == [("y, z", "x", "w"), ("x", "w", "y, z")]
+    assert judgements.y_R.tolist() == [1, 0.5]
+    rows = [listed({**SHOWN, "ranking": [3, 1, 2]})]
+    ranked = load_judgements(write(f"ranked.{kind}", KINDS[kind](rows)))
+    assert (ranked.kind, ranked.responses) == ("ranking", [("y, z", "w", "x")])
+
+
+def test_columns_that_are_empty_in_other_rows_do_not_matter(write):
+    """One table for all kinds, as a data frame would write it."""
+    rows = [{**SHOWN, "best": 1, "ranking": None}, {**SHOWN, "best": 0, "ranking": None}]
+    assert load_judgements(write("rows.parquet", as_parquet(rows))).kind == "top-1"
+
+
+@pytest.mark.parametrize("on_bad_rows", ["refuse", "skip"])
+def test_files_of_a_folder_are_of_one_kind(write, tmp_path, on_bad_rows):
+    first, second = (
+        write("1.jsonl", as_jsonl(ROWS)),
+        write("2.jsonl", as_jsonl([{**SHOWN, "best": 0}])),
+    )
+    message = refusal(str(tmp_path), on_bad_rows=on_bad_rows)
+    assert message.startswith(
+        f"{second}:1: a row of kind top-1, and that at {first}:1 is of kind pairs"
+    )
+
+
+def test_what_is_wrong_with_a_judgement_is_said_with_its_place(write):
+    rows = [{**SHOWN, "best": 0}, {**SHOWN, "best": 3}, {**SHOWN, "best": 2}]
+    path = write("rows.jsonl", as_jsonl(rows))
+    assert refusal(path).startswith(f"{path}:2: 'best' must be the place of a response")
+    kept = load_judgements(path, on_bad_rows="skip")
+    assert len(kept) == 2
+    assert kept.set_aside[0].startswith(f"{path}:2: ")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_every_kind_of_file_gives_the_same(write, kind, packed):

@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 from preference.examples import PairExamples, pair_examples
 from preference.features import HashingFeatures
 from preference.judgements import InputError, Judgements
+from preference.models import ABSENT
 from preference.reward import Accuracy, RewardModel, accuracy_of
 
 FEATURES = HashingFeatures(dimension=33)
@@ -34,7 +35,8 @@ def test_accuracy_counts_judgements_and_users():
         ),
     )
     # user 0: right, wrong, half, right; user 1: a tie, wrong; user 2: a tie only
-    assert got == Accuracy(pooled=2.5 / 5, by_user=(2.5 / 4 + 0) / 2, users=2, judgements=5)
+    mean = (2.5 / 4 + 0) / 2
+    assert got == Accuracy(pooled=2.5 / 5, by_user=mean, users=2, judgements=5, chance=0.5)
 
 
 def test_accuracy_of_a_flipped_label():
@@ -44,12 +46,73 @@ def test_accuracy_of_a_flipped_label():
 
 def test_accuracy_without_anything_decided():
     got = accuracy_of(torch.ones(1), examples([1.0], [0.5], [0, 1]))
-    assert math.isnan(got.pooled) and math.isnan(got.by_user)
+    assert math.isnan(got.pooled) and math.isnan(got.by_user) and math.isnan(got.chance)
     assert (got.users, got.judgements) == (0, 0)
 
 
 def test_a_zero_model_is_right_half_of_the_time():
     assert accuracy_of(np.zeros(1), examples([1.0, -2.0], [1.0, 1.0], [0, 1, 2])).pooled == 0.5
+
+
+def best_of(x_JWD, y, start=None, kind="top-1"):
+    x_JWD = torch.tensor(x_JWD)
+    start = [0, len(x_JWD)] if start is None else start
+    return PairExamples(
+        x_JWD.flatten(0, 1)[:, None],
+        torch.tensor(y).flatten(),
+        torch.tensor(start),
+        x_JWD.shape[1],
+        kind=kind,
+    )
+
+
+def test_accuracy_of_the_best_of_several():
+    y = [[1.0, 1.0, 1.0]] * 5
+    margins = [[1.0, 2.0, 0.5], [1.0, -0.1, 5.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0], [3.0, 1.0, 0.0]]
+    got = accuracy_of(np.ones(1), best_of(margins, y, [0, 2, 5]))
+    # right, wrong; tied with one, tied with all, tied with one
+    assert got.pooled == pytest.approx((1 + 0 + 1 / 2 + 1 / 4 + 1 / 2) / 5)
+    assert got.by_user == pytest.approx((1 / 2 + (1 / 2 + 1 / 4 + 1 / 2) / 3) / 2)
+    assert (got.users, got.judgements, got.chance) == (2, 5, 0.25)
+
+
+def test_a_zero_model_guesses_among_what_is_there():
+    y = [[1.0, ABSENT, ABSENT], [1.0, 1.0, 1.0]]
+    got = accuracy_of(np.zeros(1), best_of([[5.0, 0.0, 0.0], [1.0, 2.0, 3.0]], y))
+    assert got.pooled == got.chance == pytest.approx((1 / 2 + 1 / 4) / 2)
+
+
+def test_what_is_absent_does_not_win():
+    y = [[1.0, ABSENT], [1.0, ABSENT]]
+    assert accuracy_of(np.ones(1), best_of([[2.0, 0.0], [-2.0, 0.0]], y)).pooled == 0.5
+
+
+@pytest.mark.parametrize(
+    "y", [[0.5, 1.0, 1.0], [2 / 3, 2 / 3, 1.0], [0.75, 0.75, 0.75], [0.5, ABSENT, ABSENT]]
+)
+def test_ties_among_the_best_of_several_are_left_out(y):
+    got = accuracy_of(np.ones(1), best_of([[1.0] * 3, [1.0] * 3], [y, [1.0] * 3]))
+    assert (got.pooled, got.judgements) == (1.0, 1)
+
+
+def test_of_a_ranking_the_first_place_counts():
+    got = accuracy_of(
+        np.ones(1), best_of([[1.0, 0.5], [-1.0, 2.0]], [[1.0] * 2] * 2, kind="ranking")
+    )
+    assert got.pooled == 0.5
+
+
+def test_models_of_preferences_are_saved(tmp_path, model):
+    assert model.model == "btl"
+    RewardModel(model.theta_D, FEATURES, "plackett-luce").save(tmp_path / "m")
+    assert RewardModel.load(tmp_path / "m").model == "plackett-luce"
+    config = json.loads((tmp_path / "m/config.json").read_text())
+    assert config.pop("model") == "plackett-luce"
+    (tmp_path / "m/config.json").write_text(json.dumps(config))
+    assert RewardModel.load(tmp_path / "m").model == "btl"
+    (tmp_path / "m/config.json").write_text(json.dumps({**config, "model": "elo"}))
+    with pytest.raises(InputError, match="'elo' is not one of btl"):
+        RewardModel.load(tmp_path / "m")
 
 
 def judgements(tie=False):

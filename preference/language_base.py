@@ -1,0 +1,237 @@
+"""A transformer that gives a response a number: its reward, before and while it is trained.
+
+Any causal language model or encoder that transformers loads, with a head of one number on the last
+token (or on the pooled text, for an encoder). What is trained, by `train`:
+
+- `lora`: low-rank changes of some linear layers (Hu et al. 2022, through peft) and the head;
+- `full`: every parameter;
+- `head`: see `preference.language_head`, which needs no backward pass.
+
+θ is how far the trained parameters are from where they begin, as one vector: strategies, noise and
+checkpoints see no layers. The head's weights are counted in units of 1/√(states' width): states are
+that much longer than one, and in its own units the head would be most of every user's gradient, so
+that clipping left nothing of the others. The beginning is public and the same everywhere: the
+checkpoint; a head that it does not have begins at zero, so that every answer is worth the same;
+LoRA's other factor is drawn from a fixed seed. The network runs in evaluation mode, without
+dropout, in float32.
+
+Needs the extra `murmuration[lm]`.
+
+Legend: D trained parameters, R texts in a batch, L tokens.
+"""
+
+import inspect
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from preference.judgements import InputError
+from preference.language_loading import load_with_head, resolve_base, with_lora
+from preference.text_tokens import TextTokens, Tokens
+from preference.user_backward import UserBackward
+
+TRAINED = ("head", "lora", "full")
+KIND = "language-model"
+#: A processor's caches hold no more: four times as many take half as long again.
+_BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
+
+
+@dataclass(frozen=True)
+class BaseSettings:
+    """Which model, and what of it is trained.
+
+    Attributes:
+        path: a local folder, or a name on a hub.
+        train: one of `TRAINED`.
+        rank: of LoRA's factors.
+        targets: names of the layers that LoRA changes, comma-separated; empty: those that peft
+            knows for the architecture.
+        max_tokens: the most tokens of prompt and response together.
+        batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
+        memory: MiB for the gradients of single users that are kept at a time; at least one user's.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    path: str
+    train: str = "lora"
+    rank: int = 16
+    targets: str = ""
+    max_tokens: int = 256
+    batch_tokens: int = 0
+    memory: int = 512
+
+    def __post_init__(self) -> None:
+        if self.train not in TRAINED:
+            raise InputError(f"--train must be one of {', '.join(TRAINED)}; got {self.train!r}")
+        for name, option in (
+            ("rank", "--lora-rank"),
+            ("max_tokens", "--max-tokens"),
+            ("memory", "--user-memory"),
+        ):
+            if getattr(self, name) < 1:
+                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
+        if self.batch_tokens < 0:
+            raise InputError(f"--batch-tokens must be at least 1; got {self.batch_tokens}")
+
+
+class LanguageBase:
+    """A loaded model with a reward head, and θ.
+
+    Attributes:
+        settings: as given, with an absolute path.
+        model: the network (with LoRA layers where there are any).
+        tokenizer: its own.
+        texts: from texts to tokens.
+        dimension: D.
+        backward: gives each user's gradient by θ.
+        device: where it runs; a GPU if there is one.
+        batch_tokens: how many are computed at a time.
+
+    Raises:
+        InputError: the model cannot be loaded, or not be trained in this way.
+    """
+
+    def __init__(self, settings: BaseSettings) -> None:
+        self.settings = BaseSettings(**{**asdict(settings), "path": resolve_base(settings.path)})
+        self.tokenizer, self.model, self.head = load_with_head(self.settings.path)
+        width = self.model.get_submodule(self.head).in_features
+        self._head_unit = 1.0 / math.sqrt(width)
+        if settings.train == "lora":
+            self.model = with_lora(self.model, self.settings.path, settings.rank, settings.targets)
+        self.model.eval()
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model.to(self.device)
+        self.batch_tokens = self.settings.batch_tokens or _BATCH_TOKENS[self.device.type]
+        self.texts = TextTokens(self.tokenizer, _context(self.settings, self.model.config))
+        if settings.train == "head":  # by another way: nothing here is trained
+            self.model.requires_grad_(False)
+        self._trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
+        parameters = dict(self.model.named_parameters())
+        self._parameters = [parameters[name] for name in self._trained]
+        self.model.requires_grad_(False)
+        self._initial_D = torch.cat(
+            [torch.zeros(0), *(p.detach().cpu().reshape(-1) for p in self._parameters)]
+        ).to(self.device)
+        self.backward = UserBackward(self.model, self._trained)
+        self.dimension = self.backward.dimension
+        self._causal = not self.texts.pairs
+        self._positions = _takes(self.model, "position_ids")
+        kinds = getattr(self.model.config, "type_vocab_size", 0)
+        self._segments = self.texts.pairs and kinds > 1 and _takes(self.model, "token_type_ids")
+
+    @property
+    def trained(self) -> Sequence[torch.nn.Parameter]:
+        """The trained parameters, in the order of θ."""
+        return self._parameters
+
+    def put(self, theta_D: torch.Tensor | np.ndarray) -> None:
+        """Move the network to θ."""
+        change_D = torch.as_tensor(theta_D, dtype=torch.float32).to(self.device)
+        if change_D.shape != self._initial_D.shape:
+            raise ValueError(f"θ of {tuple(change_D.shape)} for {self.dimension} parameters")
+        start = 0
+        for name, parameter in zip(self._trained, self._parameters, strict=True):
+            end = start + parameter.numel()
+            moved = self._initial_D[start:end] + self._unit(name) * change_D[start:end]
+            parameter.data.copy_(moved.view(parameter.shape))
+            start = end
+
+    def to_theta(self, grads_BD: torch.Tensor) -> torch.Tensor:
+        """Gradients by the parameters as gradients by θ; in place, (B, D)."""
+        start = 0
+        for name, parameter in zip(self._trained, self._parameters, strict=True):
+            end = start + parameter.numel()
+            if (unit := self._unit(name)) != 1.0:
+                grads_BD[:, start:end] *= unit
+            start = end
+        return grads_BD
+
+    def _unit(self, name: str) -> float:
+        """What θ's numbers for a parameter are counted in."""
+        return self._head_unit if self.head in name and name.endswith("weight") else 1.0
+
+    def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
+        """Rewards of some texts at the θ that was put last, (R,)."""
+        ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
+        inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
+        with naming_the_knob():
+            return self.model(**inputs).logits[:, 0].float()
+
+    def inputs(
+        self, tokens: Tokens, texts_R: np.ndarray, ids_RL: torch.Tensor, mask_RL: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """What the network is called with for a batch."""
+        inputs = {"input_ids": ids_RL}
+        if not self._causal:  # what is on the right never reaches a causal model's tokens
+            inputs["attention_mask"] = mask_RL.long()
+        if self._segments:
+            inputs["token_type_ids"] = tokens.segments(texts_R, ids_RL.shape[1])
+        if self._positions:  # a row for each text: users must be told apart in this layer, too
+            inputs["position_ids"] = torch.arange(ids_RL.shape[1]).expand(ids_RL.shape)
+        return {name: value.to(self.device) for name, value in inputs.items()}
+
+    def to_config(self) -> dict[str, Any]:
+        """JSON-able description from which `language_base` makes an equal one."""
+        return {"kind": KIND, **asdict(self.settings)}
+
+    def write(self, folder: Path, theta_D: np.ndarray) -> None:
+        """Save model (or LoRA adapter) and tokenizer at θ, for `from_pretrained`."""
+        self.put(theta_D)
+        self.save(folder)
+
+    def save(self, folder: Path) -> None:
+        """As `write`, where it is."""
+        network: Any = self.model
+        network.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+def language_base(config: Mapping[str, Any]) -> LanguageBase:
+    """The base that a config describes; a process keeps the last two."""
+    return _kept(json.dumps(dict(config), sort_keys=True))
+
+
+@lru_cache(maxsize=2)
+def _kept(config: str) -> LanguageBase:
+    arguments = json.loads(config)
+    arguments.pop("kind", None)
+    return LanguageBase(BaseSettings(**arguments))
+
+
+@contextmanager
+def naming_the_knob() -> Iterator[None]:
+    """Where memory runs out, say what to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        raise InputError(
+            "out of memory: lower --batch-tokens (what is computed at a time) or --user-memory "
+            "(gradients of single users that are kept at a time)"
+        ) from error
+
+
+def _context(settings: BaseSettings, config: Any) -> int:
+    """The most tokens of one text: as asked for, and as the model has positions."""
+    positions = getattr(config, "max_position_embeddings", None) or settings.max_tokens
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        positions -= config.pad_token_id + 1  # their positions are counted from there
+    return min(settings.max_tokens, positions)
+
+
+def _takes(model: torch.nn.Module, argument: str) -> bool:
+    """Whether the network's forward has an argument of this name."""
+    inner = getattr(model, "base_model", model)
+    network = getattr(inner, "model", model) if hasattr(model, "peft_config") else model
+    return argument in inspect.signature(network.forward).parameters

@@ -1,0 +1,125 @@
+"""A trained language model as it is saved and used: a reward for a prompt and a response.
+
+A saved model is a folder that transformers (or peft, for LoRA) loads by itself, with its tokenizer
+and card; `murmuration.json` beside them says what it was trained as and how texts are written down
+for it. A LoRA folder names its base and does not hold it.
+
+    from preference.language_reward import load_reward
+    load_reward("r/model").score("Spend or save?", "Put it aside for now.")
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from preference.bases import Base
+from preference.judgements import InputError
+from preference.language_base import BaseSettings, LanguageBase
+from preference.language_head import LanguageHead
+from preference.model_folder import replace_folder
+from preference.reward import RewardModel
+from preference.sources import first_line
+
+FORMAT = "murmuration-language-reward-1"
+_FILE = "murmuration.json"
+
+
+class LanguageReward:
+    """A language model's reward at θ; see `save`."""
+
+    def __init__(
+        self, theta_D: np.ndarray, base: LanguageBase | LanguageHead, model: str = "btl"
+    ) -> None:
+        """Raises InputError if θ has not the base's dimension or is not finite."""
+        theta_D = np.array(theta_D, dtype=np.float32)
+        if theta_D.shape != (base.dimension,) or not np.isfinite(theta_D).all():
+            raise InputError(f"weights must be {base.dimension} finite numbers")
+        self.theta_D, self.base, self.model = theta_D, base, model
+
+    def save(self, folder: str | os.PathLike, card: str = "", *, overwrite: bool = False) -> None:
+        """Writes the model's folder, whole or not at all; ``card`` becomes its README.md.
+
+        Raises:
+            InputError: something is there already, and ``overwrite`` is false or it is not a saved
+                model.
+        """
+
+        def write(new: Path) -> None:
+            self.base.write(new, self.theta_D)
+            about = {"format": FORMAT, "model": self.model, "base": self.base.to_config()}
+            (new / _FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
+
+        replace_folder(folder, write, _read, overwrite)
+
+
+class SavedReward:
+    """The reward of a model that `LanguageReward` saved."""
+
+    def __init__(self, base: LanguageBase) -> None:
+        self._base = base
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> "SavedReward":
+        """From a folder.
+
+        Raises:
+            InputError: the folder is not such a model, or its base is not there.
+        """
+        folder = Path(folder)
+        base = _read(folder)["base"]
+        adapter = (folder / "adapter_config.json").exists()
+        path = base["path"] if adapter else str(folder)
+        limits = {name: base[name] for name in ("max_tokens", "batch_tokens")}
+        loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
+        if adapter:
+            import peft  # there, or the base would not have been trained
+
+            try:
+                loaded.model = peft.PeftModel.from_pretrained(loaded.model, str(folder)).eval()
+            except (OSError, ValueError, RuntimeError, KeyError) as error:
+                raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
+        return cls(loaded)
+
+    def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
+        """The rewards of R prompts with R responses, (R,) float64; only differences count."""
+        if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
+            raise InputError("score takes equally many prompts and responses")
+        tokens, found = self._base.texts(prompt, response), np.empty(len(response))
+        with torch.no_grad():
+            for text in range(len(response)):  # one by one: no digit depends on what stands beside
+                found[text] = float(self._base.rewards(tokens, np.array([text]))[0])
+        return found
+
+
+def load_reward(folder: str | os.PathLike) -> RewardModel | SavedReward:
+    """The model saved in a folder, linear or a language model.
+
+    Raises:
+        InputError: it is not a model, or what it needs is not there.
+    """
+    return SavedReward.load(folder) if (Path(folder) / _FILE).exists() else RewardModel.load(folder)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """What `murmuration.json` in a folder says."""
+    path = folder / _FILE
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: not a saved language model: {first_line(error)}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise InputError(f"{path}: not a language model of format {FORMAT}")
+    return about
+
+
+def reward_model(theta_D: np.ndarray, base: Base, model: str) -> RewardModel | LanguageReward:
+    """The model with these weights, to be saved."""
+    if isinstance(base, LanguageBase | LanguageHead):
+        return LanguageReward(theta_D, base, model)
+    return RewardModel(theta_D, base, model)

@@ -1,0 +1,175 @@
+"""Models of a preference: how likely a judgement is, given the scores of what was shown.
+
+A judgement over K responses enters as its W = K − 1 logits z_k = r(first) − r(other_k), where the
+first is the preferred one (`preference.examples`). A model gives the loss of a judgement and the
+derivative of the loss by each logit, its slopes; a linear head's gradient is then the sum of slopes
+times rows. Slopes are written out, not left to automatic differentiation: they are most of the work
+of a round, and stable for logits of any size.
+
+- `btl` (Bradley, Terry, Luce): P(first is preferred) = σ(z). Pairs.
+- `thurstone`: P(first is preferred) = Φ(z), the Gaussian distribution function. Pairs.
+- `plackett-luce`: P(j is the best) = exp(r_j) / Σ_i exp(r_i); a whole ranking is the product of
+  such choices, each among what is left. For two responses it is `btl`.
+- `pair_model(name, link)`: any link F of your own for pairs.
+
+What is known of a judgement need not be one answer. For pairs y is the probability that the first
+is preferred: 1, or ½ for a tie. For the best of K, 1 − y_k is the mass on other_k: a tie among
+several divides it equally. The loss is then the mean over these answers, and nothing here asks
+masses to lie in [0, 1]: unbiased estimates of labels behind randomized response do not.
+
+Sources: Chowdhury et al. 2024 (label DP), §3 and §4.4; AUP-RLHF, App. B.4.
+
+Legend: J judgements, W logits of each, K = W + 1 responses.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from preference import compiled
+from preference.judgements import InputError
+from preference.rows import Kind
+
+#: The y of a logit that is not there: a judgement over fewer responses than its neighbours. No
+#: number could stand for it, since an estimated mass may be any.
+ABSENT = math.inf
+
+#: What `--model` may name.
+MODELS = ("btl", "thurstone", "plackett-luce")
+
+_Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class PreferenceModel:
+    """A loss over judgements and its derivative; both take logits (J, W) and y (J, W).
+
+    Attributes:
+        name: as in `MODELS`.
+        residual: the slopes (J, W): derivatives of each judgement's loss by its logits.
+        loss: the loss of each judgement (J,).
+        code: of its compiled slopes in `preference.compiled`; None where there are none.
+    """
+
+    name: str
+    residual: _Function
+    loss: _Function
+    code: int | None = None
+
+
+class Link(Protocol):
+    """F of a pair model P(first is preferred) = F(z), by its logarithm, which is what stays exact.
+
+    F is smooth and strictly increasing from 0 to 1, with F(z) = 1 − F(−z); where log F is concave
+    the loss is convex. Both functions work element by element.
+    """
+
+    def log_cdf(self, z: torch.Tensor) -> torch.Tensor:
+        """log F(z)."""
+        ...
+
+    def log_slope(self, z: torch.Tensor) -> torch.Tensor:
+        """Its derivative F′(z) / F(z)."""
+        ...
+
+
+class Gaussian:
+    """The standard normal distribution function, of the Thurstone model."""
+
+    def log_cdf(self, z: torch.Tensor) -> torch.Tensor:
+        """log Φ(z)."""
+        return torch.special.log_ndtr(z)
+
+    def log_slope(self, z: torch.Tensor) -> torch.Tensor:
+        """The inverse Mills ratio; erfcx holds out where both density and Φ vanish."""
+        return math.sqrt(2.0 / math.pi) / torch.special.erfcx(z * -math.sqrt(0.5))
+
+
+def pair_model(name: str, link: Link, code: int | None = None) -> PreferenceModel:
+    """The model of pairs with the loss −y·log F(z) − (1 − y)·log F(−z)."""
+
+    def residual(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
+        return (1.0 - y_J1) * link.log_slope(-logits_J1) - y_J1 * link.log_slope(logits_J1)
+
+    def loss(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
+        log_first, log_other = link.log_cdf(logits_J1), link.log_cdf(-logits_J1)
+        return -(y_J1 * log_first + (1.0 - y_J1) * log_other).squeeze(-1)
+
+    return PreferenceModel(name, residual, loss, code)
+
+
+def _btl_residual(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
+    """σ(z) − y."""
+    return torch.sigmoid(logits_J1).sub_(y_J1)
+
+
+def _btl_loss(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
+    """−y·log σ(z) − (1 − y)·log σ(−z)."""
+    log_first = torch.nn.functional.logsigmoid(logits_J1)
+    return ((1.0 - y_J1) * logits_J1 - log_first).squeeze(-1)
+
+
+def _best_residual(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
+    """Mass on each other response, less the model's probability that it is the best."""
+    p_JW = torch.softmax(_scores(logits_JW, y_JW), dim=1)[:, 1:]
+    return torch.where(torch.isinf(y_JW), 0.0, 1.0 - y_JW - p_JW)
+
+
+def _best_loss(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
+    """−Σ_j mass_j·log P(j is the best)."""
+    mass_JW = torch.where(torch.isinf(y_JW), 0.0, 1.0 - y_JW)
+    return torch.logsumexp(_scores(logits_JW, y_JW), dim=1) + (mass_JW * logits_JW).sum(dim=1)
+
+
+def _ranking_residual(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
+    """One less the model's chances that a response is chosen too early, summed over places."""
+    scores_JK = _scores(logits_JW, y_JW)
+    chosen_JK = torch.exp(scores_JK + torch.logcumsumexp(-_log_left(scores_JK), dim=1))
+    return torch.where(torch.isinf(y_JW), 0.0, 1.0 - chosen_JK[:, 1:])
+
+
+def _ranking_loss(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
+    """−Σ_j log P(j is the best of what is left at its place)."""
+    scores_JK = _scores(logits_JW, y_JW)
+    there_JK = torch.isfinite(scores_JK)
+    return torch.where(there_JK, _log_left(scores_JK) - scores_JK, 0.0).sum(dim=1)
+
+
+def _scores(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
+    """Rewards less that of the first, (J, K); −∞ for what is not there."""
+    others_JW = torch.where(torch.isinf(y_JW), -math.inf, -logits_JW)
+    return torch.nn.functional.pad(others_JW, (1, 0))
+
+
+def _log_left(scores_JK: torch.Tensor) -> torch.Tensor:
+    """log Σ exp over what is left at each place, (J, K)."""
+    return torch.logcumsumexp(scores_JK.flip(1), dim=1).flip(1)
+
+
+_BTL = PreferenceModel("btl", _btl_residual, _btl_loss, compiled.BTL)
+_THURSTONE = pair_model("thurstone", Gaussian(), compiled.THURSTONE)
+_PAIR = PreferenceModel("plackett-luce", _btl_residual, _btl_loss, compiled.BTL)
+_BEST = PreferenceModel("plackett-luce", _best_residual, _best_loss, compiled.BEST)
+_RANKING = PreferenceModel("plackett-luce", _ranking_residual, _ranking_loss, compiled.RANKING)
+
+
+def preference_model(name: str, kind: Kind = "pairs", width: int = 1) -> PreferenceModel:
+    """The model that `--model` names, for judgements of a kind and W = ``width``.
+
+    Raises:
+        InputError: an unknown name, or a model of pairs for judgements over more than two
+            responses.
+    """
+    if name not in MODELS:
+        raise InputError(f"--model must be one of {', '.join(MODELS)}; got {name!r}")
+    if name == "plackett-luce":
+        return _PAIR if width == 1 else _RANKING if kind == "ranking" else _BEST
+    if width > 1:
+        raise InputError(
+            f"--model {name} is a model of pairs, and judgements here are over as many as "
+            f"{width + 1} responses: use --model plackett-luce"
+        )
+    return _BTL if name == "btl" else _THURSTONE

@@ -1,0 +1,99 @@
+"""Tiny language models with random weights, saved as anybody's would be."""
+
+from pathlib import Path
+
+import torch
+
+_TEXT = (
+    "what now ? put some aside first . wait and compare prices keep the old one save it buy today "
+    "! take loan , live on bet spend all of"
+)
+WORDS = _TEXT.split()
+
+
+def tokenizer(pairs=False, chat=False):
+    """A tokenizer of these words."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[EOS]", "[CLS]", "[SEP]", "[USER]", "[BOT]"]
+    vocabulary = {word: i for i, word in enumerate([*special, *dict.fromkeys(WORDS)])}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    words.normalizer = normalizers.Lowercase()
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]"}
+    if pairs:
+        ends = [("[CLS]", 3), ("[SEP]", 4)]
+        words.post_processor = processors.TemplateProcessing(
+            "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", ends
+        )
+        names |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
+    else:
+        names["eos_token"] = "[EOS]"
+    made = PreTrainedTokenizerFast(tokenizer_object=words, **names)
+    if chat:
+        made.add_special_tokens({"additional_special_tokens": ["[USER]", "[BOT]"]})
+        made.chat_template = (
+            "{% for m in messages %}{{ '[USER] ' if m.role == 'user' else '[BOT] ' }}"
+            "{{ m.content }} {% endfor %}{% if add_generation_prompt %}[BOT] {% endif %}"
+        )
+    if pairs:
+        made.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    return made
+
+
+def save_gpt2(folder, chat=False, **changes):
+    """A causal model of GPT-2's kind, without a head."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    words = tokenizer(chat=chat)
+    settings = {"n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2} | changes
+    config = GPT2Config(
+        vocab_size=settings.pop("vocab_size", len(words)), bos_token_id=2, eos_token_id=2,
+        pad_token_id=0, **settings,
+    )  # fmt: skip
+    return _save(GPT2LMHeadModel, config, words, folder)
+
+
+def save_llama(folder):
+    """A causal model of Llama's kind: RMS norms, rotated positions, gated layers."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    words = tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(words), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64, bos_token_id=2,
+        eos_token_id=2, pad_token_id=0,
+    )  # fmt: skip
+    return _save(LlamaForCausalLM, config, words, folder)
+
+
+def save_bert(folder):
+    """An encoder of BERT's kind."""
+    from transformers import BertConfig, BertModel
+
+    words = tokenizer(pairs=True)
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, max_position_embeddings=64, pad_token_id=0,
+    )  # fmt: skip
+    return _save(BertModel, config, words, folder)
+
+
+SAVED = {
+    "gpt2": save_gpt2,
+    "gpt2-chat": lambda folder: save_gpt2(folder, chat=True),
+    "llama": save_llama,
+    "bert": save_bert,
+}
+
+
+def _save(kind, config, words, folder):
+    torch.manual_seed(0)
+    model = kind(config)
+    with torch.no_grad():
+        for parameter in model.parameters():  # far from symmetric, so that mistakes show
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(Path(folder))

@@ -1,0 +1,28 @@
+"""From a description to what gradients are computed from."""
+
+import pytest
+
+from preference.bases import base_of, examples_of
+from preference.examples import PairExamples
+from preference.features import HashingFeatures
+from preference.judgements import InputError, Judgements
+from preference.token_examples import TokenExamples
+
+
+def test_features_make_differences(make_rows):
+    base = base_of(HashingFeatures(dimension=7).to_config())
+    found = examples_of(Judgements.from_rows(make_rows([2])), base)
+    assert isinstance(found, PairExamples)
+    assert found.dimension == 7
+
+
+def test_a_language_model_makes_tokens(make_rows, language_model):
+    base = base_of({"kind": "language-model", "path": language_model("gpt2"), "rank": 2})
+    found = examples_of(Judgements.from_rows(make_rows([2])), base)
+    assert isinstance(found, TokenExamples)
+    assert found.dimension == base.dimension
+
+
+def test_an_unknown_kind():
+    with pytest.raises(InputError, match="kind 'x'"):
+        base_of({"kind": "x"})

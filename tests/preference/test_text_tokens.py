@@ -1,0 +1,70 @@
+"""Texts as tokens: what is written around them, what is cut, and what is refused."""
+
+import numpy as np
+import pytest
+
+from preference.judgements import InputError
+from preference.text_tokens import TextTokens
+
+
+@pytest.fixture
+def tokens_of(language_model):
+    """A function: the tokens of texts, as words, for a tiny model's tokenizer."""
+    from transformers import AutoTokenizer
+
+    def tokens(kind, prompts, responses, limit=64):
+        tokenizer = AutoTokenizer.from_pretrained(language_model(kind))
+        found = TextTokens(tokenizer, limit)(prompts, responses)
+        words = [
+            tokenizer.convert_ids_to_tokens(found.ids[a:b].tolist())
+            for a, b in zip(found.start_T[:-1], found.start_T[1:], strict=True)
+        ]
+        return found, [" ".join(text) for text in words]
+
+    return tokens
+
+
+def test_a_causal_model_reads_prompt_and_response(tokens_of):
+    _, (text,) = tokens_of("gpt2", ["What now?"], ["Save it."])
+    assert text == "what now ? save it ."
+
+
+def test_an_encoder_reads_a_pair(tokens_of):
+    found, (text,) = tokens_of("bert", ["What now?"], ["Save it."])
+    assert text == "[CLS] what now ? [SEP] save it . [SEP]"
+    assert found.segments(np.array([0]), 9).tolist() == [[0] * 5 + [1] * 4]
+
+
+def test_a_chat_template_is_used(tokens_of):
+    _, (text,) = tokens_of("gpt2-chat", ["What now?"], ["Save it."])
+    assert text == "[USER] what now ? [BOT] save it ."
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "expected"),
+    [("gpt2", 5, "now ? save it ."), ("bert", 7, "[CLS] ? [SEP] save it . [SEP]")],
+)
+def test_prompts_are_cut_in_front_and_responses_never(tokens_of, kind, limit, expected):
+    found, (text, short) = tokens_of(kind, ["What now?", ""], ["Save it.", "It."], limit)
+    assert text == expected
+    assert found.cut == 1
+    assert "it ." in short
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("gpt2", 2), ("gpt2-chat", 2), ("bert", 5)])
+def test_a_response_that_does_not_fit_is_refused(tokens_of, kind, limit):
+    with pytest.raises(InputError, match=r"row 2: a response of \d tokens .* --max-tokens"):
+        tokens_of(kind, ["", ""], ["it", "Save it."], limit)
+
+
+def test_a_response_may_fill_the_context(tokens_of):
+    _, (text,) = tokens_of("gpt2", ["What now?"], ["Save it."], 3)
+    assert text == "save it ."
+
+
+def test_a_batch_is_filled_up_on_the_right(tokens_of):
+    found, _ = tokens_of("gpt2", ["What now?", ""], ["Save it.", "It."])
+    ids_RL, there_RL = found.batch(np.array([1, 0]), pad=0)
+    assert ids_RL.shape == (2, 6)
+    assert there_RL.sum(1).tolist() == [2, 6]
+    assert (ids_RL[0, 2:] == 0).all()
