@@ -16,6 +16,7 @@ from privacy.adjacency import Adjacency
 from privacy.composition import INTERVAL, composed_epsilon
 from privacy.events import Event, PoissonGaussian, PureChoice
 from privacy.group_event import GroupGaussian
+from privacy.label_event import RandomizedLabels
 from privacy.parts import by_part
 
 _COARSE = 1e-3
@@ -52,7 +53,20 @@ def epsilon(
         )
     if any(isinstance(event, GroupGaussian) for event, _ in events):
         return group.apart(events, adjacency=adjacency, delta=delta, interval=interval)
-    return composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
+    found = composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
+    return found if math.isinf(found) else min(found, _added_up(events, delta))
+
+
+def _added_up(events: list[tuple[Event, int]], delta: float) -> float:
+    """ε of randomized labels by basic composition; infinite with anything else, or a larger δ.
+
+    Exact for one promise, where a discretized loss may come out a step above what was promised.
+    """
+    labels = [(event, times) for event, times in events if isinstance(event, RandomizedLabels)]
+    spent = sum(event.delta * event.labels * times for event, times in labels)
+    if not labels or len(labels) < len(events) or not spent <= delta:
+        return math.inf
+    return sum(event.epsilon * event.labels * times for event, times in labels)
 
 
 def calibrate(

@@ -15,7 +15,9 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privacy.adjacency import Adjacency
 from privacy.group_event import GroupGaussian
+from privacy.label_event import RandomizedLabels
 from privacy.mixture import MixtureGaussian
+from privacy.on_grid import OnGrid
 from privacy.parts import OnPart
 from privacy.tested import TestedGaussian
 
@@ -119,8 +121,10 @@ _KINDS: dict[str, type] = {
         GroupGaussian,
         PureDp,
         PureChoice,
+        RandomizedLabels,
         TestedGaussian,
         OnPart,
+        OnGrid,
         Unprotected,
     )
 }
@@ -128,8 +132,9 @@ _KINDS: dict[str, type] = {
 
 def to_json(event: Event) -> dict[str, Any]:
     """The event as JSON-able data."""
-    if isinstance(event, OnPart):
-        return {"kind": event.kind, "part": event.part, "event": to_json(event.event)}
+    if isinstance(event, OnPart | OnGrid):
+        fields = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
+        return {"kind": event.kind, **fields, "event": to_json(event.event)}
     return {"kind": event.kind, **dataclasses.asdict(event)}  # type: ignore[call-overload]
 
 
@@ -139,7 +144,7 @@ def from_json(data: dict[str, Any]) -> Event:
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(_KINDS))}")
-    if kind == OnPart.kind and isinstance(fields.get("event"), dict):
+    if kind in (OnPart.kind, OnGrid.kind) and isinstance(fields.get("event"), dict):
         fields["event"] = from_json(fields["event"])
     try:
         return _KINDS[kind](**fields)

@@ -36,6 +36,10 @@ class LedgerError(ValueError):
     """The ledger cannot be read, or belongs to another promise."""
 
 
+class LedgerInUse(LedgerError):
+    """Another process holds it."""
+
+
 class BudgetExceeded(RuntimeError):
     """The next release would cost more than the budget; nothing was released."""
 
@@ -96,7 +100,7 @@ class Ledger:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LedgerError(f"{self.path} is in use by another run; wait for it to end") from None
+            raise LedgerInUse(f"{self.path} is in use by another run; wait for it to end") from None
         raw = self.path.read_bytes()
         if b"\n" not in raw and _line(self._header).startswith(raw):  # new, or torn at birth
             self._file.truncate(0)

@@ -17,6 +17,7 @@ import numpy as np
 
 from privacy.adjacency import Adjacency, Unsupported
 from privacy.clipping import UserClip
+from privacy.discrete import DiscreteNoise
 from privacy.events import Event, PoissonGaussian
 from privacy.example_clipping import ExampleClip
 from privacy.group_event import GroupGaussian
@@ -35,17 +36,20 @@ class GaussianSum:
 
     Formal guarantee: one release is the event ``self.event`` under ``adjacency``, provided that
     the cohort was drawn by ``sampler`` and every user's vector passed through ``clip``
-    (Mironov et al. 2019; Koskela et al. 2020).
+    (Mironov et al. 2019; Koskela et al. 2020). With ``discrete`` noise, which needs a clip on a
+    grid, see ``privacy.on_grid``.
     """
 
     sampler: PoissonSampler
     clip: UserClip
     noise_multiplier: float
     adjacency: Adjacency
+    discrete: DiscreteNoise | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.clip.sensitivity(self.adjacency)):
             raise ValueError("noise cannot be calibrated: contributions are not clipped")
+        check_grid(self.clip, self.discrete)
         _ = self.event  # validates the parameters
 
     @property
@@ -54,9 +58,10 @@ class GaussianSum:
         return self.noise_multiplier * self.clip.norm
 
     @property
-    def event(self) -> PoissonGaussian:
+    def event(self) -> Event:
         """What one release costs."""
-        return PoissonGaussian(self.sampler.probability, self.noise_multiplier)
+        event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
+        return self.discrete.charged(event) if self.discrete else event
 
     def release(
         self,
@@ -80,7 +85,8 @@ class GaussianSum:
         """
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        return _release(sum_D, self.std, self.event, round_, covers, ledger, source, beside)
+        noise = self.std, self.clip.step, self.discrete
+        return _release(sum_D, noise, self.event, round_, covers, ledger, source, beside)
 
 
 @dataclass(frozen=True)
@@ -103,8 +109,10 @@ class ExampleSum:
     noise_multiplier: float
     adjacency: Adjacency
     event_kind: type[MixtureGaussian] | type[GroupGaussian] = MixtureGaussian
+    discrete: DiscreteNoise | None = None
 
     def __post_init__(self) -> None:
+        check_grid(self.clip, self.discrete)
         if self.event_kind is MixtureGaussian and self.adjacency.vectors_changed != 1:
             raise Unsupported(
                 f"sampling examples has no guarantee under {self.adjacency}; "
@@ -118,9 +126,10 @@ class ExampleSum:
         return self.noise_multiplier * self.clip.norm
 
     @property
-    def event(self) -> MixtureGaussian | GroupGaussian:
+    def event(self) -> Event:
         """What one release costs."""
-        return self.event_kind(self.noise_multiplier, self.group_size, self.probability)
+        event = self.event_kind(self.noise_multiplier, self.group_size, self.probability)
+        return self.discrete.charged(event) if self.discrete else event
 
     def release(
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
@@ -128,7 +137,14 @@ class ExampleSum:
         """As ``GaussianSum.release``."""
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        return _release(sum_D, self.std, self.event, round_, covers, ledger, source)
+        noise = self.std, self.clip.step, self.discrete
+        return _release(sum_D, noise, self.event, round_, covers, ledger, source)
+
+
+def check_grid(clip: UserClip | ExampleClip, discrete: DiscreteNoise | None) -> None:
+    """ValueError if discrete noise is to be added to sums that are not on a grid."""
+    if discrete is not None and not clip.step:
+        raise ValueError("discrete noise is for sums on a grid: give the clip its step")
 
 
 def fingerprint(
@@ -144,7 +160,7 @@ def fingerprint(
 
 def _release(
     sum_D: np.ndarray,
-    std: float,
+    noise: tuple[float, float, DiscreteNoise | None],
     event: Event,
     round_: int,
     covers: str,
@@ -154,10 +170,13 @@ def _release(
 ) -> np.ndarray:
     if not np.isfinite(sum_D).all():
         raise ValueError("a sum with a value that is not finite may not be released")
+    std, step, discrete = noise
     sum_D = np.asarray(sum_D, dtype=np.float64)
     seen = sum_D if beside is None else np.append(sum_D, beside)
     replay = fingerprint(seen, std, round_, covers, source)
     charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
+    if discrete is not None:
+        return discrete.add(sum_D, np.full_like(sum_D, std), np.full_like(sum_D, step), source)
     # A seeded round that meets other values was refused, so its noise is never used twice.
-    noise = source.stream(f"noise {covers}", round_, charge.attempt)
-    return sum_D + std * noise.standard_normal(sum_D.shape)
+    stream = source.stream(f"noise {covers}", round_, charge.attempt)
+    return sum_D + std * stream.standard_normal(sum_D.shape)

@@ -123,7 +123,7 @@ class AboveThreshold:
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         name = f"threshold {covers} {charge.attempt}"
         noise = source.stream(name, round_).laplace(0.0, self.threshold_scale)
-        return OpenThreshold(self, name, source, self.threshold - noise)
+        return OpenThreshold(self, f"{name} {round_}", source, self.threshold - noise)
 
 
 class OpenThreshold:

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privacy import clipping
 from privacy.clipping import NoClip, UserClip
 
 scales = st.floats(-30, 30).map(lambda exponent: 10.0**exponent)
@@ -179,3 +180,15 @@ def test_no_clip_leaves_vectors_as_they_are() -> None:
 def test_a_clip_norm_out_of_range_is_refused(norm: float) -> None:
     with pytest.raises(ValueError, match="clip norm must be a positive finite number"):
         UserClip(norm)
+
+
+def test_vectors_on_another_device_are_clipped_the_same(monkeypatch):
+    monkeypatch.setattr(clipping, "_COLUMNS", 3)
+    vectors_BD = torch.randn(6, 10, generator=torch.Generator().manual_seed(0)) * torch.tensor(
+        [[1e-3], [0.1], [1.0], [1e15], [1.0], [0.0]]
+    )
+    vectors_BD[2, 4] = torch.nan
+    vectors_BD[4, 9] = torch.inf
+    clip = UserClip(0.7)
+    found = clipping._sum_there(vectors_BD, clip.norm * clipping.ROUNDING)
+    torch.testing.assert_close(found, clip.clip_sum(vectors_BD), rtol=1e-12, atol=1e-12)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from privacy.adjacency import Adjacency
 from privacy.events import PureDp
-from privacy.ledger import BudgetExceeded
+from privacy.ledger import BudgetExceeded, Ledger
 from privacy.randomness import Randomness
 from privacy.threshold import AboveThreshold
 
@@ -199,3 +199,16 @@ def test_queries_of_twice_the_sensitivity_break_it():
         p = answers(mechanism, [-30.0] * 40 + [60.0], 41)
         q = answers(mechanism, [-30.0 - move] * 40 + [60.0 + move], 41)
         assert 0.75 * cost * 0.5 < math.log(p[40] / q[40]) <= cost * 0.5 + 1e-3
+
+
+def test_series_of_one_name_in_different_rounds_share_no_noise(tmp_path):
+    """Seeded, with the same answers to the same questions: each series has coins of its own."""
+    series, ended = AboveThreshold(0.0, 1.0, 1.0, Adjacency.ADD_REMOVE), []
+    with Ledger(
+        tmp_path / "ledger.jsonl", adjacency=series.adjacency, delta=1e-5, budget=None
+    ) as ledger:
+        for round_ in range(400):
+            opened = series.open(round_=round_, covers="test", ledger=ledger, source=Randomness(0))
+            ended.append(next((k for k in range(8) if not opened.ask(0.0, k)), 8))
+    # With shared coins only the noise of the threshold would differ, and few ends be seen.
+    assert len(set(ended)) == 9
