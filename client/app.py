@@ -1,64 +1,78 @@
-"""The ClientApp: what runs beside the users' data.
+"""The ClientApp: what runs beside the users' data, or, with an agent, only beside its socket.
 
-It answers three questions: whom it hosts, what the bounded sum of some of its users is, and how a
-model does on some of its users. One user's non-finite contribution is that user's zero; nothing
-leaves but what the strategy's node half returns.
+What it answers is in ``client.answers``. A deployed node runs whatever ClientApp the server ships,
+so nothing in here can bind that server. Where the owner's promises must hold, the node-config names
+no data but the socket of an agent (``agent="/path"``), which was installed by the owner: this app
+then only forwards, and so would any other that wants an answer.
+
+Flower starts a process for every message to a deployed node, so whatever an agent makes superfluous
+is not imported: that would take longer than the answer.
 """
 
-import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from client.store import source_for, store_for
-from preference.reward import accuracy_of
-from strategies import messages
-from strategies.catalogue import NODE_HALVES
+from client.agent_socket import ask_agent
 
 app = ClientApp()
 
 
 @app.query("registry")
 def registry(message: Message, context: Context) -> Message:
-    """Whom this node hosts; numbers of judgements only if the server says they are public.
+    """Whom this node hosts."""
+    return _reply("query.registry", message, context)
 
-    Computes features, so that what is wrong with them shows before the first round.
-    """
-    request = message.content.config_records["registry"]
-    store = store_for(context)
-    store.examples(str(request["features"]))
-    entry = messages.RegistryEntry(
-        place=store.place,
-        keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]
-        counts_U=store.judgements.counts_U if request["counts"] else None,
-    )
-    return Message(messages.registry_reply(entry), reply_to=message)
+
+@app.query("items")
+def items(message: Message, context: Context) -> Message:
+    """What was shown to some of its users, where that is public."""
+    return _reply("query.items", message, context)
+
+
+@app.query("labels")
+def labels(message: Message, context: Context) -> Message:
+    """What some of its users tell of their labels: randomized, once and for all."""
+    return _reply("query.labels", message, context)
+
+
+@app.query("secure_keys")
+def secure_keys(message: Message, context: Context) -> Message:
+    """Secure aggregation: fresh public keys."""
+    return _reply("query.secure_keys", message, context)
+
+
+@app.query("secure_shares")
+def secure_shares(message: Message, context: Context) -> Message:
+    """Secure aggregation: shares of its secrets, sealed for the others."""
+    return _reply("query.secure_shares", message, context)
+
+
+@app.query("secure_unmask")
+def secure_unmask(message: Message, context: Context) -> Message:
+    """Secure aggregation: shares by which the sum, and nothing else, can be unmasked."""
+    return _reply("query.secure_unmask", message, context)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """The bounded sums over the sampled users' contributions."""
-    work, store = messages.read_work(message.content), store_for(context)
-    users_S = store.check_users(work.users_S)
-    node_half = NODE_HALVES[str(work.parameters["strategy"])]
-    examples = store.examples(str(work.parameters["features"]))
-    sums = node_half(examples, work, store.keys_U[users_S], source_for(context))
-    if not all(np.isfinite(total).all() for total in sums.values()):
-        raise FloatingPointError("a sum of bounded contributions is not finite")
-    return Message(messages.sums_reply(sums), reply_to=message)
+    return _reply("train", message, context)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """How often the model agrees with held-out users."""
-    work, store = messages.read_work(message.content), store_for(context)
-    users_S = store.check_users(work.users_S)
-    examples = store.examples(str(work.parameters["features"]))
-    found = accuracy_of(work.arrays["theta"], examples.select(users_S))
-    counted = found.judgements > 0
-    tally = messages.tally_reply(
-        correct=found.pooled * found.judgements if counted else 0.0,
-        judgements=found.judgements,
-        mean_sum=found.by_user * found.users if counted else 0.0,
-        users=found.users,
-    )
-    return Message(tally, reply_to=message)
+    return _reply("evaluate", message, context)
+
+
+def _reply(kind: str, message: Message, context: Context) -> Message:
+    return Message(_answer(kind, message.content, context), reply_to=message)
+
+
+def _answer(kind: str, content: RecordDict, context: Context) -> RecordDict:
+    if "agent" in context.node_config:
+        return ask_agent(str(context.node_config["agent"]), kind, content)
+    from client.answers import answer
+    from client.hosting import host_for
+
+    return answer(kind, content, host_for(context))

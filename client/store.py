@@ -3,7 +3,8 @@
 In a simulation a node hosts a contiguous share of the users in one source; every process keeps the
 source it loaded last, so a thousand simulated nodes parse a file once. A deployed node hosts
 everybody in the file that its own node-config names; what the server's run config says about data
-is ignored there.
+is ignored there. It numbers its users in the order of their ids: that of the file may tell
+something about their judgements.
 
 Legend: U users of the node, S sampled users, D dimensions.
 """
@@ -11,13 +12,12 @@ Legend: U users of the node, S sampled users, D dimensions.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from flwr.app import Context
 
-from preference.examples import PairExamples, pair_examples
-from preference.features import FeatureMap, feature_map
+from preference.bases import Base, Examples, base_of, examples_of
 from preference.judgements import InputError, Judgements
 from preference.loading import load_judgements, parse_columns
 from privacy.randomness import Randomness, user_key
@@ -25,14 +25,18 @@ from privacy.randomness import Randomness, user_key
 
 @dataclass(eq=False)
 class UserStore:
-    """Judgements and features of the users on one node."""
+    """Judgements and features of the users on one node; ``place`` is −1 for a deployed one."""
 
     judgements: Judgements
     place: int
-    _examples: dict[str, PairExamples] = field(default_factory=dict)
+    _examples: dict[str, Examples] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ids = self.judgements.user_ids
+        if self.place < 0 and (named := sorted(ids)) != list(ids):
+            place = {user: index for index, user in enumerate(ids)}
+            self.judgements = self.judgements.select([place[user] for user in named])
+            ids = self.judgements.user_ids
         self.keys_U = np.array([user_key(user) for user in ids], dtype=np.uint64)
 
     def salted_keys(self, salt: bytes) -> np.ndarray:
@@ -40,24 +44,33 @@ class UserStore:
         ids = self.judgements.user_ids
         return np.array([user_key(user, salt) for user in ids], dtype=np.uint64)
 
-    def examples(self, features: str) -> PairExamples:
-        """Feature differences under a feature map's JSON config; computed once."""
+    def examples(self, features: str) -> Examples:
+        """Feature differences or tokens, by the JSON config of what the reward is learnt on."""
         if features not in self._examples:
-            self._examples[features] = pair_examples(self.judgements, _feature_map(features))
+            self._examples[features] = examples_of(self.judgements, _base(features))
         return self._examples[features]
 
     def check_users(self, users_S: np.ndarray) -> np.ndarray:
         """Local indices that a request may name: distinct, in range. Raises ValueError."""
         users_S = np.asarray(users_S, dtype=np.int64)
         known = (users_S >= 0) & (users_S < len(self.keys_U))
-        if not known.all() or len(np.unique(users_S)) < len(users_S):
+        if users_S.ndim != 1 or not known.all() or len(np.unique(users_S)) < len(users_S):
             raise ValueError("the request names users twice, or users this node does not host")
         return users_S
+
+
+_kept: dict[tuple[str, str, str, int, int], UserStore] = {}
 
 
 def share(users: int, place: int, places: int) -> range:
     """Which of ``users`` users node ``place`` of ``places`` hosts."""
     return range(users * place // places, users * (place + 1) // places)
+
+
+def keep(context: Context, judgements: Judgements) -> None:
+    """Let the node that a context describes host these users, whatever its settings say."""
+    place = int(context.node_config["partition-id"])
+    _kept[_settings(context)] = UserStore(judgements, place)
 
 
 def store_for(context: Context) -> UserStore:
@@ -66,14 +79,27 @@ def store_for(context: Context) -> UserStore:
     Raises:
         InputError: the data cannot be read, or nothing says where it is.
     """
+    settings = _settings(context)
+    if settings not in _kept:
+        data, columns, bad_rows, place, places = settings
+        judgements = load(data, columns, bad_rows)
+        if places > 1:
+            users = share(len(judgements.user_ids), place, places)
+            judgements = judgements.select(np.arange(users.start, users.stop))
+        _kept[settings] = UserStore(judgements, place)
+    return _kept[settings]
+
+
+def _settings(context: Context) -> tuple[str, str, str, int, int]:
+    """What decides whom a node hosts: source, columns, what to do with bad rows, place, places."""
     config: Mapping[str, bool | int | float | str] = context.run_config
     columns, bad_rows = str(config.get("columns", "")), str(config.get("on-bad-rows", "refuse"))
     if "data" in context.node_config:
-        return _store(str(context.node_config["data"]), columns, bad_rows, -1, 1)
+        return str(context.node_config["data"]), columns, bad_rows, -1, 1
     if not config.get("data"):
         raise InputError("no data: name a file in node-config data=…, or pass --data in simulation")
-    place, places = int(context.node_config["partition-id"]), context.node_config["num-partitions"]
-    return _store(str(config["data"]), columns, bad_rows, place, int(places))
+    place, places = context.node_config["partition-id"], context.node_config["num-partitions"]
+    return str(config["data"]), columns, bad_rows, int(place), int(places)
 
 
 def source_for(context: Context) -> Randomness:
@@ -85,15 +111,6 @@ def source_for(context: Context) -> Randomness:
     return Randomness(seed if seed >= 0 else None)
 
 
-@cache
-def _store(data: str, columns: str, bad_rows: str, place: int, places: int) -> UserStore:
-    judgements = load(data, columns, bad_rows)
-    if places > 1:
-        users = share(len(judgements.user_ids), place, places)
-        judgements = judgements.select(np.arange(users.start, users.stop))
-    return UserStore(judgements, place)
-
-
 @lru_cache(maxsize=2)
 def load(data: str, columns: str, bad_rows: str) -> Judgements:
     """Judgements of a source; a process keeps the last two."""
@@ -102,5 +119,5 @@ def load(data: str, columns: str, bad_rows: str) -> Judgements:
 
 
 @lru_cache(maxsize=4)
-def _feature_map(features: str) -> FeatureMap:
-    return feature_map(json.loads(features))
+def _base(features: str) -> Base:
+    return base_of(json.loads(features))

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
 from privacy.ledger import Ledger
 from server.build_adaptive import build_adaptive, build_centred
 from server.build_aup_filters import build_corrected, build_published
 from server.build_els import build_els, build_group
 from server.build_fedavg import build_fedavg
+from server.build_local_label import build_local_label
+from server.build_moments import build_label_moment, build_objective
 from server.setting import Built, Setting, cohort_bytes, promise
 from strategies import nonprivate, uls
 from strategies.nonprivate import NonPrivate, NonPrivatePlan
@@ -29,7 +30,8 @@ def _uls(setting: Setting, ledger: Ledger) -> Built:
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        clip=UserClip(config.clip or uls.DEFAULT_CLIP),
+        clip=setting.user_clip(config.clip or uls.DEFAULT_CLIP),
+        discrete=setting.noise.on(setting.dimension),
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
         retain=config.retain,
         normalized=config.normalized,
@@ -90,5 +92,8 @@ _BUILDERS: dict[str, Callable[[Setting, Ledger], Built]] = {
     "group": build_group,
     "adaptive": build_adaptive,
     "aup": _aup,
+    "label-moment": build_label_moment,
+    "objective-perturbation": build_objective,
+    "local-label": build_local_label,
     "nonprivate": _nonprivate,
 }

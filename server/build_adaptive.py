@@ -42,6 +42,7 @@ def build_centred(setting: Setting, ledger: Ledger) -> Built:
     plan = ThresholdPlan.for_epsilon(
         setting.config.epsilon,
         start=setting.config.clip or DEFAULT_START,
+        discrete=setting.noise.on(setting.dimension),
         **_sizes(setting),
     )
     account = (
@@ -55,7 +56,8 @@ def build_centred(setting: Setting, ledger: Ledger) -> Built:
 def _quantile_plan(setting: Setting) -> AdaptivePlan:
     config = setting.config
     rule = QuantileRule(config.clip or DEFAULT_START, config.quantile or DEFAULT_QUANTILE)
-    return AdaptivePlan.for_epsilon(config.epsilon, rule=rule, **_sizes(setting))
+    discrete = setting.noise.on(setting.dimension + 1)  # of sum and count
+    return AdaptivePlan.for_epsilon(config.epsilon, rule=rule, discrete=discrete, **_sizes(setting))
 
 
 def _sizes(setting: Setting) -> dict[str, object]:
@@ -68,6 +70,7 @@ def _sizes(setting: Setting) -> dict[str, object]:
         "adjacency": Adjacency(config.adjacency),
         "group_size": config.group_size or uls.DEFAULT_GROUP_SIZE,
         "retain": config.retain,
+        "on_grid": setting.on_grid,
     }
 
 

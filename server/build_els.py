@@ -48,6 +48,7 @@ def build_group(setting: Setting, ledger: Ledger) -> Built:
 def _fields(setting: Setting, group_size: int) -> dict[str, object]:
     config, users = setting.config, setting.users
     uls.check_size(users, config.cohort, config.rounds, group_size)
+    norm = config.clip or els.DEFAULT_CLIP
     by_cohort = els.same_compute(config.cohort, users, group_size)
     return {
         "users": users,
@@ -56,7 +57,8 @@ def _fields(setting: Setting, group_size: int) -> dict[str, object]:
         "rounds": config.rounds,
         "delta": config.delta,
         "adjacency": Adjacency(config.adjacency),
-        "clip": ExampleClip(config.clip or els.DEFAULT_CLIP),
+        "clip": ExampleClip.on_grid(norm) if setting.on_grid else ExampleClip(norm),
+        "discrete": setting.noise.on(setting.dimension),
         "normalized": config.normalized,
     }
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privacy.adjacency import Adjacency
+from server import card_language
 from server.rounding import about, delta_text, epsilon_text, points_of_error, share_text
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -26,13 +27,7 @@ def model_card(result: Mapping[str, Any]) -> str:
         "## Accuracy",
         _accuracy(result),
         "## Use",
-        "```python\n"
-        "from preference.reward import RewardModel\n"
-        'model = RewardModel.load("path/to/this/folder")\n'
-        'model.score("Spend it or save it?", "Put it aside for now.")\n'
-        "```",
-        "or, on the command line, `murmuration score path/to/this/folder --prompt … --response …`. "
-        "Both come with Murmuration.",
+        *_use(result),
         "## How it was trained",
         _training(result),
         "## Limits",
@@ -52,11 +47,29 @@ def _front_matter(result: Mapping[str, Any]) -> str:
 
 
 def _what(result: Mapping[str, Any]) -> str:
+    if card_language.is_language_model(result["features"]):
+        kind = card_language.what(result, _plain(result["features"]["path"]))
+    else:
+        kind = f"a linear head of {result['dimension']:,} weights over {_features(result)}."
     return (
         "Given a prompt and a response it returns a number: the higher, the more the crowd would "
-        "like the response. Numbers for the same prompt compare; their zero means nothing. It is a "
-        f"linear head of {result['dimension']:,} weights over {_features(result)}."
+        "like the response. Numbers for the same prompt compare; their zero means nothing. It is "
+        f"{kind}"
     )
+
+
+def _use(result: Mapping[str, Any]) -> list[str]:
+    if card_language.is_language_model(result["features"]):
+        return [card_language.use(result, _plain(result["features"]["path"]))]
+    return [
+        "```python\n"
+        "from preference.reward import RewardModel\n"
+        'model = RewardModel.load("path/to/this/folder")\n'
+        'model.score("Spend it or save it?", "Put it aside for now.")\n'
+        "```",
+        "or, on the command line, `murmuration score path/to/this/folder --prompt … --response …`. "
+        "Both come with Murmuration.",
+    ]
 
 
 def _features(result: Mapping[str, Any]) -> str:
@@ -75,6 +88,11 @@ def _privacy(result: Mapping[str, Any]) -> list[str]:
     sentence = Adjacency(result["adjacency"]).sentence
     if not result.get("proven", True):
         return [f"**Nothing proven.** {_plain(result['guarantee'])}"]
+    if result.get("privacy_level") == "item":
+        return [
+            f"**ε = {epsilon_text(result['epsilon'])} for the label of each single judgement, not "
+            f"for whole users.** {_plain(result['guarantee'])}"
+        ]
     texts = [
         f"**ε = {epsilon_text(result['epsilon'])}, δ = {delta_text(result['delta'])}, at the level "
         f"of whole users, under {result['adjacency']} adjacency.** {sentence} The figures cover "
@@ -97,14 +115,20 @@ def _accuracy(result: Mapping[str, Any]) -> str:
         f"{share_text(result['heldout_accuracy'], users)} of the judgements of {users:,} users who "
         f"were not trained on (ties left out); {share_text(by_user, users)} averaged by user, with "
         f"a standard error of at most {points_of_error(by_user, users)} points. Guessing would be "
-        "right half of the time."
+        f"right {_chance(result)} of the time."
     )
+
+
+def _chance(result: Mapping[str, Any]) -> str:
+    chance = result.get("heldout_chance") or 0.5
+    return "half" if chance == 0.5 else f"{100 * chance:.0f} %"
 
 
 def _training(result: Mapping[str, Any]) -> str:
     text = (
         f"{result['rounds']:,} rounds of federated gradient descent (strategy "
-        f"`{result['strategy']}`) over {result['users']:,} users."
+        f"`{result['strategy']}`, model of preferences `{result.get('model', 'btl')}`) over "
+        f"{result['users']:,} users."
     )
     if result.get("account"):
         text += f" {_plain(result['account'])}"

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.serverapp import Grid
 
-from preference.examples import PairExamples, pair_examples
-from preference.features import FeatureMap
+from preference.bases import Base, Examples, examples_of
 from preference.judgements import InputError
 from preference.loading import load_judgements, parse_columns
 from preference.reward import accuracy_of
@@ -21,14 +20,18 @@ from strategies.rounds import CohortStrategy
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out accuracy: over judgements that are not ties, and the mean of users' means."""
+    """Held-out accuracy: over judgements that are not ties, and the mean of users' means.
+
+    ``chance`` is what guessing comes to: one over the number of responses, on average.
+    """
 
     accuracy: float
     by_user: float
     users: int
+    chance: float
 
 
-def public_test(config: RunConfig, features: FeatureMap) -> PairExamples | None:
+def public_test(config: RunConfig, features: Base) -> Examples | None:
     """The public test set, or None if the run holds out users of its own.
 
     Raises:
@@ -43,16 +46,16 @@ def public_test(config: RunConfig, features: FeatureMap) -> PairExamples | None:
     )
     if not judgements.decided:
         raise InputError(f"--test {config.test}: every judgement is a tie, nothing to predict")
-    return pair_examples(judgements, features)
+    return examples_of(judgements, features)
 
 
 def held_out(
-    theta_D: np.ndarray, test: PairExamples | None, strategy: CohortStrategy, grid: Grid
+    theta_D: np.ndarray, test: Examples | None, strategy: CohortStrategy, grid: Grid
 ) -> HeldOut | None:
     """The figure for a model; None if no held-out user could be asked."""
     if test is not None:
         found = accuracy_of(theta_D, test)
-        return HeldOut(found.pooled, found.by_user, found.users)
+        return HeldOut(found.pooled, found.by_user, found.users, found.chance)
     metrics = strategy.evaluate(grid, theta_D)
     if metrics is None:
         return None
@@ -60,4 +63,5 @@ def held_out(
         float(metrics["heldout_accuracy"]),  # type: ignore[arg-type]
         float(metrics["heldout_accuracy_by_user"]),  # type: ignore[arg-type]
         int(metrics["heldout_users"]),  # type: ignore[arg-type]
+        float(metrics["heldout_chance"]),  # type: ignore[arg-type]
     )

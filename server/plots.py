@@ -56,7 +56,8 @@ def accuracy_plot(
     private = bool(result["private"])
     figure = Figure(figsize=(_WIDTH, 4.4 if private else 2.9), dpi=200, layout="constrained")
     axes = figure.subplots(2 if private else 1, 1, sharex=True, squeeze=False)[:, 0]
-    _accuracy(axes[0], palette, rounds_T, accuracy_T, result["heldout_accuracy"])
+    final, chance = result["heldout_accuracy"], result.get("heldout_chance") or 0.5
+    _accuracy(axes[0], palette, rounds_T, accuracy_T, final, chance)
     if private:
         _line(axes[1], rounds_T, epsilon_T, palette.second)
         target = result["epsilon_target"]
@@ -113,7 +114,12 @@ def noise_plot(
 
 
 def _accuracy(
-    axes: Axes, palette: Palette, rounds_T: np.ndarray, accuracy_T: np.ndarray, final: float | None
+    axes: Axes,
+    palette: Palette,
+    rounds_T: np.ndarray,
+    accuracy_T: np.ndarray,
+    final: float | None,
+    chance: float,
 ) -> None:
     known_T = np.isfinite(accuracy_T)
     axes.set_ylabel("held-out accuracy")
@@ -131,10 +137,10 @@ def _accuracy(
         )
         axes.set_yticks([])
         return
-    bottom, top = min(0.49, low - 0.03), min(1.01, max(0.6, high + 0.04))
+    bottom, top = min(chance - 0.01, low - 0.03), min(1.01, max(chance + 0.1, high + 0.04))
     axes.set_ylim(bottom, top)
-    axes.axhline(0.5, color=palette.ink, lw=0.9, ls=(0, (1, 2)))
-    _note(axes, palette.ink, 0.5, "guessing")
+    axes.axhline(chance, color=palette.ink, lw=0.9, ls=(0, (1, 2)))
+    _note(axes, palette.ink, chance, "guessing")
 
 
 def _line(

@@ -74,6 +74,8 @@ def headline(result: Result) -> str:
     epsilon, delta = epsilon_text(result["epsilon"]), delta_text(result["delta"])
     if not result.get("proven", True):
         return f"ε = {epsilon} claimed at δ = {delta}, not proven"
+    if result.get("privacy_level") == "item":
+        return f"ε = {epsilon} for single judgements, not for whole users"
     return f"ε = {epsilon} for whole users, at δ = {delta}"
 
 
@@ -95,6 +97,12 @@ def claim(result: Result) -> list[str]:
             "The figures below repeat that claim. Treat the model as one without protection.",
         ]
     e = result["epsilon"]
+    if result.get("privacy_level") == "item":
+        return [
+            result["guarantee"],
+            "Read it so: a user who gave k judgements has spent up to k times this ε on them "
+            "together. That is what the ledger counts, for the user with the most judgements.",
+        ]
     factor = f"e^{epsilon_text(e)}" + (f", about {about(2.718281828**e)}," if e < 20 else "")
     return [
         guarantee,
@@ -125,7 +133,8 @@ def _figures(result: Result) -> list[page.Row]:
             (
                 "Held-out accuracy",
                 share_text(pooled, users),
-                f"of the judgements of {users:,} users who were not trained on; ties left out",
+                f"of the judgements of {users:,} users who were not trained on; ties left out; "
+                f"guessing comes to {share_text(result.get('heldout_chance') or 0.5)}",
             ),
             (
                 "the same, averaged by user",
@@ -200,6 +209,12 @@ def _accounting(result: Result) -> list[str]:
     return texts
 
 
+_TRUST_IN_NODES = (
+    "Each user's own node is trusted to toss its coins and to keep what it told. The server sees "
+    "no true label of those trained on."
+)
+
+
 def _limits(result: Result) -> list[str]:
     if not result["private"]:
         return ["Everything: no user of this run is protected."]
@@ -214,7 +229,15 @@ def _limits(result: Result) -> list[str]:
         f"{coins}, the coins that decided who took part, and the lists of participants must stay "
         "secret: whoever knows them can undo part of the protection or all of it.",
         "The folder private/ depends on data outside the accounting. It must not be released.",
-        "The server is trusted: it sees sums before noise is added. So are the nodes, which clip.",
+        _TRUST_IN_NODES
+        if result["strategy"] == "local-label"
+        else "The server is trusted: it sees sums before noise is added. So are the nodes, which "
+        "clip."
+        if not result.get("secure_aggregation")
+        else "The server is trusted to follow the protocol of secure aggregation: then it sees, "
+        "before noise is added, the sum over all nodes of a round and no node's own, unless it is "
+        "in league with more than two thirds of them. The nodes are trusted to clip: under masks "
+        "nobody can check.",
         "Running times, here and in the ledger, are measured and not accounted for.",
         "Other runs on the same people: epsilons add up, and choosing the best of several runs is "
         "a release of each of them.",
@@ -227,7 +250,10 @@ def _settings(result: Result) -> list[page.Row]:
     features = dict(result["features"])
     kind = str(features.pop("kind", "unknown"))
     details = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in features.items())
-    rows: list[page.Row] = [("Strategy", result["strategy"], "")]
+    rows: list[page.Row] = [
+        ("Strategy", result["strategy"], ""),
+        ("Model of preferences", result.get("model", "btl"), ""),
+    ]
     if result["private"]:
         rows += [
             ("Noise multiplier", about(result["noise_multiplier"], 4), ""),
@@ -239,10 +265,30 @@ def _settings(result: Result) -> list[page.Row]:
         ("Expected cohort", f"{result['cohort']:,} of {result['users']:,} users", ""),
         ("Features", kind, details),
         ("Weights", f"{result['dimension']:,}", ""),
-        ("Learning rate at its peak", about(result["learning_rate"], 3), ""),
+        (
+            "Learning rate at its peak",
+            about(result["learning_rate"], 3) if result["learning_rate"] else "none",
+            "" if result["learning_rate"] else "The model was solved for, not trained.",
+        ),
+        *_noise_kind(result),
         (
             "Randomness",
             "seeded" if result["seeded"] else "from the operating system",
             "A simulation that can be repeated." if result["seeded"] else "",
         ),
     ]
+
+
+def _noise_kind(result: Result) -> list[page.Row]:
+    if result.get("noise") == "discrete":
+        return [
+            (
+                "Noise",
+                "discrete Gaussian",
+                "Whole numbers on a grid of less than 2⁻²⁷ clip norms, drawn exactly; charged as "
+                "the continuous Gaussian and what the two can differ by.",
+            )
+        ]
+    if result.get("noise") == "randomized-response":
+        return [("Noise", "randomized response", "Labels by coins of whole numbers; no sums.")]
+    return [("Noise", "Gaussian, floating point", "")] if result["private"] else []

@@ -13,6 +13,7 @@
 Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
 """
 
+import hashlib
 import json
 import secrets
 import shutil
@@ -116,6 +117,11 @@ class RunDirectory:
         Drawn again after a crash it would hold out people who had been trained on before.
         """
         return int(json.loads((self.private / "seed.json").read_text(encoding="utf-8"))["split"])
+
+    @property
+    def run_name(self) -> str:
+        """A public name of the run, the same after every resume."""
+        return hashlib.blake2b(f"run {self.split_seed}".encode(), digest_size=12).hexdigest()
 
     def keep_nodes(self, nodes: int) -> None:
         """Note over how many nodes the users are spread.

@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from flwr.serverapp import Grid
 
 from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
 from privacy.events import Event
 from privacy.randomness import Randomness
 from server.config import RunConfig
+from server.language import RATES, trains_layers
+from server.noise import NoiseChoice, choose
 from strategies.optimizer import OptimizerSettings, ServerOptimizer, noise_limited_rate
 from strategies.rounds import CohortStrategy, Participants, PrivateLog
+from strategies.solved import SolvedModel
 
 
 @dataclass(frozen=True)
@@ -33,12 +38,28 @@ class Setting:
         """The nominal number of users."""
         return self.config.users or len(self.participants.train)
 
+    @cached_property
+    def noise(self) -> NoiseChoice:
+        """Which noise is drawn."""
+        return choose(self.config, self.dimension, seeded=self.source.seeded)
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether users' vectors are rounded onto a grid."""
+        return self.config.secure_aggregation or self.noise.kind == "discrete"
+
+    def user_clip(self, norm: float) -> UserClip:
+        """The clip of this norm, on the grid if sums are."""
+        return UserClip.on_grid(norm) if self.on_grid else UserClip(norm)
+
     def optimizer(self, kind: str, noise: float, ceiling: float) -> ServerOptimizer:
         """The server optimizer, starting from zero: every answer is worth the same.
 
         ``kind`` and ``ceiling`` are the strategy's defaults, ``noise`` that of one round's average.
         """
         config = self.config
+        if trains_layers(config):
+            kind, ceiling, noise = "adam", RATES[config.train or "lora"], 0.0
         settings = OptimizerSettings(
             kind=config.optimizer or kind,
             rate=config.learning_rate or ceiling,
@@ -51,15 +72,17 @@ class Setting:
             settings = replace(settings, rate=noise_limited_rate(noise, settings, ceiling))
         return ServerOptimizer(settings, np.zeros(self.dimension, dtype=np.float32))
 
-    def arguments(self, optimizer: ServerOptimizer) -> dict[str, object]:
+    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> dict[str, object]:
         """Arguments of every ``CohortStrategy``."""
         return {
             "participants": self.participants,
             "optimizer": optimizer,
             "source": self.source,
             "features": self.features,
+            "model": self.config.model,
             "log": self.log,
             "timeout": self.config.timeout,
+            "masked": self.config.secure_aggregation,
         }
 
 
@@ -82,6 +105,8 @@ class Built:
     account: str = ""
     #: Whether the guarantee is one; False where a paper's claim is repeated.
     proven: bool = True
+    #: Whose ε the promise is: a user's, or an item's where each judgement is protected by itself.
+    level: str = "user"
 
 
 def cohort_bytes(setting: Setting, *, down: int = 1, up: int = 8) -> float:

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from flwr.serverapp import Grid
 
-from preference.examples import PairExamples
-from preference.features import FeatureMap, feature_map, parse_features
+from preference.bases import Base, Examples, base_of
 from preference.judgements import InputError
-from preference.reward import RewardModel
+from preference.language_reward import reward_model
 from privacy.accounting import SpendingCurve
 from privacy.adjacency import Adjacency
 from privacy.ledger import BudgetExceeded, Ledger
@@ -23,14 +22,16 @@ from server.build import build
 from server.card import model_card
 from server.config import RunConfig
 from server.evaluation import HeldOut, held_out, public_test
+from server.language import base_config, trains_layers
+from server.participants import participants, refresh
 from server.report import write_report
 from server.run_directory import RunDirectory
 from server.setting import Built, Setting
-from strategies.cohort import Registry
-from strategies.rounds import Participants
+from strategies.stated import StatedPlan
 
 _SECONDS_BETWEEN_CHECKPOINTS = 1.0
 _EVALUATIONS = 20
+_FEW_EVALUATIONS = 4  # of a language model, each as long as several rounds
 
 
 @dataclass
@@ -47,10 +48,10 @@ class _Pace:
     seconds: float
 
 
-def train(config: RunConfig, grid: Grid, features: FeatureMap | None = None) -> dict[str, object]:
+def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[str, object]:
     """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
 
-    ``features`` takes the place of the feature map that the config names.
+    ``features`` takes the place of the feature map or language model that the config names.
 
     Raises:
         InputError: settings, data or run directory that cannot be used; one line.
@@ -59,7 +60,7 @@ def train(config: RunConfig, grid: Grid, features: FeatureMap | None = None) -> 
     if folder.result is not None:  # asking held-out users again would be one more release
         return folder.result
     try:
-        features = features or feature_map(parse_features(config.features))
+        features = features or base_of(base_config(config))
         return _train(config, grid, folder, features)
     except (ValueError, BudgetExceeded) as error:
         folder.discard_if_unused()
@@ -69,23 +70,23 @@ def train(config: RunConfig, grid: Grid, features: FeatureMap | None = None) -> 
 
 
 def _train(
-    config: RunConfig, grid: Grid, folder: RunDirectory, features: FeatureMap
+    config: RunConfig, grid: Grid, folder: RunDirectory, features: Base
 ) -> dict[str, object]:
     source = Randomness(config.seed if config.seed >= 0 else None)
     test = public_test(config, features)
     features_json = json.dumps(features.to_config())
-    participants = _participants(config, grid, folder, features_json)
-    config = config.settled(len(participants.train))
+    taking_part = participants(config, grid, folder, features_json)
+    config = config.settled(len(taking_part.train))
     ledger = Ledger(
         folder.ledger_path,
         adjacency=Adjacency(config.adjacency),
         delta=config.delta,
-        budget=config.epsilon if config.strategy != "nonprivate" else None,
+        budget=_budget(config),
     )
     with ledger:
         setting = Setting(
             config=config,
-            participants=participants,
+            participants=taking_part,
             source=source,
             features=features_json,
             dimension=features.dimension,
@@ -94,27 +95,19 @@ def _train(
             once=folder.once,
         )
         built = build(setting, ledger)
+        built.strategy.stated = StatedPlan.of(
+            folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
+        ).to_json()
         pace = _rounds(config, grid, folder, built, ledger, test)
         theta_D = built.strategy.optimizer.result_D
         figure = held_out(theta_D, test, built.strategy, grid)
         result = _result(config, setting, built, ledger, figure, pace, folder)
     result["features"] = features.to_config()
-    RewardModel(theta_D, features).save(folder.path / "model", model_card(result), overwrite=True)
+    model = reward_model(theta_D, features, config.model)
+    model.save(folder.path / "model", model_card(result), overwrite=True)
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result
-
-
-def _participants(
-    config: RunConfig, grid: Grid, folder: RunDirectory, features: str
-) -> Participants:
-    counts, split = Adjacency(config.adjacency).counts_are_public, Randomness(folder.split_seed)
-    registry = Registry.ask(grid, split, features=features, counts=counts, timeout=config.timeout)
-    folder.keep_nodes(len(registry.nodes))
-    if config.test:
-        return Participants.all(registry)
-    train, out = registry.hold_out(config.heldout, split)
-    return Participants(registry, train, out)
 
 
 def _rounds(
@@ -123,7 +116,7 @@ def _rounds(
     folder: RunDirectory,
     built: Built,
     ledger: Ledger,
-    test: PairExamples | None,
+    test: Examples | None,
 ) -> _Pace:
     """Run what is left of the rounds."""
     strategy, optimizer = built.strategy, built.strategy.optimizer
@@ -133,7 +126,13 @@ def _rounds(
         strategy.restore(state)
     folder.rewind_metrics(strategy.rounds_done)
     curve = SpendingCurve(built.charges, adjacency=ledger.adjacency, delta=ledger.delta)
-    every = max(1, config.rounds // _EVALUATIONS)
+    every = max(1, config.rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))
+
+    def epsilon(round_: int) -> float | None:
+        if built.level == "item":
+            return config.epsilon
+        return curve(round_ / config.rounds) if built.charges else None
+
     noise_norm = built.noise * math.sqrt(len(optimizer.theta))
     clock = _Clock(time.monotonic(), time.monotonic())
 
@@ -142,8 +141,8 @@ def _rounds(
         noise = more.get("noise_norm", noise_norm)
         line: dict[str, object] = {
             "round": round_,
-            "epsilon": curve(round_ / config.rounds) if built.charges else None,
-            "learning_rate": optimizer.settings.rate * optimizer.settings.factor(round_),
+            "epsilon": epsilon(round_),
+            "learning_rate": optimizer.rate(round_),
             "update_norm": update,
             "noise_norm": noise,
             "signal_norm": math.sqrt(max(0.0, update**2 - noise**2)),
@@ -159,8 +158,12 @@ def _rounds(
             folder.save_checkpoint(round_, strategy.state())
             clock.saved = now
 
+    def before_round(round_: int) -> None:
+        if config.refresh and (round_ - 1) % config.refresh == 0:
+            refresh(config, grid, folder, strategy, round_)
+
     before = strategy.rounds_done
-    strategy.start(grid, num_rounds=config.rounds, on_round=on_round)
+    strategy.start(grid, num_rounds=config.rounds, on_round=on_round, before_round=before_round)
     return _Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
 
 
@@ -177,8 +180,10 @@ def _result(
     private = bool(built.charges)
     return {
         "strategy": config.strategy,
+        "model": config.model,
         "adjacency": config.adjacency,
-        "epsilon": ledger.epsilon() if private else None,
+        "epsilon": _spent(config, built, ledger),
+        "privacy_level": built.level,
         "epsilon_target": config.epsilon if private else None,
         "delta": config.delta,
         "noise_multiplier": built.noise_multiplier,
@@ -191,10 +196,11 @@ def _result(
         "dimension": setting.dimension,
         "gradients": built.gradients,
         "bytes_per_user": built.bytes_per_user,
-        "learning_rate": strategy.optimizer.settings.rate,
+        "learning_rate": strategy.optimizer.rate(),
         "heldout_accuracy": figure.accuracy if figure else None,
         "heldout_accuracy_by_user": figure.by_user if figure else None,
         "heldout_users": _heldout_users(config, figure),
+        "heldout_chance": figure.chance if figure else None,
         # Not to the last digit: how long a round takes depends on who took part.
         "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
         if pace.seconds > 0
@@ -208,8 +214,22 @@ def _result(
         "account": built.account,
         "proven": built.proven,
         "test_is_public": bool(config.test),
+        "noise": setting.noise.kind if private else None,
+        "secure_aggregation": config.secure_aggregation,
         "warnings": [*strategy.notes(), *_warnings(config, setting, private)],
     }
+
+
+def _budget(config: RunConfig) -> float | None:
+    """What a user may spend. What is promised about items says nothing about users."""
+    return None if config.strategy == "nonprivate" or config.level == "item" else config.epsilon
+
+
+def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:
+    """ε of a user, from the ledger; of an item, as promised, where that is the level."""
+    if not built.charges:
+        return None
+    return config.epsilon if built.level == "item" else ledger.epsilon()
 
 
 def _heldout_users(config: RunConfig, figure: HeldOut | None) -> int:
@@ -221,11 +241,34 @@ def _heldout_users(config: RunConfig, figure: HeldOut | None) -> int:
     return round(config.users * config.heldout / (1 - config.heldout))
 
 
+def _randomized(setting: Setting) -> list[str]:
+    """That labels are false by chance: other strategies know nothing of it, nor does accuracy."""
+    strategy, found = setting.config.strategy, []
+    if not setting.participants.registry.randomized:
+        return found
+    if strategy != "local-label":
+        found.append(
+            "THE MODEL IS BIASED: labels here went through randomized response (flip_probability), "
+            f"and --strategy {strategy} takes them for true ones. Use --strategy local-label, "
+            "whose estimators correct for the coins."
+        )
+    if not setting.config.test:
+        found.append(
+            "THE HELD-OUT ACCURACY IS NOT THE TRUE ONE: the labels of held-out users went through "
+            "randomized response (flip_probability) as well, so even a perfect model would agree "
+            "only with those that were told truly. Name judgements with true labels with --test."
+        )
+    return found
+
+
 def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
     """What a reader must know before believing the epsilon."""
     if not private:
-        return ["No privacy: this is the non-private twin, for comparison only."]
-    found = []
+        return [
+            "No privacy: this is the non-private twin, for comparison only.",
+            *_randomized(setting),
+        ]
+    found = _randomized(setting)
     users = setting.users
     if config.delta >= 1 / users:
         found.append(
@@ -243,6 +286,8 @@ def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
             "A seeded simulation: whoever knows or guesses the seed can subtract the noise. The "
             "guarantee holds for a run without --seed, or for a seed that is secret and random."
         )
+    if setting.noise.warning:
+        found.append(setting.noise.warning)
     if not config.test:
         found.append(
             "The held-out accuracy is a figure about users outside training; their judgements "

@@ -24,22 +24,23 @@ from typing import Any
 import numpy as np
 import torch
 
-from preference.examples import PairExamples
-from preference.gradients import sum_over_users
+from preference.gradients import Examples, sum_over_users
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
+from privacy.discrete import DiscreteNoise
 from privacy.events import Event
+from privacy.grid import COUNT_STEP
 from privacy.joint import CountingClip, JointSum, sum_noise_for
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from privacy.sampling import PoissonSampler
 from strategies import messages
 from strategies.messages import Work
-from strategies.node import sampled
+from strategies.node import clip_of, model_of, sampled
 from strategies.radius import QuantileRule
 from strategies.rounds import CohortStrategy
-from strategies.uls import DEFAULT_GROUP_SIZE, check_size
+from strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit, least_noise
 
 #: Most users are scaled down to one length, so that they count about equally. Real users' longest
 #: gradients are those of few judgements, the least reliable; a high quantile bends gradients less,
@@ -59,7 +60,8 @@ class AdaptivePlan:
 
     ``users``, ``cohort``, ``group_size`` and ``retain`` as in ``UlsPlan``; ``noise_multiplier`` is
     that of the sum in units of the clip norm in force, ``count_noise`` the standard deviation of
-    the noise on the count.
+    the noise on the count. ``on_grid``: vectors are rounded, each round on the grid for its clip
+    norm; ``discrete`` noise, of sum and count, needs that.
     """
 
     users: int
@@ -72,25 +74,22 @@ class AdaptivePlan:
     rule: QuantileRule = DEFAULT_RULE
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
+    on_grid: bool = False
+    discrete: DiscreteNoise | None = None
 
     #: Subtracted from each user's bit.
     middle = 0.5
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
+        check_users_fit(self.users, self.start, bound_of(self.start, self.on_grid).step)
         _ = self.charges  # a plan that cannot be released from cannot be built
 
     @classmethod
     def for_epsilon(cls, epsilon: float, **plan: Any) -> "AdaptivePlan":
         """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
         check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
-        effective = accounting.noise_multiplier_for(
-            epsilon,
-            delta=plan["delta"],
-            probability=plan["cohort"] / plan["users"],
-            rounds=plan["rounds"],
-            adjacency=plan["adjacency"],
-        )
+        effective = least_noise(epsilon, plan)
         count_noise = max(_COUNT_NOISE * plan["cohort"], _COUNT_NOISE_LEAST * effective)
         sigma = sum_noise_for(effective, count_noise)
         return cls(noise_multiplier=sigma, count_noise=count_noise, **plan)
@@ -109,10 +108,11 @@ class AdaptivePlan:
         """What a round with this radius runs and charges."""
         return JointSum(
             self.sampler,
-            UserClip(radius),
+            bound_of(radius, self.on_grid),
             self.noise_multiplier,
             self.count_noise,
             self.adjacency,
+            self.discrete,
         )
 
     @property
@@ -131,7 +131,7 @@ class AdaptivePlan:
 
 
 def contribute(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: over the asked users, ``sum`` (D,) and ``within`` (1,), float64.
 
@@ -140,18 +140,29 @@ def contribute(
     arguments (with a seeded ``source``). Raises KeyError or ValueError for parameters that are
     missing or wrong.
     """
-    norm = UserClip(work.number("clip-norm")).norm
+    clip = clip_of(work)
     centre_D = work.tensor("centre").double() if "centre" in work.arrays else None
-    bound = CountingClip(norm, work.number("middle"), centre_D)
-    rows_K, taken_S = sampled(examples, work, keys_S, source)
+    bound = CountingClip(clip.norm, work.number("middle"), centre_D, clip.step)
+    taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D = work.tensor("theta")
     if centre_D is not None and centre_D.shape != theta_D.shape:
         raise ValueError(f"a centre of shape {tuple(centre_D.shape)} for {len(theta_D)} dimensions")
     total: torch.Tensor = sum_over_users(
-        examples, theta_D, rows_K, taken_S, bound.clip_sum, width=examples.dimension + 1
+        examples,
+        theta_D,
+        taken_N,
+        taken_S,
+        bound.clip_sum,
+        model_of(examples, work),
+        width=examples.dimension + 1,
     )
     total_D1 = total.numpy()
     return {"sum": total_D1[:-1], "within": total_D1[-1:]}
+
+
+def bound_of(radius: float, on_grid: bool) -> UserClip:
+    """The clip of a radius; on a grid, the one for this radius."""
+    return UserClip.on_grid(radius) if on_grid else UserClip(radius)
 
 
 class Adaptive(CohortStrategy):
@@ -179,6 +190,7 @@ class Adaptive(CohortStrategy):
         """The clip norm in force, and how many judgements of a user count."""
         return {
             "clip-norm": self.radius,
+            "grid-step": bound_of(self.radius, self.plan.on_grid).step,
             "middle": self.plan.middle,
             "group-size": self.plan.group_size,
             "retain": self.plan.retain,
@@ -187,6 +199,10 @@ class Adaptive(CohortStrategy):
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """A sum and a count."""
         return {"sum": (len(self.optimizer.theta),), "within": (1,)}
+
+    def steps(self) -> Mapping[str, float]:
+        """The grids of sum and count; the first is the one for the radius in force."""
+        return {"sum": bound_of(self.radius, self.plan.on_grid).step, "within": COUNT_STEP}
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, no longer than ``users`` clip norms, and a count of at most ``users``."""

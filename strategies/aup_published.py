@@ -229,14 +229,19 @@ class AupPublished(CohortStrategy):
         if not self._tests[number].ask(score, step):
             self._halt(number, step, round_, ledger)
             return zero_D
-        kept_SD = rows_SD[self._coins(distances_SS <= 2.0 * phase.radius, phase, round_)]
-        mean_D = kept_SD.mean(axis=0) if len(kept_SD) else zero_D
+        return self.filtered(rows_SD, distances_SS <= 2.0 * phase.radius, round_)
+
+    def filtered(self, rows_SD: np.ndarray, near_SS: np.ndarray, round_: int) -> np.ndarray:
+        """Algorithm 2, lines 11–15, which follow a passed test: coins, mean, noise; charged."""
+        number, _ = self.plan.place(round_)
+        kept_SD = rows_SD[self._coins(near_SS, self.plan.phases[number - 1], round_)]
+        zero_D = np.zeros(len(self.optimizer.theta))
         return noisy_mean(
-            mean_D,
+            kept_SD.mean(axis=0) if len(kept_SD) else zero_D,
             self.plan.std(number),
             self.plan.event(number),
             round_=round_,
-            ledger=ledger,
+            ledger=self.plan.ledger_of(number, self.ledger),
             source=self.source,
         )
 

@@ -31,16 +31,16 @@ import numpy as np
 
 from privacy import accounting
 from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
+from privacy.discrete import DiscreteNoise
 from privacy.events import Event
 from privacy.ledger import BudgetExceeded, Ledger
 from privacy.release import GaussianSum
 from privacy.sampling import PoissonSampler
 from privacy.threshold import AboveThreshold, OpenThreshold
-from strategies.adaptive import DEFAULT_START
+from strategies.adaptive import DEFAULT_START, bound_of
 from strategies.aup_centred import AupCentred
 from strategies.radius import bounded
-from strategies.uls import DEFAULT_GROUP_SIZE, check_size
+from strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit
 
 #: The share of the nominal cohort that is to be within the radius.
 _SHARE = 0.8
@@ -65,12 +65,15 @@ class ThresholdPlan:
     series: int = _SERIES
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
+    on_grid: bool = False
+    discrete: DiscreteNoise | None = None
 
     #: Subtracted from each user's bit: the test takes a plain count.
     middle = 0.0
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
+        check_users_fit(self.users, self.start, bound_of(self.start, self.on_grid).step)
         if self.series < 1:
             raise ValueError(f"there must be at least one series of tests, got {self.series}")
         _ = self.charges  # a plan that cannot be released from cannot be built
@@ -103,7 +106,8 @@ class ThresholdPlan:
 
     def mechanism(self, radius: float) -> GaussianSum:
         """What a round with this radius runs and charges, besides the test."""
-        return GaussianSum(self.sampler, UserClip(radius), self.noise_multiplier, self.adjacency)
+        clip = bound_of(radius, self.on_grid)
+        return GaussianSum(self.sampler, clip, self.noise_multiplier, self.adjacency, self.discrete)
 
     @property
     def charges(self) -> dict[Event, int]:

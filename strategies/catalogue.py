@@ -1,16 +1,26 @@
 """The node halves by name: what a node may be asked to run."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from preference.examples import PairExamples
 from privacy.randomness import Randomness
-from strategies import adaptive, counts, dp_fedavg, els, nonprivate, stacks, uls
+from strategies import (
+    adaptive,
+    counts,
+    dp_fedavg,
+    els,
+    label_moment,
+    nonprivate,
+    objective_perturbation,
+    stacks,
+    uls,
+)
 from strategies.messages import Work
 
 #: From examples, what is asked, the users' random names and the source of draws to named sums.
-NodeHalf = Callable[[PairExamples, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
+NodeHalf = Callable[[Any, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
 
 NODE_HALVES: dict[str, NodeHalf] = {
     "uls": uls.contribute,
@@ -21,6 +31,8 @@ NODE_HALVES: dict[str, NodeHalf] = {
     "aup-centred": adaptive.contribute,
     "aup-corrected": stacks.contribute,
     "aup-published": stacks.contribute,
+    "label-moment": label_moment.contribute,
+    "objective-perturbation": objective_perturbation.contribute,
     "nonprivate": nonprivate.contribute,
     "counts": counts.contribute,
 }

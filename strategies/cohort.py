@@ -7,8 +7,9 @@ line and only then split by node.
 Legend: N users in the registry, U users of a node, S sampled users.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -17,9 +18,24 @@ from privacy.randomness import Randomness
 from strategies import messages
 from strategies.exchange import exchange
 
+#: Takes a node and why it is left out.
+Absent = Callable[[int, str], None]
+
 
 class RegistryError(ValueError):
     """The nodes cannot serve this run; one line that says why and what to do."""
+
+
+def wait_for_nodes(grid: Grid, least: int, timeout: float) -> None:
+    """Wait until at least so many nodes are online; RegistryError if they are not in time."""
+    deadline = time.monotonic() + timeout
+    while (found := len(list(grid.get_node_ids()))) < least:
+        if time.monotonic() > deadline:
+            raise RegistryError(
+                f"{found} of at least {least} nodes are online after {timeout:g} seconds; start "
+                "the others, or lower least-nodes"
+            )
+        time.sleep(0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +47,16 @@ class Registry:
         start: offset of each node's first user, one more than nodes.
         keys_N: the salted 64-bit name of each user.
         counts_N: judgements of each user, where public; else None.
+        doubled_N: whom several nodes claim to host, bool; nobody may ask them. None: nobody.
+        entries: what each node answered.
     """
 
     nodes: tuple[int, ...]
     start: np.ndarray
     keys_N: np.ndarray
     counts_N: np.ndarray | None
+    doubled_N: np.ndarray | None = None
+    entries: Mapping[int, messages.RegistryEntry] = field(default_factory=dict)
 
     @classmethod
     def ask(
@@ -45,35 +65,57 @@ class Registry:
         source: Randomness,
         *,
         features: str,
+        model: str = "btl",
         counts: bool = False,
         timeout: float = 3600.0,
+        absent: Absent | None = None,
+        former: "Registry | None" = None,
+        slow: set[int] | None = None,
     ) -> "Registry":
         """Ask every node of the grid whom it hosts; nodes compute their users' features meanwhile.
 
-        ``features`` is the feature map's config as JSON; ``counts`` asks for numbers of judgements,
-        only where the adjacency makes them public.
+        ``features`` is the feature map's config as JSON, ``model`` the name of the model of
+        preferences, which must suit every node's judgements; ``counts`` asks for numbers of
+        judgements, only where the adjacency makes them public.
+
+        With ``absent``, nodes may come and go: one that fails is left out, and reported to it. Who
+        is in a ``former`` registry and does not answer stays in, unless somebody else hosts one of
+        its users now; nobody waits for ``slow`` nodes alone, and who answers is ``slow`` no more.
 
         Raises:
             RegistryError: a node failed to answer, a user is hosted twice (their contribution
                 would be clipped twice over), or there is no user at all.
         """
         salt = source.key("registry salt")
-        request = messages.registry_request(salt, counts, features)
+        request = messages.registry_request(salt, counts, features, model)
         node_ids = list(grid.get_node_ids())
         outgoing = [messages.outgoing(request, "query.registry", node) for node in node_ids]
         entries: dict[int, messages.RegistryEntry] = {}
-        for reply in exchange(grid, outgoing, timeout):
+        slow = set() if slow is None else slow
+        for reply in exchange(grid, outgoing, timeout, slow):
             node = reply.metadata.src_node_id
-            if reply.has_error():
-                raise RegistryError(f"a node did not register: {reply.error.reason}")
-            entries[node] = messages.read_registry(reply.content)
-        if missing := len(node_ids) - len(entries):
-            raise RegistryError(f"{missing} of {len(node_ids)} nodes did not answer in time")
-        return cls.of(entries)
+            try:
+                if reply.has_error():
+                    raise RegistryError(f"a node did not register: {reply.error.reason}")
+                entries[node] = messages.read_registry(reply.content)
+                slow.discard(node)
+            except ValueError as error:
+                if absent is None:
+                    raise
+                absent(node, str(error))
+        missing = [node for node in node_ids if node not in entries]
+        if missing and absent is None:
+            raise RegistryError(f"{len(missing)} of {len(node_ids)} nodes did not answer in time")
+        if former is not None:
+            entries = _together(former.entries, entries)
+        return cls.of(entries, lenient=absent is not None)
 
     @classmethod
-    def of(cls, entries: dict[int, messages.RegistryEntry]) -> "Registry":
-        """The registry of the given answers, by node id; see ``ask``."""
+    def of(cls, entries: dict[int, messages.RegistryEntry], *, lenient: bool = False) -> "Registry":
+        """The registry of the given answers, by node id; see ``ask``.
+
+        If ``lenient``, users that several nodes host are marked instead of refused.
+        """
 
         # Where nodes have no place of their own, the smallest user name is one that stays.
         def order(node: int) -> tuple[int, int]:
@@ -85,7 +127,9 @@ class Registry:
         if sum(sizes) == 0:
             raise RegistryError("no users: none of the nodes hosts anybody; check --data")
         keys_N = np.concatenate([entries[node].keys_U for node in nodes])
-        if len(np.unique(keys_N)) < len(keys_N):
+        _, inverse, times = np.unique(keys_N, return_inverse=True, return_counts=True)
+        doubled_N = times[inverse] > 1
+        if doubled_N.any() and not lenient:
             raise RegistryError(
                 "a user is hosted by two nodes, and would contribute twice what the clip norm "
                 "allows: let one node host all judgements of a user"
@@ -93,7 +137,7 @@ class Registry:
         parts = [entries[node].counts_U for node in nodes]
         known = [part for part in parts if part is not None]
         counts_N = np.concatenate(known) if len(known) == len(parts) else None
-        return cls(tuple(nodes), np.cumsum([0, *sizes]), keys_N, counts_N)
+        return cls(tuple(nodes), np.cumsum([0, *sizes]), keys_N, counts_N, doubled_N, entries)
 
     def __len__(self) -> int:
         return len(self.keys_N)
@@ -104,6 +148,20 @@ class Registry:
         for place in np.flatnonzero(np.diff(cuts)):
             mine = users_S[cuts[place] : cuts[place + 1]]
             yield self.nodes[place], mine - self.start[place]
+
+    @property
+    def randomized(self) -> bool:
+        """Whether labels on some node went through randomized response before they came to it."""
+        return any(entry.randomized for entry in self.entries.values())
+
+    @property
+    def single(self) -> np.ndarray:
+        """Indices of the users that one node alone hosts, ascending.
+
+        Two nodes would contribute twice what the clip norm allows.
+        """
+        doubled_N = self.doubled_N
+        return np.arange(len(self)) if doubled_N is None else np.flatnonzero(~doubled_N)
 
     def hold_out(self, fraction: float, source: Randomness) -> tuple[np.ndarray, np.ndarray]:
         """Split all users: (users to train on, users held out), both ascending.
@@ -117,10 +175,27 @@ class Registry:
         """
         bar = np.uint64(min(fraction, 1.0) * 2.0**64 - 2.0**11)
         held_N = source.user_words("hold out", 0, self.keys_N) < bar
-        train, held_out = np.flatnonzero(~held_N), np.flatnonzero(held_N)
+        single = self.single
+        train, held_out = single[~held_N[single]], single[held_N[single]]
         if not len(train) or not len(held_out):
             raise RegistryError(
                 f"too few users ({len(self)}) to hold out a share of {fraction:g} of them; "
                 "pass --test with judgements of others"
             )
         return train, held_out
+
+
+def _together(
+    former: Mapping[int, messages.RegistryEntry], now: Mapping[int, messages.RegistryEntry]
+) -> dict[int, messages.RegistryEntry]:
+    """What nodes answer now and, of those that do not, what they answered before.
+
+    A user who moved is with who answers now.
+    """
+    moved = set().union(*(entry.keys_U.tolist() for entry in now.values()))
+    stay = {
+        node: entry
+        for node, entry in former.items()
+        if node not in now and moved.isdisjoint(entry.keys_U.tolist())
+    }
+    return {**stay, **now}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from flwr.serverapp import Grid
 
-from preference.examples import PairExamples
+from preference.gradients import Examples
 from privacy.median import GRID, histogram
 from privacy.randomness import Randomness
 from strategies import messages
@@ -21,7 +21,7 @@ from strategies.rounds import Participants, PrivateLog
 
 
 def contribute(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, how many of the asked users are in each bucket of the grid, (J,)."""
     return {"sum": histogram(examples.counts_U.numpy()[work.users_S])}

@@ -17,13 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from preference.examples import PairExamples
-from preference.gradients import LocalSteps
-from privacy.clipping import UserClip
+from preference.gradients import Examples, LocalSteps
 from privacy.randomness import Randomness
 from strategies import messages
 from strategies.messages import Work
-from strategies.node import bounded_sum
+from strategies.node import bounded_sum, clip_of
 from strategies.uls import DEFAULT_CLIP, Uls, UlsPlan
 
 #: Features have unit scale, so the log loss curves by less than one along any direction:
@@ -45,14 +43,14 @@ class FedAvgPlan(UlsPlan):
 
 
 def contribute(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped way down from θ, (D,).
 
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.
     """
-    clip = UserClip(work.number("clip-norm"))
+    clip = clip_of(work)
     local = LocalSteps(int(work.number("local-steps")), work.number("local-rate"))
     return {"sum": bounded_sum(examples, work, keys_S, source, clip, local)}
 

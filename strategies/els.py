@@ -29,9 +29,11 @@ import torch
 
 from preference.cores import on_each_core
 from preference.examples import PairExamples
-from preference.gradients import btl_residual
+from preference.gradients import Examples, sum_over_users
 from privacy import accounting
 from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
+from privacy.discrete import DiscreteNoise
 from privacy.events import Event, PureChoice
 from privacy.example_clipping import ExampleClip
 from privacy.group_event import GroupGaussian
@@ -42,7 +44,7 @@ from privacy.release import ExampleSum
 from privacy.sampling import PoissonSampler
 from strategies import messages, uls
 from strategies.messages import Work
-from strategies.node import retained
+from strategies.node import model_of, retained
 from strategies.rounds import CohortStrategy
 
 #: As for ULS: well below a judgement's gradient at the start, which is about half a unit long.
@@ -69,12 +71,14 @@ class ElsPlan:
     clip: ExampleClip
     normalized: bool = False
     chosen_at: float = 0.0
+    discrete: DiscreteNoise | None = None
 
     #: How a round is accounted for whole users.
     event_kind: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = MixtureGaussian
 
     def __post_init__(self) -> None:
         uls.check_size(self.users, 1, self.rounds, self.group_size)
+        uls.check_users_fit(self.users * self.group_size, self.clip.norm, self.clip.step)
         _ = self.mechanism  # a plan that cannot be released from cannot be built
 
     @classmethod
@@ -93,7 +97,7 @@ class ElsPlan:
         left = epsilon - plan.get("chosen_at", 0.0)
 
         def charges(sigma: float) -> dict[Event, int]:
-            return {cls.event_kind(sigma, plan["group_size"], plan["probability"]): plan["rounds"]}
+            return {cls(noise_multiplier=sigma, **plan).mechanism.event: plan["rounds"]}
 
         sigma = accounting.calibrate_noise(
             left, charges, delta=plan["delta"], adjacency=plan["adjacency"]
@@ -110,6 +114,7 @@ class ElsPlan:
             self.noise_multiplier,
             self.adjacency,
             self.event_kind,
+            self.discrete,
         )
 
     @property
@@ -151,30 +156,38 @@ def kept_in(words_K: np.ndarray, probability: float) -> np.ndarray:
 
 
 def contribute(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum`` of the clipped gradients of kept judgements whose coins came up, (D,).
 
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.
     """
-    clip, theta_D = ExampleClip(work.number("clip-norm")), work.tensor("theta")
+    step = float(work.parameters.get("grid-step", 0.0))
+    clip, theta_D = ExampleClip(work.number("clip-norm"), step), work.tensor("theta")
     group_size, probability = int(work.number("group-size")), work.number("probability")
-    rows_K, taken_S = retained(examples.start_U, work.users_S, keys_S, group_size, source)
+    kept_K, taken_S = retained(examples.start_U, work.users_S, keys_S, group_size, source)
     taken = taken_S.numpy()
     # A judgement is named by its place among all of its user's, not by its place in the selection.
-    places_K = rows_K.numpy() - np.repeat(examples.start_U.numpy()[work.users_S], taken)
+    places_K = kept_K.numpy() - np.repeat(examples.start_U.numpy()[work.users_S], taken)
     words_K = source.example_words(
         "example", int(work.number("round")), np.repeat(keys_S, taken), places_K
     )
-    chunks = rows_K[torch.from_numpy(kept_in(words_K, probability))].split(_ROWS)
-
+    in_K = kept_K[torch.from_numpy(kept_in(words_K, probability))]
+    model = model_of(examples, work)
+    if not isinstance(examples, PairExamples) or examples.width > 1 or clip.step:
+        # What is clipped is a judgement, not a row of it. As if each were a user with no other.
+        bound, alone_K = UserClip(clip.norm, clip.step), torch.ones_like(in_K)
+        return {
+            "sum": sum_over_users(examples, theta_D, in_K, alone_K, bound.clip_sum, model).numpy()
+        }
+    chunks = in_K.split(_ROWS)
     lengths_R = examples.lengths_R  # before the threads, so that it is computed once
 
     def part_of(chunk: int) -> torch.Tensor:
         rows = chunks[chunk]
         x_KD = examples.x_RD[rows]
-        slope_K = btl_residual(x_KD @ theta_D, examples.y_R[rows])
+        slope_K = model.residual((x_KD @ theta_D)[:, None], examples.y_R[rows][:, None])[:, 0]
         return clip.clip_sum(x_KD, slope_K, lengths_R[rows])
 
     # Added up in float64, so that how users are grouped does not show in the result.
@@ -203,9 +216,14 @@ class Els(CohortStrategy):
         """Clip norm, how many judgements a user keeps, and how often each is in."""
         return {
             "clip-norm": self.plan.clip.norm,
+            "grid-step": self.plan.clip.step,
             "group-size": self.plan.group_size,
             "probability": self.plan.probability,
         }
+
+    def steps(self) -> Mapping[str, float]:
+        """The grid of the clip."""
+        return {"sum": self.plan.clip.step}
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""

@@ -1,29 +1,69 @@
-"""Messages out, replies in as they come: nothing is held back until the slowest node is done."""
+"""Messages out, replies in as they come: nothing is held back until the slowest node is done.
+
+A node that vanishes costs one deadline, not one for each round: who missed the last one is asked
+again, and counts if they answer while others are waited for, but nobody waits for them alone.
+"""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+#: Clocks of the server and of nodes may differ by so many seconds.
+_CLOCKS = 120.0
 
-def exchange(grid: Grid, outgoing: Iterable[Message], timeout: float) -> Iterator[Message]:
+
+def lives(timeout: float) -> float:
+    """How long a message may wait for its node, when its reply is waited for ``timeout`` seconds.
+
+    Long enough for clocks that differ; a node that comes back later finds no stale work.
+    """
+    return timeout + max(timeout, _CLOCKS)
+
+
+def exchange(
+    grid: Grid, outgoing: Iterable[Message], timeout: float, slow: Collection[int] = ()
+) -> Iterator[Message]:
     """Push ``outgoing`` and yield each message's first reply as it arrives.
 
     Stops when every message is answered or ``timeout`` seconds have passed: a late, second or
-    unasked-for reply is never yielded.
+    unasked-for reply is never yielded, nor one that cannot be decoded. Nodes that are ``slow`` are
+    not waited for if there are others.
     """
-    waiting = {message_id for message_id in grid.push_messages(outgoing) if message_id}
+    messages = list(outgoing)
+    nodes = [getattr(message, "metadata", None) for message in messages]
+    nodes = [about.dst_node_id if about else -1 for about in nodes]
+    pushed = zip(grid.push_messages(messages), nodes, strict=False)  # nothing at all if too large
+    waiting = {message_id: node for message_id, node in pushed if message_id}
+    del messages
+    slow = set() if set(slow).issuperset(waiting.values()) else set(slow)
     deadline, pause = time.monotonic() + timeout, 0.005
-    while waiting:
+    while any(node not in slow for node in waiting.values()):
         arrived = False
-        for reply in grid.pull_messages(list(waiting)):
-            if reply.metadata.reply_to_message_id in waiting:
-                waiting.discard(reply.metadata.reply_to_message_id)
+        for reply in _pulled(grid, list(waiting), waiting):
+            node = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None:
                 arrived = True
+                if node >= 0 and reply.has_error():  # made by the SuperLink, in its own name
+                    reply.metadata.__dict__["_src_node_id"] = node
                 yield reply
         if time.monotonic() > deadline:
             return
         if waiting and not arrived:
             time.sleep(pause)
             pause = min(pause * 1.5, 0.25)
+
+
+def _pulled(grid: Grid, ids: list[str], waiting: dict[str, int]) -> Iterator[Message]:
+    """What has arrived; of a reply that cannot be decoded the message is given up."""
+    try:
+        yield from grid.pull_messages(ids)
+    except (ValueError, TypeError, KeyError):  # one reply must not hide the others
+        for message_id in ids:
+            if message_id not in waiting:
+                continue
+            try:
+                yield from grid.pull_messages([message_id])
+            except (ValueError, TypeError, KeyError):
+                waiting.pop(message_id, None)

@@ -26,22 +26,29 @@ class RegistryEntry:
 
     ``place`` orders nodes (the partition in a simulation, −1 elsewhere); ``keys_U`` are salted
     64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
-    judgements, where those are public.
+    judgements, where those are public; ``randomized`` says whether any of its labels went through
+    randomized response before they came to it.
     """
 
     place: int
     keys_U: np.ndarray
     counts_U: np.ndarray | None
+    randomized: bool = False
 
 
-def outgoing(content: RecordDict, kind: str, node: int, round_: int = 0) -> Message:
-    """A message to a node: ``kind`` as in ``train`` or ``query.registry``."""
-    return Message(content, dst_node_id=node, message_type=kind, group_id=str(round_))
+def outgoing(
+    content: RecordDict, kind: str, node: int, round_: int = 0, lives: float | None = None
+) -> Message:
+    """A message to a node: ``kind`` as in ``train`` or ``query.registry``.
+
+    After ``lives`` seconds it is not delivered any more; None: as long as Flower keeps it.
+    """
+    return Message(content, dst_node_id=node, message_type=kind, group_id=str(round_), ttl=lives)
 
 
-def registry_request(salt: bytes, counts: bool, features: str) -> RecordDict:
-    """Ask a node whom it hosts, and to have their features ready."""
-    asked = {"salt": salt, "counts": counts, "features": features}
+def registry_request(salt: bytes, counts: bool, features: str, model: str = "btl") -> RecordDict:
+    """Ask a node whom it hosts, and to have their features ready for a model of preferences."""
+    asked = {"salt": salt, "counts": counts, "features": features, "model": model}
     return RecordDict({"registry": ConfigRecord(asked)})
 
 
@@ -50,15 +57,15 @@ def registry_reply(entry: RegistryEntry) -> RecordDict:
     arrays = {"keys": Array(entry.keys_U.astype(np.uint64))}
     if entry.counts_U is not None:
         arrays["counts"] = Array(entry.counts_U.astype(np.int64))
-    return RecordDict(
-        {"registry": ConfigRecord({"place": entry.place}), "users": ArrayRecord(arrays)}
-    )
+    about = ConfigRecord({"place": entry.place, "randomized": entry.randomized})
+    return RecordDict({"registry": about, "users": ArrayRecord(arrays)})
 
 
 def read_registry(content: RecordDict) -> RegistryEntry:
     """A node's answer, decoded; MalformedReply if it is something else."""
     try:
-        arrays, place = content.array_records["users"], content.config_records["registry"]["place"]
+        arrays, about = content.array_records["users"], content.config_records["registry"]
+        place, randomized = about["place"], about.get("randomized", False) is True
         keys_U = arrays["keys"].numpy()
         counts_U = arrays["counts"].numpy() if "counts" in arrays else None
     except Exception as error:  # another machine's bytes can fail to decode in any way
@@ -66,7 +73,7 @@ def read_registry(content: RecordDict) -> RegistryEntry:
     fits = counts_U is None or counts_U.shape == keys_U.shape
     if keys_U.ndim != 1 or keys_U.dtype != np.uint64 or not fits or not isinstance(place, int):
         raise MalformedReply("the registry answer has the wrong shape")
-    return RegistryEntry(place, keys_U, counts_U)
+    return RegistryEntry(place, keys_U, counts_U, randomized)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,20 +146,28 @@ def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dic
     return sums
 
 
-def tally_reply(correct: float, judgements: int, mean_sum: float, users: int) -> RecordDict:
-    """How a node's held-out users fared: sums over judgements and over users."""
-    tally = {"correct": correct, "judgements": judgements, "mean-sum": mean_sum, "users": users}
+_TALLY = ("correct", "judgements", "mean-sum", "users", "guessed")
+
+
+def tally_reply(
+    correct: float, judgements: int, mean_sum: float, users: int, guessed: float
+) -> RecordDict:
+    """How a node's held-out users fared: sums over judgements and over users.
+
+    ``guessed`` is how many judgements guessing would be right about, on average.
+    """
+    tally = dict(zip(_TALLY, (correct, judgements, mean_sum, users, guessed), strict=True))
     return RecordDict({"tally": MetricRecord(tally)})  # type: ignore[arg-type]
 
 
-def read_tally(content: RecordDict) -> tuple[float, int, float, int]:
+def read_tally(content: RecordDict) -> tuple[float, int, float, int, float]:
     """The numbers of ``tally_reply``; MalformedReply for anything else."""
     try:
         tally = content.metric_records["tally"]
-        values = [tally[name] for name in ("correct", "judgements", "mean-sum", "users")]
-        correct, judgements, mean_sum, users = (float(value) for value in values)  # type: ignore[arg-type]
+        values = [float(tally[name]) for name in _TALLY]  # type: ignore[arg-type]
     except (KeyError, ValueError, TypeError) as error:
         raise MalformedReply(f"no tally in the reply: {error!r}") from None
-    if not np.isfinite([correct, judgements, mean_sum, users]).all():
+    if not np.isfinite(values).all():
         raise MalformedReply("a tally that is not finite")
-    return correct, int(judgements), mean_sum, int(users)
+    correct, judgements, mean_sum, users, guessed = values
+    return correct, int(judgements), mean_sum, int(users), guessed

@@ -9,7 +9,7 @@ Which ones these are is a function of the user's name alone (and of the seed, in
 same in every round and after every restart, without a node having to remember anything. Any choice
 that looks at nobody else's data keeps the guarantees, so it need not be secret or fresh.
 
-Legend: U users of a node, S sampled users, K rows of sampled users, B users in a chunk,
+Legend: U users of a node, S sampled users, N judgements of sampled users, B users in a chunk,
 D dimensions.
 """
 
@@ -18,8 +18,9 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from preference.examples import PairExamples
-from preference.gradients import LocalSteps, sum_over_users, windows
+from preference.gradients import Examples, LocalSteps, sum_over_users, windows
+from preference.models import PreferenceModel, preference_model
+from privacy.clipping import UserClip
 from privacy.randomness import Randomness
 from strategies.messages import Work
 
@@ -35,27 +36,37 @@ class ClipSum(Protocol):
 def retained(
     start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The judgements that a user keeps for the run, at most ``most``: rows (K,) and counts (S,)."""
+    """What a user keeps for the run, at most ``most``: judgements (N,) and counts (S,)."""
     fixed = source if source.seeded else Randomness(0)
     return windows(start_U, users_S, most, fixed.user_words("retain", 0, keys_S))
 
 
 def sampled(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The judgements of the asked users that count in this round: rows (K,) and counts (S,)."""
+    """What counts of the asked users in this round: judgements (N,) and counts (S,)."""
     words_S = source.user_words("window", int(work.number("round")), keys_S)
     group_size, most = int(work.number("group-size")), int(work.parameters.get("retain", 0))
     if not most:
         return windows(examples.start_U, work.users_S, group_size, words_S)
-    kept_K, kept_S = retained(examples.start_U, work.users_S, keys_S, most, source)
+    kept_N, kept_S = retained(examples.start_U, work.users_S, keys_S, most, source)
     start_S = torch.cat([kept_S.new_zeros(1), kept_S.cumsum(0)])
-    inner_K, taken_S = windows(start_S, np.arange(len(kept_S)), group_size, words_S)
-    return kept_K[inner_K], taken_S
+    inner_N, taken_S = windows(start_S, np.arange(len(kept_S)), group_size, words_S)
+    return kept_N[inner_N], taken_S
+
+
+def clip_of(work: Work) -> UserClip:
+    """The bound that is asked for, on a grid if a step is; ValueError if it is none."""
+    return UserClip(work.number("clip-norm"), float(work.parameters.get("grid-step", 0.0)))
+
+
+def model_of(examples: Examples, work: Work) -> PreferenceModel:
+    """The preference model that is asked for, as it applies to these judgements."""
+    return preference_model(str(work.parameters.get("model", "btl")), examples.kind, examples.width)
 
 
 def bounded_sum(
-    examples: PairExamples,
+    examples: Examples,
     work: Work,
     keys_S: np.ndarray,
     source: Randomness,
@@ -66,9 +77,11 @@ def bounded_sum(
 
     With ``local``, of how far these steps of their own take them down from θ.
     """
-    rows_K, taken_S = sampled(examples, work, keys_S, source)
+    taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D = work.tensor("theta")
     # In float64 to the end: rounding a sum of many to float32 would move it by more than a clip
     # norm where one user is added, and would show how users are grouped.
-    total_D = sum_over_users(examples, theta_D, rows_K, taken_S, bound.clip_sum, local=local)
+    total_D = sum_over_users(
+        examples, theta_D, taken_N, taken_S, bound.clip_sum, model_of(examples, work), local=local
+    )
     return total_D.numpy()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from preference.examples import PairExamples
+from preference.gradients import Examples
 from privacy.clipping import NoClip
 from privacy.events import Unprotected
 from privacy.ledger import Ledger
@@ -42,7 +42,7 @@ class NonPrivatePlan:
 
 
 def contribute(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their averaged gradients, (D,)."""
     return {"sum": bounded_sum(examples, work, keys_S, source, NoClip())}

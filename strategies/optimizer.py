@@ -111,6 +111,10 @@ class ServerOptimizer:
             return (self._average / self._averaged).numpy().astype(np.float32)
         return self.theta_D
 
+    def rate(self, round_: int | None = None) -> float:
+        """The step size of a round, or its peak."""
+        return self.settings.rate * (1.0 if round_ is None else self.settings.factor(round_))
+
     def step(self, round_: int, gradient_D: np.ndarray) -> None:
         """One descent step with the released gradient of ``round_`` (1, 2, …)."""
         rate = self.settings.rate * self.settings.factor(round_)

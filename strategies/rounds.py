@@ -2,7 +2,8 @@
 
 One round: a Poisson cohort is drawn over all users, each node with sampled users gets one message,
 sums are added up, the strategy turns the total into a gradient (through the ledger,
-if it is private), and the optimizer takes a step.
+if it is private), and the optimizer takes a step. Where rounds are few the strategy solves for a
+model instead, in ``update``.
 
 What goes wrong at a node never changes the denominator or the charge: a node that fails, is late,
 answers twice, or sends anything but a bounded sum of the right shape counts as zero. Names and
@@ -13,7 +14,7 @@ Legend: S sampled users, D dimensions.
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,13 +22,16 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from privacy import secure_sum
 from privacy.ledger import BudgetExceeded
 from privacy.randomness import Randomness
 from privacy.sampling import PoissonSampler
-from strategies import messages
+from strategies import messages, secure_rounds
 from strategies.cohort import Registry
-from strategies.exchange import exchange
+from strategies.exchange import exchange, lives
 from strategies.optimizer import ServerOptimizer
+from strategies.solved import SolvedModel
+from strategies.stated import PARAMETER
 
 PrivateLog = Callable[[Mapping[str, object]], None]
 
@@ -43,7 +47,7 @@ class Participants:
     @classmethod
     def all(cls, registry: Registry) -> "Participants":
         """Everybody is trained on."""
-        return cls(registry, np.arange(len(registry)), np.empty(0, dtype=np.int64))
+        return cls(registry, registry.single, np.empty(0, dtype=np.int64))
 
 
 @dataclass
@@ -64,11 +68,13 @@ class CohortStrategy(Strategy):
     Args:
         participants: from ``Registry.ask``.
         sampler: draws the cohort of each round.
-        optimizer: holds the model.
+        optimizer: holds the model; ``SolvedModel`` for a strategy that overrides ``update``.
         source: of the cohort's coins.
         features: the feature map's config as JSON, for the nodes.
+        model: the name of the model of preferences, for the nodes.
         log: takes what must not be released.
         timeout: seconds to wait for the nodes of a round.
+        masked: let nodes' sums arrive under masks (``strategies.secure_rounds``).
     """
 
     #: Name of the node half in ``strategies.catalogue``.
@@ -76,25 +82,34 @@ class CohortStrategy(Strategy):
     #: Names in ``shapes`` of which nodes answer with one row for each asked user, in their order,
     #: instead of a sum. The totals hold a row for each user of the cohort, zero until one comes.
     stacked: frozenset[str] = frozenset()
+    #: What nodes are told of the plan; see ``strategies.stated``.
+    stated: str = ""
 
     def __init__(
         self,
         *,
         participants: Participants,
         sampler: PoissonSampler,
-        optimizer: ServerOptimizer,
+        optimizer: ServerOptimizer | SolvedModel,
         source: Randomness,
         features: str,
         log: PrivateLog,
+        model: str = "btl",
         timeout: float = 600.0,
+        masked: bool = False,
     ) -> None:
         self.participants = participants
         self.sampler, self.optimizer = sampler, optimizer
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
+        self.model = model
+        self.masked = masked
+        if masked:
+            secure_rounds.check_nodes(participants.registry, participants.train, sampler)
         self.rounds_done = 0
         self.update_norm = 0.0
         self.stopped: str | None = None
         self._asked = _Asked()
+        self.slow: set[int] = set()  # nodes that missed the last deadline: nobody waits for them
 
     @abstractmethod
     def parameters(self) -> Mapping[str, messages.Scalar]:
@@ -104,17 +119,35 @@ class CohortStrategy(Strategy):
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Whether so many users, each within the bound, can have produced a node's sums."""
 
-    @abstractmethod
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The averaged gradient that the model may see, from the exact totals of a round.
+
+        Every strategy has this, or an ``update`` of its own.
 
         Raises:
             BudgetExceeded: this round must not happen.
         """
+        raise NotImplementedError(f"{type(self).__name__} has neither gradient nor update")
+
+    def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
+        """Release from the exact totals of a round and move the model; the update's length.
+
+        Here one step of the optimizer with ``gradient``. A strategy that solves for the model does
+        so instead. Raises as ``gradient``; the model is then unchanged.
+        """
+        if isinstance(self.optimizer, SolvedModel):
+            raise TypeError(f"{type(self).__name__} takes steps and needs a ServerOptimizer")
+        gradient_D = self.gradient(round_, totals)
+        self.optimizer.step(round_, gradient_D)
+        return float(np.linalg.norm(gradient_D))
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The sums that a node answers with, by name; of what is ``stacked``, one user's row."""
         return {"sum": (len(self.optimizer.theta),)}
+
+    def steps(self) -> Mapping[str, float]:
+        """The grid of each of the sums, 0 for none; sums can be masked only where each has one."""
+        return dict.fromkeys(self.shapes(), 0.0)
 
     def arrays(self) -> Mapping[str, np.ndarray]:
         """What nodes get besides the model: earlier releases only."""
@@ -138,15 +171,20 @@ class CohortStrategy(Strategy):
             "strategy": self.name,
             "round": server_round,
             "features": self.features,
+            "model": self.model,
             **self.parameters(),
         }
+        if self.stated:
+            parameters[PARAMETER] = self.stated
         outgoing = []
         for node, local_S in self.participants.registry.by_node(users_S):
             self._asked.users[node] = len(local_S)
             self._asked.first[node] = self._asked.total
             self._asked.total += len(local_S)
             content = messages.work_request(model, parameters, local_S)
-            outgoing.append(messages.outgoing(content, "train", node, server_round))
+            outgoing.append(
+                messages.outgoing(content, "train", node, server_round, lives(self.timeout))
+            )
         return outgoing
 
     def aggregate_train(
@@ -164,6 +202,7 @@ class CohortStrategy(Strategy):
         turn = deque(waiting)
         for reply in replies:
             node = reply.metadata.src_node_id
+            self.slow.discard(node)
             try:
                 arrived[node] = self._read(reply, waiting.pop(node, None))
             except messages.MalformedReply as error:
@@ -176,11 +215,29 @@ class CohortStrategy(Strategy):
             self._add(totals, node, arrived.pop(node, None))
         for node in waiting:
             self.log({"round": server_round, "node": node, "left out": "no reply in time"})
-        gradient_D = self.gradient(server_round, totals)
-        self.optimizer.step(server_round, gradient_D)
-        self.update_norm = float(np.linalg.norm(gradient_D))
-        self.rounds_done = server_round
-        return messages.model_record(self.optimizer.theta_D), None
+            self.slow.add(node)
+        return self._move(server_round, totals), None
+
+    def _move(self, round_: int, totals: Mapping[str, np.ndarray]) -> ArrayRecord:
+        """Release from the totals and move the model."""
+        self.update_norm = self.update(round_, totals)
+        self.rounds_done = round_
+        return messages.model_record(self.optimizer.theta_D)
+
+    def _masked_totals(
+        self, round_: int, outgoing: Sequence[Message], grid: Grid
+    ) -> dict[str, np.ndarray]:
+        """The totals of a round under masks: of all who stayed, or zero if nothing can be told."""
+        shapes = self._expected(self._asked.total)
+        ask = secure_rounds.Asker(grid, round_, self.timeout, self.log, self.slow)
+        try:
+            totals, nodes = secure_rounds.masked_totals(ask, outgoing, self.steps(), shapes)
+            if not self.admits(totals, sum(self._asked.users[node] for node in nodes)):
+                raise secure_sum.ProtocolError("a total that users within the bound cannot produce")
+        except secure_sum.ProtocolError as error:
+            self.log({"round": round_, "left out": f"everybody: {error}"})
+            return {name: np.zeros(shape) for name, shape in shapes.items()}
+        return totals
 
     def _read(self, reply: Message, users: int | None) -> dict[str, np.ndarray]:
         """A reply's sums; MalformedReply, saying why, if they cannot be counted."""
@@ -223,13 +280,13 @@ class CohortStrategy(Strategy):
         parameters = {"features": self.features}
         for node, local_S in self.participants.registry.by_node(held_out):
             content = messages.work_request(arrays, parameters, local_S)
-            yield messages.outgoing(content, "evaluate", node, server_round)
+            yield messages.outgoing(content, "evaluate", node, server_round, lives(self.timeout))
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Accuracy on held-out users, pooled and by user; None if nobody could be asked."""
-        total = np.zeros(4)
+        total = np.zeros(5)
         for reply in replies:
             node = reply.metadata.src_node_id
             try:
@@ -238,7 +295,7 @@ class CohortStrategy(Strategy):
                 total += messages.read_tally(reply.content)
             except messages.MalformedReply as error:
                 self.log({"round": server_round, "node": node, "not evaluated": str(error)})
-        correct, judgements, mean_sum, users = total
+        correct, judgements, mean_sum, users, guessed = total
         if users == 0:
             return None
         return MetricRecord(
@@ -246,6 +303,7 @@ class CohortStrategy(Strategy):
                 "heldout_accuracy": float(correct / judgements),
                 "heldout_accuracy_by_user": float(mean_sum / users),
                 "heldout_users": int(users),
+                "heldout_chance": float(guessed / judgements),
             }
         )
 
@@ -254,7 +312,8 @@ class CohortStrategy(Strategy):
         outgoing = self.configure_evaluate(
             self.rounds_done, messages.model_record(theta_D), ConfigRecord(), grid
         )
-        return self.aggregate_evaluate(self.rounds_done, exchange(grid, outgoing, self.timeout))
+        replies = exchange(grid, outgoing, self.timeout, self.slow)
+        return self.aggregate_evaluate(self.rounds_done, replies)
 
     def state(self) -> dict[str, np.ndarray]:
         """What a resumed run needs, as arrays: the optimizer's state and the strategy's own."""
@@ -292,20 +351,28 @@ class CohortStrategy(Strategy):
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
         *,
         on_round: Callable[[int], None] | None = None,
+        before_round: Callable[[int], None] | None = None,
     ) -> Result:
         """Run rounds ``rounds_done + 1`` to ``num_rounds``; the optimizer holds the model.
 
         Ends early, with ``stopped`` saying why, if the ledger refuses a round. ``on_round`` is
-        called after each round (checkpoints, metrics); ``evaluate_fn`` as in Flower.
+        called after each round (checkpoints, metrics), ``before_round`` before each but the first
+        (it may put other ``participants`` in place); ``evaluate_fn`` as in Flower.
         """
         del timeout, evaluate_config
         arrays = initial_arrays or messages.model_record(self.optimizer.theta_D)
         result, config = Result(), train_config or ConfigRecord()
-        for round_ in range(self.rounds_done + 1, num_rounds + 1):
+        first = self.rounds_done + 1
+        for round_ in range(first, num_rounds + 1):
+            if before_round and round_ > first:
+                before_round(round_)
             outgoing = self.configure_train(round_, arrays, config, grid)
             try:
-                replies = exchange(grid, outgoing, self.timeout)
-                updated, _ = self.aggregate_train(round_, replies)
+                if self.masked:
+                    updated = self._move(round_, self._masked_totals(round_, [*outgoing], grid))
+                else:
+                    replies = exchange(grid, outgoing, self.timeout, self.slow)
+                    updated, _ = self.aggregate_train(round_, replies)
             except BudgetExceeded as refusal:
                 self.stopped = f"stopped before round {round_}: {refusal}"
                 break

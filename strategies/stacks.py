@@ -17,26 +17,26 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from preference.examples import PairExamples
-from preference.gradients import user_gradients
+from preference.gradients import Examples, user_gradients
 from privacy.randomness import Randomness
 from strategies.messages import Work
-from strategies.node import sampled
+from strategies.node import model_of, sampled
 
 #: The arrays of which a node sends one row a user.
 STACKED = frozenset({"stack", "present"})
 
 
 def contribute(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """``stack`` (S, D): averaged gradients at θ; ``present`` (S,): 1, or 0 with a row of zeros.
 
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.
     """
-    rows_K, taken_S = sampled(examples, work, keys_S, source)
-    found = list(user_gradients(examples, work.tensor("theta"), rows_K, taken_S))
+    taken_N, taken_S = sampled(examples, work, keys_S, source)
+    theta_D, model = work.tensor("theta"), model_of(examples, work)
+    found = list(user_gradients(examples, theta_D, taken_N, taken_S, model))
     stack_SD = torch.cat(found) if found else torch.zeros(0, examples.dimension)
     present_S = torch.isfinite(stack_SD).all(dim=1)
     stack_SD[~present_S] = 0.0

@@ -19,18 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from preference.examples import PairExamples
-from privacy import accounting
+from preference.gradients import Examples
+from privacy import accounting, grid
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
-from privacy.events import Event
+from privacy.discrete import DiscreteNoise
+from privacy.events import Event, PoissonGaussian
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from privacy.release import GaussianSum
 from privacy.sampling import PoissonSampler
 from strategies import messages
 from strategies.messages import Work
-from strategies.node import bounded_sum
+from strategies.node import bounded_sum, clip_of
 from strategies.rounds import CohortStrategy
 
 #: Default clip norm. Features have unit scale by construction, so a user's averaged gradient at the
@@ -48,7 +49,7 @@ class UlsPlan:
 
     ``users`` is the nominal number N, a public constant; ``cohort`` the expected number M of users
     in a round; ``group_size`` G the most judgements of one user in one round, ``retain`` the most
-    in the whole run (0: any number).
+    in the whole run (0: any number). ``discrete`` noise needs a clip on a grid.
     """
 
     users: int
@@ -61,29 +62,24 @@ class UlsPlan:
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
     normalized: bool = False
+    discrete: DiscreteNoise | None = None
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
         _ = self.mechanism  # a plan that cannot be released from cannot be built
+        check_users_fit(self.users, self.clip.norm, self.clip.step)
 
     @classmethod
     def for_epsilon(cls, epsilon: float, **plan: Any) -> "UlsPlan":
         """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
         check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
-        sigma = accounting.noise_multiplier_for(
-            epsilon,
-            delta=plan["delta"],
-            probability=plan["cohort"] / plan["users"],
-            rounds=plan["rounds"],
-            adjacency=plan["adjacency"],
-        )
-        return cls(noise_multiplier=sigma, **plan)
+        return cls(noise_multiplier=least_noise(epsilon, plan), **plan)
 
     @cached_property
     def mechanism(self) -> GaussianSum:
         """What each round runs and charges."""
         sampler = PoissonSampler(self.cohort / self.users)
-        return GaussianSum(sampler, self.clip, self.noise_multiplier, self.adjacency)
+        return GaussianSum(sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete)
 
     @property
     def charges(self) -> dict[Event, int]:
@@ -105,6 +101,34 @@ class UlsPlan:
         return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
 
 
+def least_noise(epsilon: float, plan: Mapping[str, Any]) -> float:
+    """The noise multiplier at which the rounds of a plan with these fields cost ``epsilon``."""
+    probability, rounds = plan["cohort"] / plan["users"], plan["rounds"]
+    delta, adjacency = plan["delta"], plan["adjacency"]
+    sigma = accounting.noise_multiplier_for(
+        epsilon, delta=delta, probability=probability, rounds=rounds, adjacency=adjacency
+    )
+    discrete: DiscreteNoise | None = plan.get("discrete")
+    if discrete is None:
+        return sigma
+
+    def charges(sigma: float) -> dict[Event, int]:
+        return {discrete.charged(PoissonGaussian(probability, sigma)): rounds}
+
+    # Discrete noise costs next to nothing more: the same, or a hair more of it, is enough.
+    for much in (sigma, sigma * (1 + 1e-7), sigma * (1 + 1e-5)):
+        cost = accounting.epsilon(charges(much).items(), adjacency=adjacency, delta=delta)
+        if cost <= epsilon:
+            return much
+    return accounting.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
+
+
+def check_users_fit(users: int, norm: float, step: float) -> None:
+    """Refuse a grid (if there is one) on which a sum over everybody would not be exact."""
+    if step:
+        grid.check_room(2 * users, norm, step)  # N is nominal: twice as many may turn up
+
+
 def check_size(users: int, cohort: int, rounds: int, group_size: int) -> None:
     """Refuse impossible sizes, naming the option; raises ValueError."""
     if users < 1:
@@ -122,14 +146,14 @@ def check_size(users: int, cohort: int, rounds: int, group_size: int) -> None:
 
 
 def contribute(
-    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,).
 
     A pure function of its arguments (with a seeded ``source``). ``keys_S`` name the users for
     their random draws. Raises KeyError or ValueError for parameters that are missing or wrong.
     """
-    clip = UserClip(work.number("clip-norm"))
+    clip = clip_of(work)
     return {"sum": bounded_sum(examples, work, keys_S, source, clip)}
 
 
@@ -151,9 +175,14 @@ class Uls(CohortStrategy):
         """Clip norm, and how many judgements of a user count."""
         return {
             "clip-norm": self.plan.clip.norm,
+            "grid-step": self.plan.clip.step,
             "group-size": self.plan.group_size,
             "retain": self.plan.retain,
         }
+
+    def steps(self) -> Mapping[str, float]:
+        """The grid of the clip."""
+        return {"sum": self.plan.clip.step}
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than ``users`` clip norms."""

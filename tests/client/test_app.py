@@ -1,4 +1,4 @@
-"""The ClientApp's three answers, through messages."""
+"""The ClientApp's answers, through messages."""
 
 import json
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from flwr.app import RecordDict
 
-import client.app
+import client.answers
 from client.app import app
+from client.store import store_for
 from preference.features import HashingFeatures
 from preference.reward import accuracy_of
 from privacy.randomness import Randomness
@@ -43,7 +44,7 @@ def store(crowd):
     context = type("C", (), {})()
     context.run_config = {"data": crowd, "seed": 3}
     context.node_config = {"partition-id": 1, "num-partitions": 2}
-    return client.app.store_for(context)
+    return store_for(context)
 
 
 def work(users_S, theta_D=None, **changes):
@@ -69,6 +70,12 @@ def test_registry_notices_features_that_cannot_be_computed(ask):
         ask(messages.registry_request(b"salt", False, '{"kind": "magic"}'), "query.registry")
 
 
+def test_registry_notices_a_model_that_does_not_suit(ask):
+    with pytest.raises(ValueError, match="--model must be one of"):
+        ask(messages.registry_request(b"salt", False, FEATURES, "elo"), "query.registry")
+    ask(messages.registry_request(b"salt", False, FEATURES, "thurstone"), "query.registry")
+
+
 def test_train_answers_with_the_node_halfs_sum_and_nothing_else(ask, store):
     users_S, theta_D = np.array([0, 5, 24]), np.linspace(-1, 1, 33, dtype=np.float32)
     reply = ask(work(users_S, theta_D), "train")
@@ -92,7 +99,7 @@ def test_train_answers_with_the_node_halfs_sum_and_nothing_else(ask, store):
         (lambda: work([-1]), ValueError),
         (lambda: work([0], strategy="steal"), KeyError),
         (lambda: work([0], **{"clip-norm": -1.0}), ValueError),
-        (lambda: work([0], np.zeros(5)), RuntimeError),
+        (lambda: work([0], np.zeros(5)), ValueError),
         (RecordDict, KeyError),
     ],
 )
@@ -107,7 +114,9 @@ def test_a_model_that_is_not_finite_gives_zero(ask):
 
 
 def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
-    monkeypatch.setitem(client.app.NODE_HALVES, "uls", lambda *_: {"sum": np.array([1.0, np.inf])})
+    monkeypatch.setitem(
+        client.answers.NODE_HALVES, "uls", lambda *_: {"sum": np.array([1.0, np.inf])}
+    )
     with pytest.raises(FloatingPointError, match="not finite"):
         ask(work([0]), "train")
 
@@ -115,11 +124,12 @@ def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
 def test_evaluate(ask, store):
     users_S, theta_D = np.array([1, 2, 20]), np.linspace(-1, 1, 33, dtype=np.float32)
     reply = ask(work(users_S, theta_D), "evaluate")
-    correct, judgements, mean_sum, users = messages.read_tally(reply.content)
+    correct, judgements, mean_sum, users, guessed = messages.read_tally(reply.content)
     expected = accuracy_of(theta_D, store.examples(FEATURES).select(users_S))
     assert (judgements, users) == (expected.judgements, expected.users)
     assert correct == pytest.approx(expected.pooled * expected.judgements)
     assert mean_sum == pytest.approx(expected.by_user * expected.users)
+    assert guessed == pytest.approx(expected.judgements / 2)
 
 
 def test_evaluate_users_who_only_have_ties(ask, store):
@@ -130,4 +140,4 @@ def test_evaluate_users_who_only_have_ties(ask, store):
         reply = ask(work([1, 2]), "evaluate")
     finally:
         tied.y_R.copy_(kept)
-    assert messages.read_tally(reply.content) == (0.0, 0, 0.0, 0)
+    assert messages.read_tally(reply.content) == (0.0, 0, 0.0, 0, 0.0)

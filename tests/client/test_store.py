@@ -56,6 +56,25 @@ def test_more_nodes_than_users(write_rows, make_rows):
     assert empty.examples(HASHING).dimension == 9
 
 
+def test_a_deployed_nodes_users_come_in_the_order_of_their_ids(write_rows, make_rows):
+    """A file sorted by what was preferred says nothing by whom it names first."""
+    rows = make_rows([2, 1, 3])
+    orders = []
+    for name, lines in (("up.jsonl", rows), ("down.jsonl", rows[::-1])):
+        found = store_for(context({"data": write_rows(lines, name)}))
+        orders.append(found.judgements.user_ids)
+        assert found.keys_U.tolist() == [user_key(user) for user in found.judgements.user_ids]
+        counts = dict(zip(found.judgements.user_ids, found.judgements.counts_U, strict=True))
+        assert sorted(counts.values()) == [1, 2, 3]
+        assert counts == {
+            user: sum(row["user_id"] == user for row in rows) for user in found.judgements.user_ids
+        }
+    assert orders[0] == orders[1] == tuple(sorted(orders[0]))
+    # In a simulation the source's own order stays: nobody is told anything by it.
+    simulated = store_for(context(partition(0, 1), data=write_rows(rows[::-1], "sim.jsonl")))
+    assert simulated.judgements.user_ids == orders[0][::-1]
+
+
 def test_a_deployed_node_reads_its_own_file_and_the_systems_coins(write_rows, make_rows, crowd):
     mine = write_rows(make_rows([3]), "mine.jsonl")
     deployed = context({"data": mine}, data=crowd, seed=4)
@@ -94,6 +113,7 @@ def test_a_source_is_read_once_for_all_nodes(crowd, monkeypatch):
 
     monkeypatch.setattr(store, "load_judgements", counted)
     store.load.cache_clear()
+    monkeypatch.setattr(store, "_kept", {})
     for place in range(7):
         store_for(context(partition(place, 7), data=crowd, seed=99))
     assert len(read) == 1
@@ -124,7 +144,7 @@ def test_users_that_may_be_asked_for(small, users_S):
     assert small.check_users(np.array(users_S, dtype=np.int64)).tolist() == users_S
 
 
-@pytest.mark.parametrize("users_S", [[3], [-1], [1, 1]])
+@pytest.mark.parametrize("users_S", [[3], [-1], [1, 1], [[0, 0, 0]], 0])
 def test_users_that_may_not(small, users_S):
     with pytest.raises(ValueError, match="twice, or users this node does not host"):
         small.check_users(np.array(users_S))

@@ -11,7 +11,7 @@ from privacy.events import PoissonGaussian
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from server.build import build
-from server.config import STRATEGIES, RunConfig
+from server.config import FEW_ROUNDS, STRATEGIES, RunConfig
 from server.setting import Setting
 from sims.local import LocalGrid
 from strategies import nonprivate, uls
@@ -96,7 +96,7 @@ def test_a_nominal_number_of_users_counts_instead_of_the_registry(made):
 
 
 def test_cohort_beyond_those_who_train(made):
-    for strategy in STRATEGIES:
+    for strategy in set(STRATEGIES) - set(FEW_ROUNDS):
         with pytest.raises(ValueError, match="--cohort 90 is more than the 80 users"):
             made(cohort=90, strategy=strategy, group_size=2)
 
@@ -113,7 +113,7 @@ def test_nonprivate(made):
 
 
 def test_every_strategy_can_be_built(made):
-    for name in STRATEGIES:
+    for name in set(STRATEGIES) - set(FEW_ROUNDS):  # which ask nodes when they are built
         built = made(strategy=name, group_size=2)
         assert built.strategy.name in (name, f"{name}-centred")
         assert (built.gradients > 0, built.bytes_per_user > 0) == (True, True)

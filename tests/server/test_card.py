@@ -44,6 +44,13 @@ def test_claim(make_result):
     assert "taken from the registry" in card
 
 
+def test_guessing_and_the_model_of_preferences(make_result):
+    card = model_card(make_result(model="plackett-luce", heldout_chance=0.25))
+    assert "Guessing would be right 25 % of the time" in card
+    assert "model of preferences `plackett-luce`" in card
+    assert "Guessing would be right half of the time" in model_card(make_result())
+
+
 def test_nonprivate(make_result):
     card = model_card(make_result(private=False))
     assert "**No privacy.**" in card and "ε" not in card and "noise" not in card

@@ -52,11 +52,17 @@ def test_wrong_types_and_unknown_keys(settings, message):
 
 
 BAD = {
+    "train": ["half"],
+    "lora_rank": [-1],
+    "max_tokens": [-1],
+    "batch_tokens": [-1],
+    "user_memory": [-1],
     "strategy": ["", "dp"],
+    "model": ["", "elo"],
     "epsilon": [0.0, -1.0, math.nan, math.inf],
     "delta": [1.0, -1e-5, math.nan],
     "adjacency": ["", "remove"],
-    "rounds": [0, -3],
+    "rounds": [-3],
     "cohort": [0, -1],
     "users": [-1],
     "clip": [-0.1, math.nan, math.inf],
@@ -70,6 +76,9 @@ BAD = {
     "variant": ["", "best"],
     "adaptation": ["", "guess"],
     "quantile": [-0.1, 1.0, math.nan],
+    "ridge": [-0.1, math.nan, math.inf],
+    "ball": [-0.1, math.nan, math.inf],
+    "calibration": ["guess"],
     "phases": [-1],
     "schedule": ["", "fast"],
     "optimizer": ["lion"],
@@ -77,8 +86,17 @@ BAD = {
     "momentum": [1.0, -0.1, math.nan],
     "warmup": [-0.1, 1.1, math.nan],
     "averaging": [-0.1, 1.1, math.nan],
+    "noise": ["laplace", "Discrete"],
     "seed": [-2],
     "timeout": [0.0, -1.0, math.inf],
+    "estimator": ["best"],
+    "level": ["house"],
+    "label_cap": [-1],
+    "label_delta": [-0.1, 1e-4, math.nan],
+    "label_weights": ["many"],
+    "sgd_steps": ["long"],
+    "least_nodes": [-1],
+    "refresh": [-1],
 }
 
 
@@ -93,7 +111,9 @@ def test_bad_values_name_their_option(name, value):
 
 
 def test_every_option_with_limits_is_tested_here():
-    free = {"data", "test", "columns", "features", "normalized", "out", "resume"}
+    free = {"secure_aggregation", "sum_zero"}
+    free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
+    free |= {"base", "lora_targets"}
     assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
 
 
@@ -101,10 +121,36 @@ def test_every_option_with_limits_is_tested_here():
     ("settings", "message"),
     [
         ({"strategy": "uls", "sampling_probability": 0.1}, "--sampling-probability is for"),
+        (
+            {"strategy": "local-label", "adjacency": "replace-labels", "users": 9, "refresh": 1},
+            "--refresh has no meaning for --strategy local-label",
+        ),
         ({"strategy": "els", "local_steps": 2}, "--local-steps is for --strategy dp-fedavg"),
         ({"strategy": "uls", "local_rate": 2.0}, "--local-rate is for --strategy dp-fedavg"),
         ({"strategy": "els", "retain": 3}, "--retain is for --strategy uls and dp-fedavg"),
         ({"strategy": "els", "adjacency": "replace"}, "no guarantee under replace"),
+        ({"strategy": "uls", "level": "item"}, "--level is for --strategy local-label"),
+        ({"strategy": "local-label"}, "use --adjacency replace-labels"),
+        ({"noise": "discrete", "seed": 1}, "cannot be repeated: leave out --seed"),
+        ({"noise": "discrete", "strategy": "group"}, "not for --strategy group"),
+        (
+            {"noise": "discrete", "strategy": "aup", "variant": "published"},
+            "not for --strategy aup --variant published",
+        ),
+        ({"secure_aggregation": True}, "use --adjacency zero-out, at the same epsilon"),
+        (
+            {
+                "secure_aggregation": True,
+                "strategy": "aup",
+                "variant": "corrected",
+                "adjacency": "zero-out",
+            },
+            "the server needs everybody's vector",
+        ),
+        (
+            {"secure_aggregation": True, "strategy": "nonprivate", "adjacency": "zero-out"},
+            "--secure-aggregation is not for --strategy nonprivate",
+        ),
     ],
 )
 def test_options_that_a_strategy_does_not_have(settings, message):
@@ -125,4 +171,10 @@ def test_delta_by_the_number_of_users():
 
 def test_promise_is_what_decides_the_result_or_its_cost():
     names = {field.name for field in dataclasses.fields(RunConfig)}
-    assert set(RunConfig(seed=5).promise()) == names - {"out", "resume", "timeout", "seed"}
+    assert set(RunConfig(seed=5).promise()) == names - {
+        "out",
+        "resume",
+        "timeout",
+        "seed",
+        "least_nodes",
+    }

@@ -21,7 +21,7 @@ def test_public_file(crowd_test):
     theta_D = np.random.default_rng(0).normal(size=65).astype(np.float32)
     found = held_out(theta_D, examples, strategy=None, grid=None)
     expected = RewardModel(theta_D, FEATURES).accuracy(load_judgements(crowd_test))
-    assert found == HeldOut(expected.pooled, expected.by_user, 10)
+    assert found == HeldOut(expected.pooled, expected.by_user, 10, 0.5)
     assert 0.0 < found.accuracy < 1.0
 
 
@@ -52,9 +52,10 @@ def test_nodes_are_asked_once_for_the_final_model():
 
     def evaluate(grid, theta_D):
         asked.append((grid, theta_D))
-        return {"heldout_accuracy": 0.7, "heldout_accuracy_by_user": 0.6, "heldout_users": 12}
+        found = {"heldout_accuracy": 0.7, "heldout_accuracy_by_user": 0.6, "heldout_users": 12}
+        return {**found, "heldout_chance": 0.5}
 
     strategy = SimpleNamespace(evaluate=evaluate)
-    assert held_out("theta", None, strategy, "grid") == HeldOut(0.7, 0.6, 12)
+    assert held_out("theta", None, strategy, "grid") == HeldOut(0.7, 0.6, 12, 0.5)
     assert asked == [("grid", "theta")]
     assert held_out("theta", None, SimpleNamespace(evaluate=lambda *_: None), "grid") is None

@@ -53,6 +53,16 @@ def test_any_number_of_rounds(make_result, make_metrics, private, rounds):
         assert image(plot(result, metrics)).shape[1] == 1160
 
 
+@pytest.mark.parametrize("chance", [0.5, 0.25])
+def test_guessing_has_a_line_where_it_belongs(make_result, make_metrics, drawn, chance):
+    result = make_result(heldout_chance=chance)
+    accuracy_plot(result, make_metrics(result))
+    top = drawn[0].axes[0]
+    assert "guessing" in words(top)
+    assert any(np.allclose(line.get_ydata(), chance) for line in top.get_lines())
+    assert top.get_ylim()[0] < chance < top.get_ylim()[1]
+
+
 def test_accuracy_and_epsilon_over_rounds(make_result, make_metrics, drawn):
     result = make_result()
     accuracy_plot(result, make_metrics(result))

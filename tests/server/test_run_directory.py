@@ -138,6 +138,16 @@ def test_who_is_held_out_is_drawn_once(config):
     assert RunDirectory(replace(config, out=config.out + "3")).split_seed == 7
 
 
+def test_a_run_has_one_name_that_tells_nothing(config):
+    unseeded = replace(config, seed=-1)
+    first = RunDirectory(unseeded)
+    assert RunDirectory(replace(unseeded, resume=True)).run_name == first.run_name
+    other = RunDirectory(replace(unseeded, out=config.out + "2"))
+    assert other.run_name != first.run_name
+    assert first.run_name.isalnum()
+    assert str(first.split_seed) not in first.run_name
+
+
 def test_a_seeded_run_keeps_its_nodes(config):
     folder = RunDirectory(config)
     folder.keep_nodes(5)

@@ -23,6 +23,7 @@ from server.run_directory import RunDirectory
 from server.training import train
 from sims.local import LocalGrid
 from strategies import messages
+from strategies.stated import StatedPlan
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -137,6 +138,39 @@ def test_result(config, crowd_test):
     assert float(f"{speed:.2g}") == speed, "no more digits than say nothing of the cohorts"
     assert round(result["seconds_training"], 1) == result["seconds_training"]
     assert result["stopped"] is None
+
+
+def test_judgements_over_several_responses(config, crowd_of_four):
+    """Any users per node; the model of preferences is on record."""
+    found = {}
+    for nodes in (1, 7, 50):
+        changed = replace(
+            config, data=crowd_of_four, model="plackett-luce", out=f"{config.out}{nodes}"
+        )
+        result = run(changed, nodes=nodes)
+        found[nodes] = weights(changed), result["heldout_accuracy"], result["heldout_chance"]
+    for nodes in (7, 50):
+        np.testing.assert_allclose(found[nodes][0], found[1][0], atol=1e-6)
+        assert found[nodes][1:] == pytest.approx(found[1][1:])
+    assert 0.25 < result["heldout_chance"] < 0.5
+    assert result["heldout_accuracy"] > result["heldout_chance"]
+    assert result["model"] == RewardModel.load(f"{changed.out}/model").model == "plackett-luce"
+
+
+def test_a_model_that_does_not_suit_a_nodes_judgements_is_refused(config, crowd_of_four):
+    for model in ("btl", "thurstone"):
+        with pytest.raises(InputError, match=f"--model {model} .* use --model plackett-luce"):
+            run(replace(config, data=crowd_of_four, model=model), nodes=3)
+        assert not Path(config.out).exists(), "nothing was begun"
+
+
+def test_models_of_pairs_differ(config):
+    found = []
+    for model in ("btl", "thurstone"):
+        changed = replace(config, model=model, strategy="nonprivate", out=config.out + model)
+        run(changed)
+        found.append(weights(changed))
+    assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
 def test_metrics(config, crowd_test):
@@ -373,3 +407,18 @@ def test_golden_trajectory(config, monkeypatch):
 
 
 GOLDEN = [0.60091980, 0.66571940, 0.00274386, 0.00705621, -0.01678879, 0.01315556, -0.01294486]
+
+
+def test_nodes_are_told_what_the_run_will_charge(config):
+    grid = WatchedGrid(config)
+    result = train(config, grid)
+    texts = {str(m.content.config_records["parameters"]["plan"]) for m in grid.asked["train"]}
+    (text,) = texts
+    plan = StatedPlan.from_json(text)
+    assert (plan.adjacency, plan.delta, plan.rounds) == ("add-remove", 1e-3, 5)
+    with Ledger(
+        Path(config.out) / "ledger.jsonl", adjacency=plan.adjacency, delta=1e-3, budget=0.5
+    ) as ledger:
+        assert dict(plan.charges) == dict(ledger.spent())
+    assert plan.epsilon() == pytest.approx(result["epsilon"])
+    assert plan.run == RunDirectory(replace(config, resume=True)).run_name

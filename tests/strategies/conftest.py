@@ -13,7 +13,8 @@ import pytest
 import torch
 from scipy import stats
 
-import client.app
+import client.hosting
+from client.app import app as client_app
 from client.store import UserStore, share
 from preference.examples import PairExamples
 from preference.judgements import Judgements
@@ -80,9 +81,9 @@ def make_grid(monkeypatch):
             store._examples[FEATURES] = examples.select(mine)
             stores[place] = store
         monkeypatch.setattr(
-            client.app, "store_for", lambda context: stores[context.node_config["partition-id"]]
+            client.hosting, "store_for", lambda context: stores[context.node_config["partition-id"]]
         )
-        return LocalGrid(client.app.app, nodes, {} if seed is None else {"seed": seed})
+        return LocalGrid(client_app, nodes, {} if seed is None else {"seed": seed})
 
     return make
 

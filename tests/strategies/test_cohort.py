@@ -1,11 +1,15 @@
 """The registry of users over nodes: order, doubles, splitting a cohort, holding out."""
 
+import threading
+
 import numpy as np
 import pytest
 from flwr.app import Error, Message
 
 from privacy.randomness import Randomness, user_key
-from strategies.cohort import Registry, RegistryError
+from sims.local import LocalGrid
+from strategies import messages
+from strategies.cohort import Registry, RegistryError, wait_for_nodes
 from strategies.messages import RegistryEntry
 
 IDS = [f"user {i}" for i in range(40)]
@@ -179,3 +183,100 @@ def test_a_node_that_does_not_register_ends_the_run(make_grid, make_examples, sp
     grid = Answers(make_grid, make_examples([1, 2, 3]), spoil)
     with pytest.raises(ValueError, match=message):
         Registry.ask(grid, Randomness(0), features="{}", timeout=0.1)
+
+
+class Asked:
+    """A grid whose nodes answer with prepared entries; a text is an error, None no answer."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def get_node_ids(self):
+        return list(self.answers)
+
+    def push_messages(self, outgoing):
+        for message in outgoing:
+            message.metadata.__dict__["_message_id"] = str(message.metadata.dst_node_id)
+        self.sent = {m.metadata.dst_node_id: m for m in outgoing}
+        return [str(node) for node in self.sent]
+
+    def pull_messages(self, ids):
+        for node in map(int, ids):
+            answer = self.answers[node]
+            if isinstance(answer, str):
+                yield Message(Error(2, answer), reply_to=self.sent[node])
+            elif answer is not None:
+                content = messages.registry_reply(answer)
+                yield Message(content, reply_to=self.sent[node])
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    """A function: a registry from answers of nodes, and who was reported absent."""
+    LocalGrid(None, 0, {})  # who sends messages in this process
+
+    def call(answers, **how):
+        absent = {}
+        registry = Registry.ask(
+            Asked(answers),
+            Randomness(0),
+            features="{}",
+            timeout=0.2,
+            absent=lambda node, why: absent.update({node: why}),
+            **how,
+        )
+        return registry, absent
+
+    return call
+
+
+def test_who_fails_is_left_out_where_nodes_may_come_and_go(ask):
+    registry, absent = ask({1: entry(IDS[:2]), 2: "no data here", 3: None, 4: entry(IDS[4:5])})
+    assert set(registry.nodes) == {1, 4}
+    assert "no data here" in absent[2]
+    with pytest.raises(RegistryError, match="did not register"):
+        Registry.ask(Asked({1: entry(IDS[:2]), 2: "no"}), Randomness(0), features="{}", timeout=1)
+    with pytest.raises(RegistryError, match="1 of 2 nodes"):
+        Registry.ask(Asked({1: entry(IDS[:2]), 2: None}), Randomness(0), features="{}", timeout=0.1)
+
+
+def test_whom_two_nodes_host_is_asked_by_neither(ask):
+    registry, _ = ask({1: entry(IDS[:5]), 2: entry(IDS[4:8])})
+    assert len(registry) == 9
+    doubled = entry(IDS[4:5]).keys_U[0]
+    assert doubled not in registry.keys_N[registry.single].tolist()
+    assert len(registry.single) == 7
+    train, held_out = registry.hold_out(0.5, Randomness(1))
+    assert not np.isin(np.concatenate([train, held_out]), np.flatnonzero(registry.doubled_N)).any()
+
+
+def test_who_is_away_stays_registered(ask):
+    before, _ = ask({1: entry(IDS[:3]), 2: entry(IDS[3:6])})
+    slow = {1, 2}
+    after, _ = ask({2: None, 1: entry(IDS[:3]), 3: entry(IDS[6:8])}, former=before, slow=slow)
+    assert set(after.nodes) == {1, 2, 3}
+    assert len(after) == 8
+    assert slow == {2}  # who answers is waited for again
+
+
+def test_who_moved_is_with_who_answers_now(ask):
+    before, _ = ask({1: entry(IDS[:3]), 2: entry(IDS[3:6])})
+    after, _ = ask({1: entry(IDS[:3]), 9: entry(IDS[5:7])}, former=before)
+    assert set(after.nodes) == {1, 9}
+    assert len(after.single) == len(after) == 5
+
+
+def test_nodes_are_waited_for():
+    grid = Asked({1: None, 2: None})
+    wait_for_nodes(grid, 2, 0.1)
+    with pytest.raises(RegistryError, match="2 of at least 3 nodes"):
+        wait_for_nodes(grid, 3, 0.1)
+    threading.Timer(0.3, lambda: grid.answers.update({3: None})).start()
+    wait_for_nodes(grid, 3, 30)
+
+
+def test_labels_of_one_node_that_were_randomized_show():
+    keys = np.arange(3, dtype=np.uint64)
+    clean, coins = RegistryEntry(0, keys, None), RegistryEntry(1, keys + 9, None, randomized=True)
+    assert not Registry.of({1: clean}).randomized
+    assert Registry.of({1: clean, 2: coins}).randomized

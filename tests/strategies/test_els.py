@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from preference.examples import PairExamples
 from preference.gradients import windows
 from privacy import accounting
 from privacy.adjacency import Adjacency, Unsupported
@@ -277,6 +278,40 @@ def test_a_judgement_that_is_not_finite_counts_as_zero(make_examples, checks):
     np.testing.assert_allclose(ask(checks, broken), ask(checks, zeroed), atol=1e-7)
 
 
+@pytest.mark.parametrize("kind", ["top-1", "ranking"])
+@pytest.mark.parametrize("norm", [0.05, 0.5, 1e6])
+@pytest.mark.parametrize("probability", [1.0, 0.4])
+def test_a_judgement_over_several_responses_is_clipped_as_a_whole(
+    make_best_of, model_oracle, checks, kind, norm, probability
+):
+    examples, theta_D = make_best_of([1, 30, 3, 8], kind=kind), np.linspace(-1, 1, 5)
+    found = ask(
+        checks,
+        examples,
+        theta_D=theta_D,
+        group_size=6,
+        probability=probability,
+        **{"clip-norm": norm, "model": "plackett-luce"},
+    )
+    theta_D = theta_D.astype(np.float32)
+    oracle = model_oracle("plackett-luce")
+    expected = expected_sum(examples, theta_D, 6, norm, probability, oracle)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6 * min(norm, 1.0))
+
+
+def one_vote_whatever_its_rows(half, checks):
+    """Three rows of a judgement that all pull the same way move the sum by one clip norm."""
+    rows = torch.cat([checks.like_everybody(3), torch.zeros(3, 4)])
+    examples = PairExamples(rows, torch.ones(6), torch.tensor([0, 1, 2]), 3, kind="top-1")
+    moved = np.linalg.norm(ask(checks, examples, half=half, model="plackett-luce"))
+    assert moved <= 1 + 1e-6, f"a judgement moved the sum by {moved:.1f} clip norms"
+    assert moved >= 1 - 1e-4, f"a judgement was cut to {moved:.2f} clip norms"
+
+
+def test_a_judgement_is_one_vote_whatever_its_rows(checks):
+    one_vote_whatever_its_rows(els.contribute, checks)
+
+
 def test_accepts_silence(checks):
     zero = torch.zeros(2, 4)
     assert not ask(checks, checks.gather(zero, zero)).any()
@@ -532,6 +567,16 @@ class RealisedBatch(Els):
         released = super().gradient(round_, totals)
         kept = np.linalg.norm(totals["sum"]) / self.plan.clip.norm
         return released * self.plan.batch / max(1.0, kept)
+
+
+def test_clipping_rows_instead_of_judgements(checks):
+    def row_by_row(examples, work, keys_S, source):
+        slope_R = torch.full_like(examples.y_R, -0.25)
+        grads_RD = slope_R[:, None] * examples.x_RD
+        return {"sum": one_by_one(grads_RD.nan_to_num(), None, work.number("clip-norm")).numpy()}
+
+    with pytest.raises(AssertionError, match=r"moved the sum by 3\.0 clip norms"):
+        one_vote_whatever_its_rows(row_by_row, checks)
 
 
 def test_division_by_the_realised_batch(make_world, checks):

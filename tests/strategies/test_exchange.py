@@ -4,7 +4,9 @@ import itertools
 import time
 from types import SimpleNamespace
 
-from strategies.exchange import exchange
+import pytest
+
+from strategies.exchange import exchange, lives
 
 
 def reply(to, text="first"):
@@ -74,3 +76,81 @@ def test_a_generator_of_replies_is_consumed_lazily():
             yield from itertools.chain([reply("b")])
 
     assert [key for key, _ in texts(exchange(Lazy(), ["a", "b"], timeout=5))] == ["a", "b"]
+
+
+def message(name, node):
+    return SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node), name=name)
+
+
+class Nodes(Grid):
+    """As ``Grid``, with messages to nodes."""
+
+    def push_messages(self, outgoing):
+        return [m.name for m in outgoing]
+
+
+def good(to, node=1):
+    about = SimpleNamespace(reply_to_message_id=to, src_node_id=node)
+    return SimpleNamespace(metadata=about, text="first", has_error=lambda: False)
+
+
+def test_nobody_waits_for_slow_nodes_alone():
+    grid = Nodes([], [good("a")])
+    started = time.monotonic()
+    found = exchange(grid, [message("a", 1), message("b", 2)], timeout=60, slow={2})
+    assert texts(found) == [("a", "first")]
+    assert time.monotonic() - started < 30
+
+
+def test_slow_nodes_count_while_others_are_waited_for():
+    grid = Nodes([good("b", 2)], [good("a")])
+    found = exchange(grid, [message("a", 1), message("b", 2)], timeout=60, slow={2})
+    assert [key for key, _ in texts(found)] == ["b", "a"]
+
+
+def test_if_all_are_slow_nobody_is():
+    grid = Nodes([], [], [good("b", 2)])
+    found = exchange(grid, [message("b", 2)], timeout=60, slow={2})
+    assert [key for key, _ in texts(found)] == ["b"]
+
+
+def test_an_error_in_the_superlinks_name_is_the_nodes():
+    error = good("a", node=1)
+    error.has_error = lambda: True
+    (found,) = exchange(Nodes([error]), [message("a", 77)], timeout=60)
+    assert found.metadata.__dict__["_src_node_id"] == 77
+
+
+def test_a_reply_that_cannot_be_decoded_hides_no_other():
+    class Broken(Nodes):
+        def pull_messages(self, ids):
+            if "b" in ids:
+                raise ValueError("not an array")
+            return [good(name) for name in ids]
+
+    started = time.monotonic()
+    found = exchange(Broken(), [message(n, i) for i, n in enumerate("abc")], timeout=60)
+    assert [key for key, _ in texts(found)] == ["a", "c"]
+    assert time.monotonic() - started < 30
+
+
+def test_a_server_that_breaks_is_not_silenced():
+    class Broken(Nodes):
+        def pull_messages(self, ids):
+            raise RuntimeError("run is over")
+
+    with pytest.raises(RuntimeError, match="run is over"):
+        list(exchange(Broken(), [message("a", 1)], timeout=60))
+
+
+def test_too_much_to_send_is_a_round_without_replies():
+    class Full(Nodes):
+        def push_messages(self, outgoing):
+            return []
+
+    assert list(exchange(Full(), [message("a", 1)], timeout=60)) == []
+
+
+def test_messages_live_longer_than_clocks_differ():
+    assert lives(10) >= 130
+    assert lives(1000) == 2000

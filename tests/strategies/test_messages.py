@@ -28,6 +28,14 @@ def test_registry_round_trip(counts_U):
     assert (entry.counts_U is None) == (counts_U is None)
     if counts_U is not None:
         assert entry.counts_U.tolist() == [5, 1]
+    assert entry.randomized is False
+
+
+def test_a_registration_says_whether_labels_were_randomized():
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, randomized=True))
+    assert messages.read_registry(told).randomized is True
+    del told.config_records["registry"]["randomized"]
+    assert messages.read_registry(told).randomized is False
 
 
 @pytest.mark.parametrize(
@@ -127,7 +135,7 @@ def test_pickled_objects_are_not_loaded():
 
 
 def test_tally_round_trip():
-    assert messages.read_tally(messages.tally_reply(2.5, 4, 1.25, 2)) == (2.5, 4, 1.25, 2)
+    assert messages.read_tally(messages.tally_reply(2.5, 4, 1.25, 2, 1.5)) == (2.5, 4, 1.25, 2, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +143,7 @@ def test_tally_round_trip():
     [
         RecordDict(),
         RecordDict({"tally": MetricRecord({"correct": 1.0})}),
-        messages.tally_reply(float("nan"), 1, 1.0, 1),
+        messages.tally_reply(float("nan"), 1, 1.0, 1, 0.5),
         RecordDict(
             {
                 "tally": MetricRecord(

@@ -6,6 +6,7 @@ import torch
 
 from preference import gradients
 from preference.gradients import windows
+from preference.judgements import InputError
 from privacy.clipping import NoClip, UserClip
 from privacy.randomness import Randomness
 from strategies.messages import Work
@@ -14,8 +15,8 @@ from strategies.node import bounded_sum, sampled
 COUNTS = [1, 30, 3, 1, 8, 200, 2]
 
 
-def work(theta_D, users_S, group_size=16, round_=1):
-    parameters = {"round": round_, "group-size": group_size}
+def work(theta_D, users_S, group_size=16, round_=1, **more):
+    parameters = {"round": round_, "group-size": group_size, **more}
     return Work({"theta": np.asarray(theta_D, np.float32)}, parameters, np.asarray(users_S))
 
 
@@ -45,6 +46,39 @@ def test_equal_to_autograd(make_examples, oracle, norm, group_size):
     expected = expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source)
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6 * min(norm, 1.0))
+
+
+@pytest.mark.parametrize("norm", [0.05, 1e6])
+@pytest.mark.parametrize("group_size", [1, 8, 500])
+@pytest.mark.parametrize("kind", ["top-1", "ranking"])
+def test_judgements_over_several_responses(make_best_of, model_oracle, norm, group_size, kind):
+    """What counts and is averaged are judgements, whatever their rows."""
+    examples, source = make_best_of(COUNTS, kind=kind), Randomness(3)
+    theta_D, users_S = np.array([0.3, -1.0, 0.2, 0.0, 2.0], np.float32), [0, 1, 2, 5, 6]
+    asked = work(theta_D, users_S, group_size, model="plackett-luce")
+    found = bounded_sum(examples, asked, keys(users_S), source, UserClip(norm))
+    oracle = model_oracle("plackett-luce")
+    expected = expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6 * min(norm, 1.0))
+
+
+def test_another_model_of_pairs(make_examples, model_oracle):
+    examples, source, users_S = make_examples(COUNTS), Randomness(3), np.arange(7)
+    theta_D = np.array([0.3, -1.0, 0.2, 0.0, 2.0], np.float32)
+    found = {}
+    for name in ("btl", "thurstone"):
+        asked = work(theta_D, users_S, model=name)
+        found[name] = bounded_sum(examples, asked, keys(users_S), source, UserClip(1.0))
+        oracle = model_oracle(name)
+        expected = expected_sum(examples, theta_D, users_S, 16, 1.0, oracle, source)
+        np.testing.assert_allclose(found[name], expected, rtol=2e-5, atol=1e-6)
+    assert not np.allclose(found["btl"], found["thurstone"], rtol=1e-2)
+
+
+def test_a_model_that_does_not_suit_is_refused(make_best_of):
+    asked = work(np.zeros(5), [0])
+    with pytest.raises(InputError, match="use --model plackett-luce"):
+        bounded_sum(make_best_of([2]), asked, keys([0]), Randomness(0), UserClip(1.0))
 
 
 def test_any_grouping_gives_the_same_sum(make_examples, monkeypatch):

@@ -204,9 +204,11 @@ def test_nodes_are_told_public_parameters_only(make_world, examples):
         "strategy": "uls",
         "round": 1,
         "features": "{}",
+        "model": "btl",
         "clip-norm": 1.0,
         "group-size": 16,
         "retain": 0,
+        "grid-step": 0.0,
     }
 
 
@@ -248,6 +250,7 @@ def test_evaluation_is_that_of_one_table(make_world, examples):
     assert found["heldout_accuracy"] == pytest.approx(expected.pooled)
     assert found["heldout_accuracy_by_user"] == pytest.approx(expected.by_user)
     assert found["heldout_users"] == expected.users
+    assert found["heldout_chance"] == pytest.approx(0.5)
 
 
 def test_evaluation_without_an_answer(make_world, examples):
@@ -291,3 +294,47 @@ def test_nodes_take_gradients_at_the_current_iterate(make_world, examples):
     )
     sent = [messages.read_work(m.content).arrays["theta"] for m in world.grid.sent]
     assert torch.equal(torch.tensor(np.array(sent)), torch.tensor(np.array(models[:3])).float())
+
+
+def test_nodes_are_told_the_plan_if_there_is_one(make_world, examples):
+    world = make_world(examples, wrap=lambda g: FaultyGrid(g, honest))
+    world.strategy.stated = '{"run": "x"}'
+    world.run(1)
+    (message,) = world.grid.sent
+    assert message.content.config_records["parameters"]["plan"] == '{"run": "x"}'
+
+
+def test_nobody_waits_twice_for_a_node_that_is_gone(make_world, examples):
+    gone = [True]
+
+    def fault(reply):
+        if not gone:
+            yield reply
+
+    world = make_world(examples, nodes=3, cohort=29, wrap=lambda g: FaultyGrid(g, fault))
+    world.strategy.timeout = 0.1
+    world.run(1)
+    assert world.strategy.slow == {BAD}
+    world.strategy.timeout = 36_000.0  # which no test waits for
+    world.run(2)
+    assert world.strategy.slow == {BAD}
+    gone.clear()
+    world.run(3)
+    assert not world.strategy.slow  # who answers is waited for again
+
+
+def test_before_each_round_but_the_first(make_world, examples):
+    world, seen = make_world(examples), []
+    world.strategy.start(
+        world.grid,
+        num_rounds=3,
+        before_round=lambda round_: seen.append(("before", round_)),
+        on_round=lambda round_: seen.append(("after", round_)),
+    )
+    assert seen == [
+        ("after", 1),
+        ("before", 2),
+        ("after", 2),
+        ("before", 3),
+        ("after", 3),
+    ]

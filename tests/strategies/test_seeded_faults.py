@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from preference.gradients import user_gradients, windows
+from preference.models import preference_model
 from privacy.clipping import UserClip
 from strategies import messages
 from strategies.node import bounded_sum
@@ -23,7 +24,9 @@ def node_half(combine):
         words_S = source.user_words("window", int(work.number("round")), keys_S)
         group_size = int(work.number("group-size"))
         rows_K, taken_S = windows(examples.start_U, work.users_S, group_size, words_S)
-        chunks = user_gradients(examples, work.tensor("theta"), rows_K, taken_S)
+        chunks = user_gradients(
+            examples, work.tensor("theta"), rows_K, taken_S, preference_model("btl")
+        )
         grads_SD = torch.cat([torch.zeros(0, examples.dimension), *(c.clone() for c in chunks)])
         return {"sum": combine(grads_SD, taken_S, work.number("clip-norm")).numpy()}
 

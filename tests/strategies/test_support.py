@@ -26,7 +26,8 @@ def test_check_follows_the_matrix(strategy, adjacency):
     message = str(caught.value)
     assert f"--strategy {strategy} has no guarantee under {adjacency}" in message
     # What it advises can be done.
-    for other in re.findall(r"add-remove|zero-out", message):
+    advice = message.split("use --adjacency ")[1].split(", or")[0]
+    for other in re.findall(r"add-remove|zero-out|replace-labels|replace", advice):
         check(strategy, Adjacency(other))
     for other in message.split("strategies ")[1].split(", "):
         check(other, adjacency)

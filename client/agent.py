@@ -1,0 +1,241 @@
+"""The owner's agent: the only process that reads a user's data, and what it lets out.
+
+A SuperNode runs whatever app the server sends, so a promise made inside the ClientApp binds nobody.
+The agent is installed by the owner, runs as an operating-system user of its own where that is
+possible, and owns the data, the policy, the once-only labels and the user's own ledger. The
+ClientApp has nothing but the path of its socket: it forwards requests and gets answers, or the name
+of the rule that refused one.
+
+Every answer is on the user's own ledger, flushed, before it leaves. What goes wrong inside is told
+to the owner, in the agent's log; the other side learns only that there is no answer, because the
+reason may depend on data.
+
+What a hostile server still gets: bounded sums at models of its choosing, as many as ``max_rounds``
+allows; the names of users under a salt it knows (it can test guesses of an id).
+"""
+
+import grp
+import logging
+import os
+import pwd
+import socket
+import stat
+from pathlib import Path
+
+import numpy as np
+from flwr.app import RecordDict
+
+from client import agent_socket
+from client.answers import ANSWERS, Host, answer
+from client.label_state import LabelState, OtherTerms
+from client.label_terms import check_terms
+from client.own_ledger import OwnLedger
+from client.policy import Policy, PolicyRefusal
+from client.store import UserStore
+from preference.judgements import InputError
+from privacy.randomness import Randomness
+from strategies import local_labels, messages, public_items, secure_messages
+from strategies.stated import StatedPlan, cost
+
+log = logging.getLogger("murmuration.agent")
+
+#: Distinct feature maps that are computed and kept in memory.
+MOST_FEATURE_MAPS = 4
+_NO_ANSWER = "the agent could not answer; its own log says why"
+
+
+class Agent:
+    """Answers requests as far as a policy allows, and keeps count.
+
+    Args:
+        store: the users and their judgements.
+        policy: what may leave.
+        state: a folder of the agent's own: ``own-ledger.jsonl`` and ``labels.state``.
+
+    Raises:
+        InputError: the folder or its files cannot be used, or others can read it.
+    """
+
+    def __init__(self, store: UserStore, policy: Policy, state: Path) -> None:
+        self.store, self.policy = store, policy
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if stat.S_IMODE(state.stat().st_mode) & 0o077:
+            raise InputError(f"{state} can be used by others: chmod 700 it first")
+        self.ledger = OwnLedger(state / "own-ledger.jsonl")
+        self._features: set[str] = set()
+        self._host = Host(
+            store=lambda: store,
+            labels=lambda: LabelState(state / "labels.state"),
+            source=Randomness(None),
+            terms=policy.terms,
+        )
+
+    def handle(self, kind: str, content: RecordDict) -> RecordDict:
+        """The answer to a request.
+
+        Raises:
+            PolicyRefusal, OtherTerms: it is not allowed; this may be told to whoever asked.
+        """
+        try:
+            self._admit(kind, content)
+            return answer(
+                kind, content, self._host, check=lambda found: self._check_length(content, found)
+            )
+        except (PolicyRefusal, OtherTerms) as refusal:
+            self.ledger.refuse(kind, str(refusal))
+            raise
+
+    def _admit(self, kind: str, content: RecordDict) -> None:
+        """Charge what is allowed; PolicyRefusal for everything else."""
+        if kind not in ANSWERS:
+            raise PolicyRefusal("strategies", f"nothing is answered to {kind[:40]!r}")
+        if kind == "query.registry":
+            self.policy.check_registry(content)
+            self._limit_features(str(content.config_records["registry"]["features"]))
+            self.ledger.answer(kind, users=len(self.store.keys_U))
+        elif kind == public_items.QUERY:
+            if not self.policy.public_items:
+                raise PolicyRefusal("public_items", "prompts and responses are not public here")
+            users_S = public_items.read_request(content, self.policy.terms)
+            self.ledger.answer(kind, users=len(self.store.check_users(users_S)))
+        elif kind == local_labels.QUERY:
+            promise, users_S = local_labels.read_request(content)
+            try:
+                check_terms(promise, self.policy.terms)
+            except InputError as error:
+                raise PolicyRefusal("label_epsilon", str(error)) from None
+            self.ledger.answer(kind, users=len(self.store.check_users(users_S)))
+        elif kind in (secure_messages.KEYS, secure_messages.SHARES, secure_messages.UNMASK):
+            return  # keys and shares of masks: nothing about anybody
+        else:
+            self._admit_work(kind, messages.read_work(content))
+
+    def _admit_work(self, kind: str, work: messages.Work) -> None:
+        policy, ledger = self.policy, self.ledger
+        if policy.label_epsilon:
+            raise PolicyRefusal("label_epsilon", "labels leave randomized, or not at all")
+        users = len(self.store.check_users(work.users_S))
+        self._limit_features(str(work.parameters.get("features", "")))
+        if kind == "evaluate":
+            policy.check_features(str(work.parameters.get("features", "")))
+            if ledger.answered[kind] >= policy.max_evaluations:
+                raise PolicyRefusal(
+                    "max_evaluations", f"{ledger.answered[kind]} exact accuracies were told"
+                )
+            ledger.answer(kind, users=users)
+            return
+        plan = policy.check_work(work)
+        round_ = int(work.number("round"))
+        if ledger.answered[kind] >= policy.max_rounds:
+            raise PolicyRefusal("max_rounds", f"{ledger.answered[kind]} were answered")
+        if ledger.rounds[plan.run, round_] >= policy.max_repeats:
+            raise PolicyRefusal("max_repeats", f"round {round_} was answered before")
+        self._charge(plan)
+        ledger.answer(kind, users=users, run=plan.run, round_=round_)
+
+    def _charge(self, plan: StatedPlan) -> None:
+        """Charge a run that is new; PolicyRefusal if the owner's budget does not cover it."""
+        former = self.ledger.plans.get(plan.run)
+        if former == plan:
+            return
+        if former is not None:
+            raise PolicyRefusal("max_epsilon", "this run stated another plan before")
+        plans = [*self.ledger.plans.values(), plan]
+        if any(other.adjacency is not plan.adjacency for other in plans):
+            raise PolicyRefusal("adjacency", "runs under another adjacency were charged before")
+        epsilon = cost(plans, self.policy.delta)
+        if not epsilon <= self.policy.max_epsilon:
+            raise PolicyRefusal(
+                "max_epsilon",
+                f"all stated plans with this one come to {epsilon:.4g} at delta "
+                f"{self.policy.delta:g}; {self.policy.max_epsilon:g} is the most",
+            )
+        self.ledger.open_run(plan, epsilon)
+
+    def _limit_features(self, config: str) -> None:
+        if config not in self._features and len(self._features) >= MOST_FEATURE_MAPS:
+            raise PolicyRefusal("features", "too many different feature maps were asked for")
+        self.policy.check_features(config)
+        self._features.add(config)
+
+    def _check_length(self, content: RecordDict, found: RecordDict) -> None:
+        """Once more, where it leaves: no sum is longer than its users can make it."""
+        users = len(content.array_records["cohort"]["users"].numpy())
+        total_D = found.array_records["sums"]["sum"].numpy().astype(np.float64)
+        length = float(np.linalg.norm(total_D))
+        if not length <= users * self.policy.max_clip * (1 + 1e-6):
+            raise PolicyRefusal("max_clip", "the sum is longer than the policy allows")
+
+
+def serve(agent: Agent, path: Path, *, group: str | None = None, user: str | None = None) -> None:
+    """Answer at a Unix socket until the process is told to stop.
+
+    The socket is for its owner alone (mode 0600); with ``group`` for a group too (0660), with
+    ``user`` for that user instead (needs root).
+
+    Raises:
+        InputError: the socket cannot be made, or another agent answers there.
+    """
+    with listening(path, group, user) as listener:
+        log.info("answering at %s for %d users", path, len(agent.store.keys_U))
+        try:
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    _serve_one(agent, connection)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def listening(path: Path, group: str | None = None, user: str | None = None) -> socket.socket:
+    """A listening socket at ``path``; see ``serve``."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.is_socket():
+            _check_dead(path)
+            path.unlink()
+        umask = os.umask(0o177)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(umask)
+        if group is not None:
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+            path.chmod(0o660)
+        if user is not None:
+            os.chown(path, pwd.getpwnam(user).pw_uid, -1)
+        listener.listen(8)
+    except (OSError, KeyError) as error:
+        listener.close()
+        raise InputError(f"the agent's socket {path} cannot be made: {error}") from None
+    return listener
+
+
+def _check_dead(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return
+    raise InputError(f"another agent answers at {path}; end it first")
+
+
+def _serve_one(agent: Agent, connection: socket.socket) -> None:
+    """One request, one answer; whatever goes wrong is this connection's alone."""
+    kind = "?"
+    try:
+        kind, data = agent_socket.read_request(connection)
+        connection.settimeout(agent_socket.ANSWER_SECONDS)
+        try:
+            found = agent.handle(kind, agent_socket.decoded(data))
+        except (PolicyRefusal, OtherTerms) as refusal:
+            log.warning("%s", refusal)
+            agent_socket.send_refusal(connection, str(refusal))
+        except Exception:
+            log.exception("no answer to %r", kind)
+            agent_socket.send_refusal(connection, _NO_ANSWER)
+        else:
+            agent_socket.send_answer(connection, found)
+            log.info("answered %s", kind)
+    except Exception as error:  # nothing that one connection sends may end the agent
+        log.warning("a connection that came to nothing (%r): %s", kind, error)

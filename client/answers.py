@@ -1,0 +1,156 @@
+"""What a node answers to each kind of message: pure functions of what is asked and of its host.
+
+The same code answers in a simulation, in the ClientApp of a deployed node that reads its data
+itself, and in the agent that keeps the data from the ClientApp (``client.agent``). Nothing leaves
+but what these functions return: whom the node hosts, what was shown to some of its users (where
+that is public), what they tell of their labels through randomized response, the bounded sum of some
+of them, and how a model does on some of them. One user's non-finite contribution is that user's
+zero. A node whose owner lets labels go randomized only answers neither of the last two.
+
+Legend: S sampled users, U users of the node.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from flwr.app import RecordDict
+
+from client import secure
+from client.label_state import LabelState
+from client.label_terms import check_terms, check_true_labels
+from client.stated_labels import stated_labels
+from client.store import UserStore
+from preference.models import preference_model
+from preference.reward import accuracy_of
+from preference.token_examples import TokenExamples
+from privacy.randomness import Randomness
+from strategies import local_labels, messages, public_items, secure_messages
+from strategies.catalogue import NODE_HALVES
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a node's answers come from.
+
+    ``store`` and ``labels`` give the users and what they told; ``source`` the node's own draws;
+    ``terms`` what its owner decided, under the names of ``client.label_terms``; ``memory`` keeps
+    what a session of secure aggregation needs between messages.
+    """
+
+    store: Callable[[], UserStore]
+    labels: Callable[[], LabelState]
+    source: Randomness
+    terms: Mapping[str, object]
+    memory: secure.Memory = field(default_factory=dict)
+
+
+def registry(content: RecordDict, host: Host) -> RecordDict:
+    """Whom this node hosts; numbers of judgements only if the server says they are public.
+
+    Computes features and looks whether the model suits the judgements, so that what is wrong with
+    them shows before the first round.
+    """
+    request = content.config_records["registry"]
+    store = host.store()
+    examples = store.examples(str(request["features"]))
+    model = preference_model(str(request["model"]), examples.kind, examples.width)
+    if isinstance(examples, TokenExamples):
+        examples.check(model)
+    entry = messages.RegistryEntry(
+        place=store.place,
+        keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]
+        counts_U=store.judgements.counts_U if request["counts"] else None,
+        randomized=store.judgements.channel.kind == "randomized-response",
+    )
+    return messages.registry_reply(entry)
+
+
+def items(content: RecordDict, host: Host) -> RecordDict:
+    """What was shown to some of its users, where that is public; never a label."""
+    users_S = public_items.read_request(content, host.terms)
+    store = host.store()
+    return public_items.reply(store.judgements.select(store.check_users(users_S)))
+
+
+def labels(content: RecordDict, host: Host) -> RecordDict:
+    """What some of its users tell of their labels: randomized, once and for all, here or before."""
+    promise, users_S = local_labels.read_request(content)
+    check_terms(promise, host.terms)
+    store = host.store()
+    asked = store.judgements.select(store.check_users(users_S))
+    if asked.channel.kind == "randomized-response":
+        return local_labels.reply(stated_labels(asked, promise))
+    return local_labels.reply(host.labels().answer(asked, promise, host.source).labels)
+
+
+def train(content: RecordDict, host: Host) -> RecordDict:
+    """The bounded sums over the sampled users' contributions."""
+    check_true_labels(host.terms)
+    secure.check_terms(content, host.terms)
+    work, store = messages.read_work(content), host.store()
+    users_S = store.check_users(work.users_S)
+    work = replace(work, users_S=users_S)  # what was checked, not what it was cast from
+    node_half = NODE_HALVES[str(work.parameters["strategy"])]
+    examples = store.examples(str(work.parameters["features"]))
+    if node_half is not NODE_HALVES["counts"]:  # which looks at no model
+        _check_lengths(work.arrays, examples.dimension)
+    sums = node_half(examples, work, store.keys_U[users_S], host.source)
+    if not all(np.isfinite(total).all() for total in sums.values()):
+        raise FloatingPointError("a sum of bounded contributions is not finite")
+    return messages.sums_reply(sums)
+
+
+def evaluate(content: RecordDict, host: Host) -> RecordDict:
+    """How often the model agrees with held-out users."""
+    check_true_labels(host.terms)
+    work, store = messages.read_work(content), host.store()
+    users_S = store.check_users(work.users_S)
+    examples = store.examples(str(work.parameters["features"]))
+    found = accuracy_of(work.arrays["theta"], examples.select(users_S))
+    counted = found.judgements > 0
+    return messages.tally_reply(
+        correct=found.pooled * found.judgements if counted else 0.0,
+        judgements=found.judgements,
+        mean_sum=found.by_user * found.users if counted else 0.0,
+        users=found.users,
+        guessed=found.chance * found.judgements if counted else 0.0,
+    )
+
+
+def _check_lengths(arrays: Mapping[str, np.ndarray], dimension: int) -> None:
+    """Kernels do not look again: a model that is too short would be read beyond its end."""
+    found = {name: array.shape for name, array in arrays.items() if array.shape != (dimension,)}
+    if found or "theta" not in arrays:
+        raise ValueError(f"a model of {dimension} numbers is asked about, not {found}")
+
+
+#: By message type.
+ANSWERS: dict[str, Callable[[RecordDict, Host], RecordDict]] = {
+    "query.registry": registry,
+    public_items.QUERY: items,
+    local_labels.QUERY: labels,
+    secure_messages.KEYS: lambda content, host: secure.keys(content, host.memory),
+    secure_messages.SHARES: lambda content, host: secure.shares(content, host.memory, host.terms),
+    secure_messages.UNMASK: lambda content, host: secure.unmask(content, host.memory),
+    "train": train,
+    "evaluate": evaluate,
+}
+
+
+def answer(
+    kind: str,
+    content: RecordDict,
+    host: Host,
+    check: Callable[[RecordDict], None] | None = None,
+) -> RecordDict:
+    """The answer to a message of a kind; KeyError for one that no node knows.
+
+    ``check`` sees bounded sums before they are masked, if they are to be.
+    """
+    found = ANSWERS[kind](content, host)
+    if kind != "train":
+        return found
+    if check is not None:
+        check(found)
+    return secure.finished(content, found, host.memory)

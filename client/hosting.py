@@ -1,0 +1,47 @@
+"""A node that reads its data itself: everything its answers need, from the context of its app.
+
+What is wrong with a file is told to those whose file it is: the message may quote a cell, and with
+the server's choice of columns any cell. A deployed node writes it to its own log, and the server
+learns only that there is no data.
+"""
+
+import logging
+
+from flwr.app import ConfigRecord, Context
+
+from client import secure
+from client.answers import Host
+from client.label_terms import state_for
+from client.store import UserStore, source_for, store_for
+from preference.judgements import InputError
+
+_log = logging.getLogger("murmuration")
+_RECORD = "secure"
+
+
+def host_for(context: Context) -> Host:
+    """The host that a context describes, in a simulation or in a deployment without an agent."""
+    return Host(
+        store=lambda: _store(context),
+        labels=lambda: state_for(context),
+        source=source_for(context),
+        terms=context.node_config,
+        memory=_memory(context),
+    )
+
+
+def _store(context: Context) -> UserStore:
+    if "data" not in context.node_config:
+        return store_for(context)
+    try:
+        return store_for(context)
+    except Exception as error:  # Flower sends any exception's text to the server
+        _log.error("The data of this node cannot be read: %s", error)
+    raise InputError("the data of this node cannot be read; see its own log")
+
+
+def _memory(context: Context) -> secure.Memory:
+    """What the node keeps between messages: Flower passes it on from one to the next."""
+    if _RECORD not in context.state:
+        context.state[_RECORD] = ConfigRecord()
+    return context.state.config_records[_RECORD]  # type: ignore[return-value]

@@ -1,0 +1,256 @@
+"""What the owner of a node lets out of it, whatever code and requests a server sends.
+
+The owner's agent (``client.agent``) looks here before it answers. A policy is a TOML file; every
+rule has a default that allows nothing, or next to nothing. What a rule can really enforce differs:
+
+- really: which strategies, clip norm, group size, how many requests are answered in all, how often
+  a round is, what may be evaluated, which features are computed, and everything about randomized
+  labels (their ε is spent on this machine);
+- on the server's word: ``max_epsilon`` of the other strategies. Their noise is added by the server.
+  The agent computes what the *stated* plan costs, and every run's plan is kept in the user's own
+  ledger; that the server keeps to it, nobody here can see.
+"""
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from flwr.app import RecordDict
+
+from preference.judgements import InputError
+from privacy.adjacency import Adjacency
+from strategies import messages
+from strategies.stated import PARAMETER, StatedPlan
+
+#: How long one user's part of a sum can be, from a request's clip norm and group size; what is not
+#: listed has no bound and is allowed by no policy.
+BOUNDED: dict[str, bool] = {  # whether the clip norm is that of a single example
+    "uls": False,
+    "dp-fedavg": False,
+    "els": True,
+    "group": True,
+    "adaptive": False,
+    "aup-centred": False,
+    "label-moment": False,
+    "objective-perturbation": False,
+}
+#: Those that look at all judgements of a user, whatever group size a request names.
+_WHOLE = ("label-moment", "objective-perturbation")
+#: The node half that a strategy of ``murmuration run --strategy`` asks for, where it is another.
+NODE_HALF = {"aup": "aup-centred"}
+_MOST_NGRAMS = 4
+
+
+class PolicyRefusal(InputError):
+    """A request that the owner's policy does not allow; the message names the rule."""
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(f"the owner's policy refuses ({rule}): {reason}")
+        self.rule = rule
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of ``policy.toml``. InputError, naming the rule, for values that make no sense.
+
+    Attributes:
+        strategies: allowed ones, by the name of ``--strategy``; none by default.
+        adjacency: what a stated guarantee must protect against.
+        max_epsilon: ε at ``delta`` of all stated plans together, over the life of the node.
+        delta: see ``max_epsilon``.
+        max_clip: the longest that one user's part of an answer may be.
+        max_group_size: the most judgements of a user in one round; 0: any number.
+        max_rounds: requests to work that are answered in all, over the life of the node.
+        max_repeats: how often the same round of a run is answered (a crash repeats a round).
+        max_evaluations: answered requests for an exact accuracy, over the life of the node.
+        label_epsilon: the most for randomized labels, of a user or of an item (``label_level``);
+            above 0 true labels take no part in anything else.
+        label_delta: the most δ of randomized labels.
+        public_items: whether prompts, responses and numbers of judgements are public.
+        features: feature maps that may be computed: hashing, or the path or name of an encoder.
+        max_dimension: the most features.
+        secure_only: whether sums leave under the masks of secure aggregation only.
+        secure_least: in sessions that at least so many nodes begin; 0: as many as the protocol
+            wants. More than two thirds of them must stay for a sum to be told.
+    """
+
+    strategies: tuple[str, ...] = ()
+    adjacency: str = "zero-out"
+    max_epsilon: float = 0.0
+    delta: float = 1e-6
+    max_clip: float = 0.0
+    max_group_size: int = 0
+    max_rounds: int = 0
+    max_repeats: int = 2
+    max_evaluations: int = 0
+    label_epsilon: float = 0.0
+    label_level: str = "user"
+    label_delta: float = 0.0
+    public_items: bool = False
+    features: tuple[str, ...] = ("hashing",)
+    max_dimension: int = 100_000
+    secure_only: bool = False
+    secure_least: int = 0
+
+    def __post_init__(self) -> None:
+        known = {*BOUNDED, *NODE_HALF}
+        unknown = [name for name in self.strategies if name not in known]
+        amounts = ("max_epsilon", "max_clip", "label_epsilon", "label_delta")
+        counts = (
+            "max_group_size",
+            "max_rounds",
+            "max_repeats",
+            "max_evaluations",
+            "max_dimension",
+            "secure_least",
+        )
+        checks = [
+            (not unknown, "strategies", f"some of {', '.join(sorted(known))}"),
+            (self.adjacency in set(Adjacency), "adjacency", f"one of {', '.join(Adjacency)}"),
+            (0.0 < self.delta < 1.0, "delta", "between 0 and 1"),
+            (self.label_level in ("user", "item"), "label_level", "user or item"),
+            (self.label_delta < 1.0, "label_delta", "below 1"),
+            *((getattr(self, name) >= 0, name, "a number, at least 0") for name in amounts),
+            *((getattr(self, name) >= 0, name, "a whole number, at least 0") for name in counts),
+            (
+                not (self.strategies and self.label_epsilon),
+                "strategies",
+                "empty where label_epsilon is set: labels leave randomized, or not at all",
+            ),
+        ]
+        for good, rule, expected in checks:
+            if not good:
+                raise InputError(f"policy {rule} must be {expected}; got {getattr(self, rule)!r}")
+
+    @classmethod
+    def load(cls, path: Path) -> "Policy":
+        """The policy in a file.
+
+        Raises:
+            InputError: it cannot be read, or has an unknown rule or a value of the wrong kind.
+        """
+        try:
+            rules = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"policy {path} cannot be read: {error}") from None
+        known = {field.name: field for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in rules.items():
+            if name not in known:
+                raise InputError(f"{path}: unknown rule {name!r}; known: {', '.join(known)}")
+            values[name] = _typed(path, name, value, known[name].default)
+        return cls(**values)
+
+    @property
+    def terms(self) -> dict[str, object]:
+        """As the settings of a node by which ``client.answers`` knows its owner's terms."""
+        terms: dict[str, object] = {"data": "agent", "public-items": self.public_items}
+        if self.secure_only:
+            terms |= {"secure-only": True}
+        if self.secure_least:
+            terms |= {"secure-least": self.secure_least}
+        if self.label_epsilon:
+            terms |= {"label-epsilon": self.label_epsilon, "label-level": self.label_level}
+            terms |= {"label-delta": self.label_delta, "state": "agent"}
+        return terms
+
+    def check_registry(self, content: RecordDict) -> None:
+        """Whether to say whom the node hosts; PolicyRefusal if not."""
+        request = content.config_records["registry"]
+        self.check_features(str(request["features"]))
+        if request["counts"] and not self.public_items:
+            raise PolicyRefusal("public_items", "numbers of judgements are not public here")
+
+    def check_features(self, config: str) -> None:
+        """Whether a feature map may be computed; PolicyRefusal if not."""
+        try:
+            data = json.loads(config)
+            kind, size = str(data["kind"]), data.get("dimension", 0)
+            name = kind if kind == "hashing" else str(data["path"])
+            if name == "hashing" != kind:
+                raise ValueError("a model that goes by the name of hashing")
+            whole = (size, data.get("ngrams", 1))
+            if any(type(number) is not int for number in whole):
+                raise TypeError("sizes that are no whole numbers")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise PolicyRefusal("features", "the request names no feature map") from None
+        if name not in self.features:
+            raise PolicyRefusal(
+                "features", f"{name!r} was asked for; allowed: {', '.join(self.features) or 'none'}"
+            )
+        if size > self.max_dimension or whole[1] > _MOST_NGRAMS:
+            raise PolicyRefusal(
+                "max_dimension",
+                f"{size} features of {whole[1]} words; {self.max_dimension} of {_MOST_NGRAMS} are "
+                "the most",
+            )
+
+    def check_work(self, work: messages.Work) -> StatedPlan:
+        """The stated plan of a request to work that this policy allows, its cost not looked at.
+
+        Raises:
+            PolicyRefusal: it does not.
+        """
+        parameters = work.parameters
+        strategy = str(parameters.get("strategy", ""))
+        allowed = {NODE_HALF.get(name, name) for name in self.strategies}
+        if strategy not in allowed:
+            listed = ", ".join(self.strategies) or "none"
+            raise PolicyRefusal("strategies", f"{strategy!r} was asked for; allowed: {listed}")
+        self.check_features(str(parameters.get("features", "")))
+        longest = _longest(strategy, parameters)
+        if not 0.0 < longest <= self.max_clip:  # turned around: NaN is not allowed
+            raise PolicyRefusal(
+                "max_clip", f"one user's part could be {longest:g} long; {self.max_clip:g} at most"
+            )
+        group_size = _number(parameters, "group-size", math.inf)
+        if strategy in _WHOLE:
+            group_size = math.inf
+        if self.max_group_size and not group_size <= self.max_group_size:
+            raise PolicyRefusal(
+                "max_group_size",
+                f"{group_size:g} judgements of a user in one round; {self.max_group_size} at most",
+            )
+        try:
+            plan = StatedPlan.from_json(str(parameters[PARAMETER]))
+        except (KeyError, ValueError) as error:
+            raise PolicyRefusal("max_epsilon", f"the request states no plan: {error}") from None
+        if plan.adjacency != self.adjacency:
+            raise PolicyRefusal(
+                "adjacency", f"the plan protects under {plan.adjacency}, not {self.adjacency}"
+            )
+        round_ = _number(parameters, "round", -1.0)
+        if not (1 <= round_ <= plan.rounds and round_ == int(round_)):
+            raise PolicyRefusal("max_rounds", f"round {round_:g} of a plan of {plan.rounds}")
+        return plan
+
+
+def _longest(strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
+    if strategy == "objective-perturbation":  # whose bound is that of features, or of none
+        return (_number(parameters, "length", math.inf) or 1.0) / 2.0
+    clip = _number(parameters, "clip-norm", math.inf)
+    return clip * _number(parameters, "group-size", math.inf) if BOUNDED[strategy] else clip
+
+
+def _number(parameters: Mapping[str, messages.Scalar], name: str, missing: float) -> float:
+    value = parameters.get(name, missing)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _typed(path: Path, name: str, value: object, default: object) -> object:
+    """A rule's value as the dataclass has it."""
+    if isinstance(default, tuple):
+        if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+            return tuple(value)
+    elif isinstance(default, float) and type(value) in (int, float):
+        number = float(value)  # type: ignore[arg-type]
+        if math.isfinite(number):
+            return number
+    elif type(value) is type(default):
+        return value
+    kind = "list of texts" if isinstance(default, tuple) else type(default).__name__
+    raise InputError(f"{path}: rule {name} must be a {kind}; got {value!r}")

@@ -1,0 +1,71 @@
+"""Who takes part in a run: at its start, and after users have come and gone.
+
+Users may come and go where the run says so (``refresh``). The number N that fixes the sampling
+probability is then a public constant that was stated before, and stays; so do the denominator and
+what everybody is charged. Who came later is sampled with the same probability from then on; who is
+away counts as zero, and stays charged; whoever is back is asked again at once.
+"""
+
+from flwr.serverapp import Grid
+
+from privacy.adjacency import Adjacency
+from privacy.randomness import Randomness
+from server.config import RunConfig
+from server.run_directory import RunDirectory
+from strategies.cohort import Registry, RegistryError, wait_for_nodes
+from strategies.rounds import CohortStrategy, Participants
+
+
+def participants(
+    config: RunConfig, grid: Grid, folder: RunDirectory, features: str
+) -> Participants:
+    """Who takes part from the start: everybody on at least ``least_nodes`` nodes.
+
+    Raises:
+        RegistryError: there are too few nodes or users or, in a run where nobody may come or go, a
+            node failed or hosts somebody else's user.
+    """
+    wait_for_nodes(grid, config.least_nodes, config.timeout)
+    return _ask(config, grid, folder, features, 1, None)
+
+
+def refresh(
+    config: RunConfig, grid: Grid, folder: RunDirectory, strategy: CohortStrategy, round_: int
+) -> None:
+    """Ask again who is there, and let the strategy go on with them."""
+    try:
+        strategy.participants = _ask(config, grid, folder, strategy.features, round_, strategy)
+    except RegistryError as error:  # the round goes on with who was there before
+        folder.log_private({"round": round_, "not refreshed": str(error)})
+
+
+def _ask(
+    config: RunConfig,
+    grid: Grid,
+    folder: RunDirectory,
+    features: str,
+    round_: int,
+    before: CohortStrategy | None,
+) -> Participants:
+    split = Randomness(folder.split_seed)
+
+    def absent(node: int, why: str) -> None:
+        folder.log_private({"round": round_, "node": node, "not registered": why})
+
+    registry = Registry.ask(
+        grid,
+        split,
+        features=features,
+        model=config.model,
+        counts=Adjacency(config.adjacency).counts_are_public,
+        timeout=config.timeout,
+        absent=absent if config.refresh else None,
+        former=before.participants.registry if before else None,
+        slow=before.slow if before else None,
+    )
+    if not config.refresh:
+        folder.keep_nodes(len(registry.nodes))
+    if config.test:
+        return Participants.all(registry)
+    train, out = registry.hold_out(config.heldout, split)
+    return Participants(registry, train, out)

@@ -1,0 +1,221 @@
+"""Label moments: one noisy vector instead of hundreds of rounds, where prompts are public.
+
+With a linear Bradley–Terry–Luce head, or Plackett–Luce for the best of several, labels enter the
+likelihood only through their sum with the features. So that sum is released once, and the model is
+solved for on public features, which is post-processing: no step sizes, no schedule, no rounds.
+
+- *Node.* Of each user the residual moment at a model θ₀ that is known already (zero in the first
+  round): v_u = mean over their judgements of x·(y − σ(x·θ₀)), the negative gradient of the user's
+  mean loss. It is divided by its public length s_u, the root mean square of ‖v_u‖ over labels drawn
+  from the model at θ₀, which features alone decide, and clipped to C. The sum leaves.
+- *Server.* Adds Gaussian noise to the sum, and finds the θ that explains it: the convex problem
+  min Σ_u w_u·loss_u(θ) + ⟨c, θ⟩ + (ridge/2)‖θ‖², over ‖θ‖ ≤ ball if there is one.
+
+*What clipping changes, and what is done about it.* A user's clipping factor min(1, C s_u/‖v_u‖)
+depends on their labels, so the expected sum is not the unclipped one. Given θ it can be computed
+from public features: the server draws labels from the model (its own coins, the same every time),
+takes each user's mean factor f_u as the weight w_u = f_u/s_u, and what the drawn sums differ by
+from the weighted ones as a correction, and repeats this until the solution stays. At any C the
+estimate then aims at θ* and not beside it; without it, halving C shrinks the estimate. A user with
+a single judgement has ‖v_u‖ = s_u at θ₀ = 0, whatever the label, so C = 1 would cut off nothing of
+them; somewhat less is better for users with many, whose lengths vary.
+
+*The ridge* looks at the noise and at public features: it minimises the expected squared error of
+log-odds, if weights have a variance at which the log-odds of a typical judgement are about one.
+
+*Two rounds* take the second moment at the first round's model, where residuals of strong
+preferences are shorter, and solve with both. Each has the same noise; together they cost what is
+promised, and tell as much as one round with it all.
+
+Formal guarantee: (epsilon, delta) for all labels of one user, under ``replace-labels`` only. A
+change of labels moves a clipped vector within a ball of radius C, so the sum by at most 2C (which
+is attained: flip all labels of a user with one judgement). Nothing is promised about prompts,
+responses and numbers of judgements, which the server sees. Trusted: the nodes' clipping, and the
+server with the sum before noise. Source: ours.
+
+Legend: J judgements, W rows in each, S sampled users, U users, D dimensions, T rounds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from preference.examples import PairExamples
+from preference.judgements import InputError
+from preference.moments import averaged
+from preference.solving import label_linear_model, reciprocal, spread
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
+from privacy.discrete import DiscreteNoise
+from privacy.events import Event
+from privacy.ledger import Ledger
+from privacy.randomness import Randomness
+from privacy.release import GaussianSum
+from privacy.sampling import PoissonSampler
+from strategies import messages, support
+from strategies.messages import Work
+from strategies.moment_solver import Moment, MomentSolver
+from strategies.node import clip_of
+from strategies.rounds import CohortStrategy
+from strategies.solved import SolvedModel
+from strategies.uls import check_users_fit, least_noise
+
+#: In units of each user's public length.
+DEFAULT_CLIP = 0.8
+
+
+@dataclass(frozen=True)
+class LabelMomentPlan:
+    """What fixes the release: ``rounds`` is 1 or 2, everybody takes part in each.
+
+    ``clip`` bounds a user's moment in units of their public length; ``discrete`` noise needs one
+    on a grid.
+    """
+
+    users: int
+    rounds: int
+    delta: float
+    adjacency: Adjacency
+    noise_multiplier: float
+    clip: UserClip = field(default_factory=lambda: UserClip(DEFAULT_CLIP))
+    discrete: DiscreteNoise | None = None
+
+    def __post_init__(self) -> None:
+        support.check("label-moment", self.adjacency)
+        if self.users < 1:
+            raise ValueError(f"there must be at least one user, got {self.users}")
+        if self.rounds not in (1, 2):
+            raise ValueError(f"--rounds must be 1 or 2, got {self.rounds}")
+        _ = self.mechanism  # a plan that cannot be released from cannot be built
+        check_users_fit(self.users, self.clip.norm, self.clip.step)
+
+    @classmethod
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> "LabelMomentPlan":
+        """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
+        support.check("label-moment", plan["adjacency"])
+        sigma = least_noise(epsilon, {**plan, "cohort": plan["users"]})
+        return cls(noise_multiplier=sigma, **plan)
+
+    @cached_property
+    def mechanism(self) -> GaussianSum:
+        """What each round runs and charges: a Gaussian of sensitivity 2C over everybody."""
+        return GaussianSum(
+            PoissonSampler(1.0), self.clip, self.noise_multiplier, self.adjacency, self.discrete
+        )
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """What the whole run will cost."""
+        return {self.mechanism.event: self.rounds}
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of a sum of moments."""
+        return self.mechanism.std
+
+    def epsilon(self) -> float:
+        """The epsilon of the whole run."""
+        return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+
+
+def contribute(
+    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of their clipped scaled moments, (D,).
+
+    A pure function of its arguments; nothing is drawn. Raises KeyError or ValueError for parameters
+    that are missing or wrong, InputError where labels are not what they were.
+    """
+    del keys_S, source
+    if examples.flip_J is not None:
+        raise InputError("these labels have been randomized already, which is protection enough")
+    clip, theta_D = clip_of(work), work.tensor("theta")
+    asked = examples.select(work.users_S)
+    model = label_linear_model(str(work.parameters.get("model", "btl")), asked)
+    sum_D = torch.zeros(asked.dimension, dtype=torch.float64)
+    logits_JW = (asked.x_RD @ theta_D.to(asked.x_RD.dtype)).view(-1, asked.width)
+    y_JW = asked.y_R.view(-1, asked.width)
+    first_JW = torch.where(torch.isinf(y_JW), y_JW, 1.0)
+    # Chances of the others; what they are does not depend on which response is called the first.
+    length_S = spread(asked, -model.residual(logits_JW.clone(), first_JW).double())
+    moments_JW = -model.residual(logits_JW, y_JW)
+    for users, moments_BD in averaged(asked, moments_JW):
+        sum_D += clip.clip_sum(moments_BD * reciprocal(length_S[users])[:, None])
+    return {"sum": sum_D.numpy()}
+
+
+class LabelMoment(CohortStrategy):
+    """The server half.
+
+    Args:
+        plan: what is released and what it costs.
+        ledger: is charged.
+        solver: holds the public examples of the users trained on, in their order.
+
+    Other arguments as in ``CohortStrategy``; its optimizer is a ``SolvedModel``.
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover the plan.
+    """
+
+    name = "label-moment"
+
+    def __init__(
+        self, plan: LabelMomentPlan, ledger: Ledger, solver: MomentSolver, **arguments: Any
+    ) -> None:
+        super().__init__(sampler=plan.mechanism.sampler, **arguments)
+        self.plan, self.ledger, self.solver = plan, ledger, solver
+        self._moments: list[Moment] = []
+        ledger.clear(plan.charges)
+
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """The clip norm."""
+        return {"clip-norm": self.plan.clip.norm, "grid-step": self.plan.clip.step}
+
+    def steps(self) -> Mapping[str, float]:
+        """The grid of the clip."""
+        return {"sum": self.plan.clip.step}
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite, and no longer than ``users`` clip norms."""
+        return self.plan.clip.admits(sums["sum"], users)
+
+    def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
+        """Release the sum of moments, charged to the ledger first, and solve with all so far."""
+        if not isinstance(self.optimizer, SolvedModel):
+            raise TypeError("a model that is solved for stands in a SolvedModel")
+        noisy_D = self.plan.mechanism.release(
+            totals["sum"],
+            round_=round_,
+            covers="label moments",
+            ledger=self.ledger,
+            source=self.source,
+        )
+        # The nodes had θ in float32.
+        centre_D = self.optimizer.theta_D.astype(np.float64)
+        self._moments.append(Moment(noisy_D, centre_D, self.plan.clip, self.plan.std))
+        return self.optimizer.set(self.solver.solve(self._moments))
+
+    def figures(self) -> Mapping[str, float]:
+        """About how far noise moves the solution."""
+        return {"noise_norm": self.solver.noise_length(self._moments)} if self._moments else {}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Also the moments released so far, and where they were taken."""
+        empty_TD = np.zeros((0, len(self.optimizer.theta)))
+        return {
+            **super().state(),
+            "moments": np.array([m.noisy_D for m in self._moments]) if self._moments else empty_TD,
+            "centres": np.array([m.centre_D for m in self._moments]) if self._moments else empty_TD,
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        super().restore(state)
+        pairs = zip(state["moments"], state["centres"], strict=True)
+        self._moments = [Moment(m, c, self.plan.clip, self.plan.std) for m, c in pairs]

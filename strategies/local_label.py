@@ -1,0 +1,255 @@
+"""Training on labels that leave their users randomized: one round, no trusted server.
+
+Every node tells its users' labels through randomized response, once and for all
+(``client.label_state``), and the server fits a model to what was told and to public features. The
+flip rate of every label comes with the label. Which estimator: see ``preference.debiased`` and
+``preference.one_pass``.
+
+Formal guarantee, under ``replace-labels``: at *user* level (ε, δ) for all labels of one user
+together, δ = 0 unless labels are told with one; at *item* level (ε, 0) for each label, which
+adds up for a user who judged several items. It holds against the server, and whatever is computed
+from told labels, held-out labels apart. Trusted: nobody but the user's own node. Prompts,
+responses and numbers of judgements are public.
+
+Source: Chowdhury et al. 2024 ("L"), §4 (item level); AUP-RLHF, §4 (user level); Zhou et al. 2025
+(square loss).
+
+Legend: S asked users, N labels, J public judgements, D dimensions.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+
+from preference.debiased import fit
+from preference.examples import PairExamples
+from preference.one_pass import DECAYING, PUBLISHED, one_pass
+from preference.randomized import LINKS, RandomizedLabels
+from privacy.adjacency import Adjacency
+from privacy.events import Event
+from privacy.label_event import RandomizedLabels as LabelsTold
+from privacy.ledger import Ledger
+from privacy.randomized_response import LabelPromise
+from privacy.sampling import PoissonSampler
+from strategies import local_labels, messages, support
+from strategies.cohort import RegistryError
+from strategies.public_items import PublicItems
+from strategies.rounds import CohortStrategy
+from strategies.solved import SolvedModel
+
+Estimator = Literal["debiased", "mle", "sgd", "square"]
+Weights = Literal["information", "equal"]
+StepsName = Literal["decaying", "published"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How a model is fitted to told labels; all of it is post-processing.
+
+    Attributes:
+        estimator: which one.
+        model: of preferences, as in ``--model``.
+        ball: B of ‖θ‖ ≤ B; 0: 30 over the root mean square of ‖x‖, so that a judgement's log-odds
+            may be 30 at most, typically.
+        ridge: added curvature; 0: the mean of ‖x‖², so that a judgement's log-odds are about one
+            where labels say nothing. ``sgd`` has none.
+        weights: of judgements, by what their labels tell or all the same. The likelihood (``mle``)
+            weighs them by itself.
+        sum_zero: only models with ⟨1, θ⟩ = 0.
+        steps: of ``sgd``.
+
+    Raises ValueError for a bound that cannot be, or a model that the estimator cannot fit.
+    """
+
+    estimator: Estimator = "debiased"
+    model: str = "btl"
+    ball: float = 0.0
+    ridge: float = 0.0
+    weights: Weights = "information"
+    sum_zero: bool = False
+    steps: StepsName = "decaying"
+
+    def __post_init__(self) -> None:
+        for name, value in (("--ball", self.ball), ("--ridge", self.ridge)):
+            if not (math.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{name} must be a positive number, got {value}")
+        if self.estimator == "sgd" and self.model == "thurstone":
+            raise ValueError("--estimator sgd is for --model btl and plackett-luce; use debiased")
+
+    def of(self, labels: RandomizedLabels) -> tuple[torch.Tensor, list[str]]:
+        """The model (D,) and what its reader must know."""
+        square = float((labels.x_JWD**2).sum(-1)[labels.present_JW].mean())
+        ball = self.ball or 30.0 / math.sqrt(max(square, 1e-12))
+        if self.weights == "information" and self.estimator != "mle":
+            labels = labels.weighted_by_information()
+        if self.estimator == "sgd":
+            steps = DECAYING if self.steps == "decaying" else PUBLISHED
+            theta_D = one_pass(labels, ball=ball, steps=steps, sum_zero=self.sum_zero)
+            return theta_D, []
+        found = fit(
+            labels,
+            self.estimator,
+            ball=ball,
+            ridge=self.ridge or max(square, 1e-12),
+            link=LINKS[self.model],
+            sum_zero=self.sum_zero,
+        )
+        notes = []
+        if found.on_sphere.any():
+            notes.append(
+                f"The estimate lies on the ball ‖θ‖ = {ball:.3g}: the bound and not the data "
+                "decides its length. Compare with another --ball."
+            )
+        if not found.converged:
+            notes.append("The minimisation was cut short before it settled.")
+        return found.theta_D, notes
+
+
+@dataclass(frozen=True)
+class LocalLabelPlan:
+    """What is promised, to how many users, and how the model is fitted.
+
+    ``most`` is how many labels the user with the most of them tells, a public number.
+    """
+
+    promise: LabelPromise
+    users: int
+    most: int
+    adjacency: Adjacency = Adjacency.REPLACE_LABELS
+    estimate: Estimate = field(default_factory=Estimate)
+
+    def __post_init__(self) -> None:
+        support.check("local-label", self.adjacency)
+        if self.users < 1 or self.most < 1:
+            raise ValueError(f"there must be users with labels: {self.users}, {self.most}")
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """What the labels of one user cost: at item level, of the user who tells the most."""
+        item = self.promise.level == "item"
+        event = LabelsTold(
+            self.promise.epsilon, self.promise.delta, labels=self.most if item else 1
+        )
+        return {event: 1}
+
+
+class LocalLabel(CohortStrategy):
+    """The server half.
+
+    Args:
+        plan: what is promised, and how the model is fitted.
+        ledger: is charged what the labels of one user cost.
+        items: what was shown to the users trained on, in their order.
+        examples: the features of these items.
+
+    Other arguments as in ``CohortStrategy``; its optimizer is a ``SolvedModel``.
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover the labels.
+    """
+
+    name = "local-label"
+
+    def __init__(
+        self,
+        plan: LocalLabelPlan,
+        ledger: Ledger,
+        items: PublicItems,
+        examples: PairExamples,
+        **arguments: Any,
+    ) -> None:
+        super().__init__(sampler=PoissonSampler(1.0), **arguments)
+        self.plan, self.ledger, self.items, self.examples = plan, ledger, items, examples
+        self._asked_users: dict[int, slice] = {}
+        self._notes: list[str] = []
+        ledger.clear(plan.charges)
+
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """None: nodes are asked for labels, not for work."""
+        return {}
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """No: nothing is summed."""
+        return False
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask every node for its users' labels, charged first; nobody gets a model.
+
+        Raises:
+            BudgetExceeded: the ledger refuses.
+        """
+        del arrays, config, grid
+        (event,) = self.plan.charges
+        # Nodes tell a label once: whoever asks again gets the same, and nothing more is spent.
+        self.ledger.charge(event, round_=server_round, covers="labels", replay="told once")
+        outgoing, first = [], 0
+        for node, local_S in self.participants.registry.by_node(self.invited(server_round)):
+            self._asked_users[node] = slice(first, first + len(local_S))
+            first += len(local_S)
+            content = local_labels.request(self.plan.promise, local_S)
+            outgoing.append(messages.outgoing(content, local_labels.QUERY, node, server_round))
+        return outgoing
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Fit the model to what was told. A node that told nothing usable is left out.
+
+        Raises:
+            RegistryError: no node told a label.
+        """
+        if not isinstance(self.optimizer, SolvedModel):
+            raise TypeError("a model that is solved for stands in a SolvedModel")
+        told: dict[int, RandomizedLabels] = {}
+        refusal = "no reply in time"
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            try:
+                if reply.has_error():
+                    raise messages.MalformedReply(str(reply.error.reason))
+                told[node] = self._told(reply, self._asked_users[node])
+            except (messages.MalformedReply, RegistryError) as error:
+                refusal = str(error)
+                self.log({"round": server_round, "node": node, "left out": refusal})
+        # In the order of asking, so that nothing depends on who was faster.
+        parts = [told[node] for node in self._asked_users if node in told and len(told[node])]
+        if not parts:
+            raise RegistryError(f"no node told a label: {refusal}")
+        theta_D, self._notes = self.plan.estimate.of(RandomizedLabels.joined(parts))
+        self.update_norm = self.optimizer.set(theta_D.numpy())
+        self.rounds_done = server_round
+        return messages.model_record(self.optimizer.theta_D), None
+
+    def _told(self, reply: Message, users: slice) -> RandomizedLabels:
+        """A node's labels with their features; MalformedReply or RegistryError if unusable."""
+        asked = users.stop - users.start
+        labels = local_labels.read_reply(reply.content, asked)
+        local_labels.check_promise(labels, self.plan.promise)
+        rows_N = local_labels.places(labels, self.items.select(users))
+        rows_N += int(self.items.start_S[users.start])
+        x_JWD = self.examples.x_RD.view(-1, self.examples.width, self.examples.dimension)
+        return RandomizedLabels.of_choices(
+            x_JWD[torch.from_numpy(rows_N)],
+            torch.from_numpy(labels.answers_N),
+            torch.from_numpy(labels.flips_N),
+            torch.from_numpy(labels.choices_N),
+        )
+
+    def notes(self) -> list[str]:
+        """About the level of the promise, and the estimate."""
+        promise, found = self.plan.promise, list(self._notes)
+        if promise.level == "item":
+            found.insert(
+                0,
+                f"Epsilon is that of single judgements. A user who gave k judgements has spent up "
+                f"to {promise.epsilon:g}·k on them; the most of one user here is {self.plan.most}.",
+            )
+        return found

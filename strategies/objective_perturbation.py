@@ -1,0 +1,215 @@
+"""Objective perturbation: a random linear term in the likelihood, whose minimiser is released.
+
+Source: Chowdhury et al. 2024, Algorithm 2, Theorems 5.2 and E.1; Kifer et al. 2012; Iyengar et al.
+2019 for approximate minimisers. What the noise must be is derived in ``privacy.objective``.
+
+A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
+send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how
+far all labels of the user together could move their mean (``strategies.perturbed_minimiser``). So
+every user can move the sum by exactly one, and nobody's features have to be shortened for it. The
+server adds w and minimises over public features.
+
+    min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩   over ‖θ‖ ≤ ball
+
+With a ``length`` given, a_u = min(1, length / reach), which for one judgement a user is the paper's
+bound on ‖x‖.
+
+Formal guarantee: (epsilon, delta) for all labels of one user under ``replace-labels``. Trusted: the
+nodes, and the server with the sum before noise.
+
+Everything of a user (``replace``) is protected by ``strategies.perturbed_minimiser``, a function
+over arrays. It is no federated strategy: to minimise over features that stay where they are,
+iterates would have to be sent to the nodes, and these are not released; only where it ends is.
+
+Legend: R rows (judgements of pairs), U users, S sampled users, D dimensions.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from preference.examples import PairExamples
+from preference.judgements import InputError
+from preference.moments import averaged
+from privacy import accounting
+from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
+from privacy.events import Event
+from privacy.ledger import Ledger
+from privacy.objective import Calibration, LabelObjective
+from privacy.randomness import Randomness
+from privacy.release import GaussianSum
+from privacy.sampling import PoissonSampler
+from strategies import messages, support
+from strategies.messages import Work
+from strategies.perturbed_minimiser import solve, user_weights, usual_ridge, weighted
+from strategies.rounds import CohortStrategy
+from strategies.solved import SolvedModel
+
+
+@dataclass(frozen=True)
+class ObjectivePlan:
+    """What fixes the release: ``length`` is how far one user's labels may move the sum.
+
+    0 stands for one, by weights that make everybody's reach the same.
+    """
+
+    users: int
+    delta: float
+    adjacency: Adjacency
+    noise_multiplier: float
+    length: float = 0.0
+
+    def __post_init__(self) -> None:
+        support.check("objective-perturbation", self.adjacency)
+        if self.users < 1:
+            raise ValueError(f"there must be at least one user, got {self.users}")
+        _ = self.mechanism  # a plan that cannot be released from cannot be built
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: float, *, calibration: Calibration = "analytic", **plan: Any
+    ) -> "ObjectivePlan":
+        """The plan with the least noise that costs at most ``epsilon``, or with the paper's."""
+        support.check("objective-perturbation", plan["adjacency"])
+        if calibration == "paper":
+            # A label moves a user's vector by up to the length: two clip norms of half of it.
+            sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
+        else:
+            sigma = accounting.noise_multiplier_for(
+                epsilon,
+                delta=plan["delta"],
+                probability=1.0,
+                rounds=1,
+                adjacency=plan["adjacency"],
+            )
+        return cls(noise_multiplier=sigma, **plan)
+
+    @property
+    def clip(self) -> UserClip:
+        """What a user's vector is within: labels y − ½ move it by half of what labels y do."""
+        return UserClip((self.length or 1.0) / 2.0)
+
+    @cached_property
+    def mechanism(self) -> GaussianSum:
+        """What the round runs and charges."""
+        return GaussianSum(PoissonSampler(1.0), self.clip, self.noise_multiplier, self.adjacency)
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """What the run will cost."""
+        return {self.mechanism.event: 1}
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of each coordinate of w."""
+        return self.mechanism.std
+
+    def epsilon(self) -> float:
+        """The epsilon of the run."""
+        return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+
+
+def contribute(
+    examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of their vectors, (D,); nothing is drawn.
+
+    Raises KeyError or ValueError for parameters that are missing or wrong, InputError where
+    judgements are not of pairs or labels are not what they were.
+    """
+    del keys_S, source
+    if examples.flip_J is not None:
+        raise InputError("these labels have been randomized already, which is protection enough")
+    check_pairs(examples)
+    length = work.number("length")
+    asked, clip = examples.select(work.users_S), UserClip((length or 1.0) / 2.0)
+    weight_S = user_weights(asked, length)
+    sum_D = torch.zeros(asked.dimension, dtype=torch.float64)
+    for users, rows_BD in averaged(asked, asked.y_R[:, None].double() - 0.5):
+        sum_D += clip.clip_sum(weight_S[users][:, None] * rows_BD)
+    return {"sum": sum_D.numpy()}
+
+
+def check_pairs(examples: PairExamples) -> None:
+    """Raises InputError unless judgements are of pairs."""
+    if examples.width > 1 or examples.kind != "pairs":
+        raise InputError(
+            "--strategy objective-perturbation is for pairs; these judgements are over more "
+            "responses: use --strategy label-moment"
+        )
+
+
+class ObjectivePerturbation(CohortStrategy):
+    """The server half, for ``replace-labels``.
+
+    Args:
+        plan: what is released and what it costs.
+        ledger: is charged.
+        examples: the public examples of the users trained on; labels are not looked at.
+        ridge: β; None for the rule that ``label-moment`` has.
+        ball: the most that ‖θ‖ may be.
+
+    Other arguments as in ``CohortStrategy``; its optimizer is a ``SolvedModel``.
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover the plan.
+        InputError: judgements are not of pairs.
+    """
+
+    name = "objective-perturbation"
+
+    def __init__(
+        self,
+        plan: ObjectivePlan,
+        ledger: Ledger,
+        examples: PairExamples,
+        *,
+        ridge: float | None = None,
+        ball: float = math.inf,
+        **arguments: Any,
+    ) -> None:
+        super().__init__(sampler=plan.mechanism.sampler, **arguments)
+        check_pairs(examples)
+        self.plan, self.ledger, self.ball = plan, ledger, ball
+        self.loss = weighted(examples, user_weights(examples, plan.length), self.model)
+        self._ridge = ridge
+        ledger.clear(plan.charges)
+
+    @cached_property
+    def ridge(self) -> float:
+        """β."""
+        return usual_ridge(self.loss, self.plan.std) if self._ridge is None else self._ridge
+
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """The bound on features."""
+        return {"length": self.plan.length}
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite, and no longer than ``users`` users can make it."""
+        return self.plan.clip.admits(sums["sum"], users)
+
+    def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
+        """Release the linear term, charged to the ledger first, and minimise."""
+        if not isinstance(self.optimizer, SolvedModel):
+            raise TypeError("a model that is solved for stands in a SolvedModel")
+        noisy_D = self.plan.mechanism.release(
+            totals["sum"],
+            round_=round_,
+            covers="labels' sum",
+            ledger=self.ledger,
+            source=self.source,
+        )
+        return self.optimizer.set(solve(self.loss, noisy_D, self.ridge, self.ball))
+
+    def figures(self) -> Mapping[str, float]:
+        """About how far noise moves the minimiser."""
+        bends_D = self.loss.axes[0].numpy()
+        return {
+            "noise_norm": self.plan.std * float(np.sqrt(((bends_D + self.ridge) ** -2.0).sum()))
+        }

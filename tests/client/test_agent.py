@@ -1,0 +1,463 @@
+"""The owner's agent: what it lets out, what it charges, and what a hostile app gets from it."""
+
+import json
+import math
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, RecordDict
+
+import client.agent
+from client.agent import Agent, listening
+from client.agent_socket import Refused, ask_agent
+from client.app import app
+from client.label_state import OtherTerms
+from client.policy import Policy, PolicyRefusal
+from client.store import UserStore
+from preference.features import HashingFeatures
+from preference.judgements import InputError, Judgements
+from privacy.adjacency import Adjacency
+from privacy.events import PoissonGaussian
+from privacy.randomized_response import LabelPromise
+from sims.deployed import answers
+from sims.local import LocalGrid
+from strategies import local_labels, messages, public_items
+from strategies.stated import PARAMETER, StatedPlan
+
+FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
+POLICY = Policy(
+    strategies=("uls",), max_epsilon=3.0, max_clip=0.1, max_group_size=16, max_rounds=30
+)
+LABELS = Policy(label_epsilon=2.0, public_items=True)
+ROOT = Path(__file__).parents[2]
+
+
+def stated(run="run1", rounds=20, sigma=4.0):
+    events = {PoissonGaussian(0.5, sigma): rounds}
+    return StatedPlan.of(run, Adjacency.ZERO_OUT, 1e-6, rounds, events)
+
+
+def work(users=(0, 1), round_=1, plan=None, **changes):
+    parameters = {
+        "strategy": "uls",
+        "round": round_,
+        "features": FEATURES,
+        "clip-norm": 0.1,
+        "group-size": 16,
+        PARAMETER: (plan or stated()).to_json(),
+    }
+    model = messages.model_record(np.zeros(33))
+    return messages.work_request(model, {**parameters, **changes}, np.array(users, np.int64))
+
+
+@pytest.fixture
+def store(make_rows):
+    return UserStore(Judgements.from_rows(make_rows([3, 5, 2])), place=-1)
+
+
+@pytest.fixture
+def make(store, tmp_path):
+    """A function: an agent with a policy; the same state every time."""
+    made = []
+
+    def agent(policy=POLICY):
+        while made:
+            made.pop().ledger.close()
+        made.append(Agent(store, policy, tmp_path / "state"))
+        return made[-1]
+
+    return agent
+
+
+def test_allowed_work_is_answered_with_the_clipped_sum(make):
+    agent = make()
+    found = messages.read_sums(agent.handle("train", work()), {"sum": (33,)})["sum"]
+    assert 0 < np.linalg.norm(found) <= 0.2
+    assert agent.ledger.plans == {"run1": stated()}
+    assert agent.ledger.answered["train"] == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "content"),
+    [
+        ("strategies", "train", lambda: work(strategy="nonprivate")),
+        ("max_clip", "train", lambda: work(**{"clip-norm": 10.0})),
+        ("max_group_size", "train", lambda: work(**{"group-size": 17})),
+        ("max_epsilon", "train", lambda: work(plan=stated(sigma=0.5))),
+        ("max_evaluations", "evaluate", work),
+        ("public_items", public_items.QUERY, lambda: public_items.request(np.array([0]))),
+        (
+            "label_epsilon",
+            local_labels.QUERY,
+            lambda: local_labels.request(LabelPromise(0.1), np.array([0])),
+        ),
+        ("strategies", "query.everything", RecordDict),
+    ],
+)
+def test_a_refusal_names_the_rule_and_charges_nothing(make, rule, kind, content):
+    agent = make()
+    with pytest.raises(PolicyRefusal, match=rf"\({rule}\)"):
+        agent.handle(kind, content())
+    assert not agent.ledger.answered
+    assert not agent.ledger.plans
+    assert rule in agent.ledger.path.read_text().splitlines()[-1]
+
+
+def test_a_second_run_over_the_budget_is_refused(make):
+    agent = make()
+    agent.handle("train", work())
+    one, two = stated().epsilon(), 3.0
+    assert one < two
+    with pytest.raises(PolicyRefusal, match=r"\(max_epsilon\).*3 is the most"):
+        agent.handle("train", work(plan=stated("run2", sigma=2.5)))
+    assert set(agent.ledger.plans) == {"run1"}
+
+
+def test_who_leaves_a_run_stays_charged(make):
+    agent = make()
+    agent.handle("train", work())
+    again = make()  # started anew, from what is on disk
+    with pytest.raises(PolicyRefusal, match="max_epsilon"):
+        again.handle("train", work(plan=stated("run2")))
+
+
+def test_one_run_states_one_plan(make):
+    agent = make()
+    agent.handle("train", work())
+    with pytest.raises(PolicyRefusal, match="another plan before"):
+        agent.handle("train", work(plan=stated(rounds=21)))
+
+
+def test_a_round_is_answered_twice_at_most(make):
+    agent = make()
+    agent.handle("train", work())
+    agent = make()
+    agent.handle("train", work())
+    with pytest.raises(PolicyRefusal, match="max_repeats"):
+        agent.handle("train", work())
+    agent.handle("train", work(round_=2))
+
+
+def test_the_number_of_answers_is_bounded_for_life(make):
+    policy = Policy(**{**vars(POLICY), "max_rounds": 3})
+    for round_ in (1, 2, 3):
+        make(policy).handle("train", work(round_=round_))
+    with pytest.raises(PolicyRefusal, match="max_rounds"):
+        make(policy).handle("train", work(round_=4))
+
+
+def test_evaluations_are_counted(make):
+    policy = Policy(**{**vars(POLICY), "max_evaluations": 1})
+    messages.read_tally(make(policy).handle("evaluate", work()))
+    with pytest.raises(PolicyRefusal, match="max_evaluations"):
+        make(policy).handle("evaluate", work())
+
+
+def test_few_feature_maps_are_computed(make):
+    agent = make()
+    for dimension in (5, 6, 7, 8):
+        features = json.dumps({"kind": "hashing", "dimension": dimension})
+        agent.handle("query.registry", messages.registry_request(b"s", False, features))
+    with pytest.raises(PolicyRefusal, match="feature maps"):
+        agent.handle("train", work())
+
+
+def test_the_charge_is_on_disk_before_anything_is_computed(make, monkeypatch):
+    agent = make()
+
+    def broken(*_):
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setitem(client.answers.NODE_HALVES, "uls", broken)
+    with pytest.raises(RuntimeError):
+        agent.handle("train", work())
+    assert make().ledger.answered["train"] == 1
+
+
+def test_a_sum_that_is_too_long_does_not_leave(make, monkeypatch):
+    agent = make()
+    monkeypatch.setitem(
+        client.answers.NODE_HALVES, "uls", lambda *_: {"sum": np.full(33, 0.2 / math.sqrt(33) * 2)}
+    )
+    with pytest.raises(PolicyRefusal, match="longer"):
+        agent.handle("train", work())
+
+
+def test_labels_leave_randomized_and_once(make, store):
+    agent, promise = make(LABELS), LabelPromise(2.0)
+    asked = local_labels.request(promise, np.arange(3))
+    first = local_labels.read_reply(agent.handle(local_labels.QUERY, asked), 3)
+    again = local_labels.read_reply(make(LABELS).handle(local_labels.QUERY, asked), 3)
+    assert first.answers_N.tolist() == again.answers_N.tolist()
+    assert first.per_label_U.tolist() == pytest.approx([2 / 3, 2 / 5, 2 / 2], rel=1e-6)
+    with pytest.raises(OtherTerms):
+        agent = make(LABELS)
+        agent.handle(local_labels.QUERY, local_labels.request(LabelPromise(1.0), np.arange(3)))
+    with pytest.raises(PolicyRefusal, match="label_epsilon"):
+        agent.handle(local_labels.QUERY, local_labels.request(LabelPromise(2.1), np.arange(3)))
+    with pytest.raises(PolicyRefusal, match="label_epsilon"):
+        agent.handle("train", work())
+    with pytest.raises(PolicyRefusal, match="label_epsilon"):
+        agent.handle("evaluate", work())
+
+
+def test_a_state_that_others_can_use_is_refused(store, tmp_path):
+    (tmp_path / "state").mkdir(mode=0o755)
+    with pytest.raises(InputError, match="chmod 700"):
+        Agent(store, POLICY, tmp_path / "state")
+
+
+@pytest.fixture
+def served(make, tmp_path):
+    """A function: a served agent's socket path."""
+    stops = []
+
+    def serve(policy=POLICY):
+        path = tmp_path / "a.sock"
+        agent, listener = make(policy), listening(path)
+        stop = threading.Event()
+
+        def run():
+            while not stop.is_set():
+                connection, _ = listener.accept()
+                with connection:
+                    client.agent._serve_one(agent, connection)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        stops.append((stop, path, thread, listener))
+        return path
+
+    yield serve
+    for stop, path, thread, listener in stops:
+        stop.set()
+        with socket.socket(socket.AF_UNIX) as last:
+            last.connect(str(path))
+        thread.join(10)
+        listener.close()
+
+
+def test_the_socket_is_private(served):
+    assert stat.S_IMODE(served().stat().st_mode) == 0o600
+
+
+def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypatch, store):
+    path = str(served())
+    messages.read_sums(ask_agent(path, "train", work()), {"sum": (33,)})
+    with pytest.raises(Refused, match=r"\(max_clip\)"):
+        ask_agent(path, "train", work(**{"clip-norm": 1.0}))
+
+    def broken(*_):
+        raise RuntimeError(f"secret: {store.judgements.prompts[0]}")
+
+    monkeypatch.setitem(client.answers.NODE_HALVES, "uls", broken)
+    with pytest.raises(Refused, match="its own log says why") as error:
+        ask_agent(path, "train", work(round_=2))
+    assert "secret" not in str(error.value)
+    with pytest.raises(Refused, match="its own log says why"):
+        ask_agent(path, "train", RecordDict())
+
+
+def test_nothing_that_is_asked_ends_the_agent(served):
+    path = str(served())
+    event = {"kind": "pure-dp", "epsilon": 1.0, "\ud800": 1}  # half a character
+    plan = {**json.loads(stated().to_json()), "charges": [[event, 1]]}
+    asked = work()
+    asked.config_records["parameters"][PARAMETER] = json.dumps(plan)
+    with pytest.raises(Refused, match=r"\(max_epsilon\)"):
+        ask_agent(path, "train", asked)
+    messages.read_sums(ask_agent(path, "train", work()), {"sum": (33,)})
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.int8, np.uint64])
+def test_users_are_those_that_were_checked_whatever_they_are_sent_as(make, kind):
+    asked = work()
+    asked["cohort"] = messages.array_record({"users": np.array([0, 1], dtype=kind)})
+    agent = make()
+    found, expected = (agent.handle("train", content) for content in (asked, work()))
+    assert np.array_equal(
+        *(messages.read_sums(x, {"sum": (33,)})["sum"] for x in (found, expected))
+    )
+
+
+def test_two_agents_at_one_socket(served):
+    path = served()
+    with pytest.raises(InputError, match="another agent"):
+        listening(path)
+
+
+def test_a_socket_left_by_a_killed_agent_is_replaced(tmp_path):
+    path = tmp_path / "old.sock"
+    listening(path).close()
+    assert path.is_socket()
+    listening(path).close()
+
+
+def test_a_file_in_the_sockets_place_stays(tmp_path):
+    path = tmp_path / "precious"
+    path.write_text("x")
+    with pytest.raises(InputError, match="cannot be made"):
+        listening(path)
+    assert path.read_text() == "x"
+
+
+def test_the_app_forwards_to_the_agent(served, store):
+    grid = LocalGrid(app, 1, {"seed": 3})
+    grid._contexts[1].node_config = {"agent": str(served())}
+    message = messages.outgoing(messages.registry_request(b"salt", False, FEATURES), "train", 1)
+    message.metadata.__dict__["_message_type"] = "query.registry"
+    entry = messages.read_registry(app(message, grid._contexts[1]).content)
+    assert entry.keys_U.tolist() == store.salted_keys(b"salt").tolist()
+    assert entry.place == -1
+
+
+HOSTILE = """
+import glob, json, os, socket, sys
+from pathlib import Path
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+from client.agent_socket import ask_agent
+from strategies import messages
+import numpy as np
+
+app = ClientApp()
+
+@app.query("everything")
+def everything(message, context):
+    '''Reads node-config and asks, in every way it knows, for judgements.'''
+    agent, found = context.node_config["agent"], []
+    asked = dict(message.content.config_records["asked"])
+    model = messages.model_record(np.zeros(33))
+    for kind, parameters in json.loads(asked["requests"]):
+        content = messages.work_request(model, parameters, np.array([0]))
+        content["registry"] = ConfigRecord(
+            {"salt": b"s", "counts": True, "features": parameters["features"], "model": "btl"})
+        content["items"] = ConfigRecord({"adjacency": "replace-labels"})
+        content["labels"] = ConfigRecord({"adjacency": "replace-labels", "epsilon": 1e6,
+                                          "level": "item", "cap": 0, "delta": 0.0})
+        try:
+            answer = ask_agent(agent, kind, content)
+            found.append(f"{kind}: {sorted(answer)}")
+        except Exception as error:
+            found.append(f"{kind}: {error}")
+    for path in [*map(str, context.node_config.values()), str(Path(agent).parent / "data.jsonl")]:
+        try:
+            found.append("READ " + Path(path).read_text())
+        except Exception as error:
+            found.append(f"{path}: {type(error).__name__}")
+    return Message(RecordDict({"found": ConfigRecord({"lines": found})}), reply_to=message)
+"""
+
+
+def test_a_hostile_bundle_gets_nothing(served, store, tmp_path, monkeypatch):
+    """What a server's own ClientApp can make of a node: every request is refused by a rule."""
+    path = served()
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import hostile  # type: ignore[import-not-found]
+
+    grid = LocalGrid(hostile.app, 1, {"seed": 3})
+    grid._contexts[1].node_config = {"agent": str(path)}
+    plain = {"strategy": "uls", "round": 1, "features": FEATURES, "group-size": 1}
+    no_noise = StatedPlan.of("r", Adjacency.ZERO_OUT, 1e-6, 1, {PoissonGaussian(1.0, 0.1): 1})
+    requests = [
+        ("train", {**plain, "clip-norm": 1e9, PARAMETER: stated().to_json()}),
+        ("train", {**plain, "clip-norm": 0.1}),
+        ("train", {**plain, "clip-norm": 0.1, PARAMETER: no_noise.to_json()}),
+        ("train", {**plain, "strategy": "nonprivate", PARAMETER: stated().to_json()}),
+        ("train", {**plain, "strategy": "aup-published", PARAMETER: stated().to_json()}),
+        ("train", {**plain, "strategy": "counts"}),
+        ("evaluate", plain),
+        ("query.items", plain),
+        ("query.labels", plain),
+        ("query.registry", plain),
+        ("query.data", plain),
+        ("__class__", plain),
+    ]
+    asked = RecordDict({"asked": ConfigRecord({"requests": json.dumps(requests)})})
+    message = messages.outgoing(asked, "query.everything", 1)
+    grid.push_messages([message])
+    lines = grid._contexts and hostile.app(message, grid._contexts[1]).content["found"]["lines"]
+    refusals, files = lines[: len(requests)], lines[len(requests) :]
+    assert all("the owner's policy refuses" in line for line in refusals), refusals
+    assert not any(line.startswith("READ") for line in files)
+    texts = {*store.judgements.prompts, *(t for r in store.judgements.responses for t in r)}
+    assert not any(text in line for line in lines for text in (*texts, *store.judgements.user_ids))
+
+
+LOOKER = """
+import socket, sys
+for path in sys.argv[2:]:
+    try:
+        print("READ", open(path).read()[:20])
+    except PermissionError:
+        print("denied")
+connection = socket.socket(socket.AF_UNIX)
+try:
+    connection.connect(sys.argv[1])
+    print("CONNECTED")
+except PermissionError:
+    print("denied")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="needs the system's python3")
+def test_another_user_can_neither_read_nor_ask(served, write_rows, tmp_path, make_rows):
+    """The boundary that the two system services draw: another operating-system user."""
+    path, data = served(), Path(write_rows(make_rows([2]), "data.jsonl"))
+    data.chmod(0o600)
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder != Path("/") and folder.is_relative_to("/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o011)  # so that the files decide, not folders
+    looked = subprocess.run(
+        ["/usr/bin/python3", "-c", LOOKER, str(path), str(data), str(tmp_path / "state")],
+        user="nobody",
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+    )
+    assert looked.stdout.split() == ["denied"] * 3, looked.stdout + looked.stderr
+
+
+def test_the_program_answers_and_ends(write_rows, make_rows, tmp_path):
+    data = write_rows(make_rows([3, 2]))
+    (tmp_path / "policy.toml").write_text(
+        'strategies = ["uls"]\nmax_epsilon = 3.0\nmax_clip = 0.1\nmax_rounds = 5\n'
+    )
+    path = tmp_path / "p.sock"
+    command = [sys.executable, "-m", "sims.main", "agent", "--data", data]
+    command += ["--policy", str(tmp_path / "policy.toml"), "--state", str(tmp_path / "state")]
+    agent = subprocess.Popen(
+        [*command, "--socket", str(path)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not answers(path):
+            assert agent.poll() is None, agent.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        messages.read_sums(ask_agent(str(path), "train", work()), {"sum": (33,)})
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        _, said = agent.communicate(timeout=30)
+    assert agent.returncode == 0, said
+    assert "answering at" in said
+    assert not path.exists()
+    lines = textwrap.dedent((tmp_path / "state" / "own-ledger.jsonl").read_text()).splitlines()
+    assert len(lines) == 3

@@ -1,0 +1,74 @@
+"""What ``client.answers`` adds to what ``test_app`` asks through messages."""
+
+import numpy as np
+import pytest
+from flwr.app import RecordDict
+
+from client import answers
+from client.answers import Host, answer
+from client.label_state import LabelState
+from client.store import UserStore
+from preference.judgements import InputError, Judgements
+from privacy.randomness import Randomness
+from strategies import messages
+
+FEATURES = '{"kind": "hashing", "dimension": 33}'
+
+
+@pytest.fixture
+def host(make_rows):
+    store = UserStore(Judgements.from_rows(make_rows([3, 2])), place=4)
+    return Host(lambda: store, lambda: LabelState(None), Randomness(1), {})
+
+
+def work(theta_D, strategy="uls", **more):
+    parameters = {"strategy": strategy, "round": 1, "features": FEATURES, "clip-norm": 0.1}
+    parameters |= {"group-size": 9, **more}
+    model = messages.array_record({"theta": np.asarray(theta_D, dtype=np.float32)})
+    return messages.work_request(model, parameters, np.array([0, 1]))
+
+
+def test_nobody_knows_this_kind(host):
+    with pytest.raises(KeyError):
+        answer("query.everything", RecordDict(), host)
+
+
+@pytest.mark.parametrize("length", [0, 5, 32, 34, 10_000])
+def test_a_model_of_another_length_is_refused(host, length):
+    with pytest.raises(ValueError, match="33 numbers"):
+        answer("train", work(np.zeros(length)), host)
+
+
+def test_a_model_of_two_dimensions_is_refused(host):
+    with pytest.raises(ValueError, match="33 numbers"):
+        answer("train", work(np.zeros((3, 11))), host)
+
+
+def test_numbers_of_judgements_need_no_model(host):
+    found = answer("train", work(np.zeros(0), "counts"), host)
+    assert found.array_records["sums"]["sum"].numpy().sum() == 2
+
+
+def test_sums_are_looked_at_before_they_leave(host):
+    def check(found):
+        raise InputError(f"not these: {sorted(found.array_records['sums'])}")
+
+    with pytest.raises(InputError, match="not these"):
+        answer("train", work(np.zeros(33)), host, check=check)
+
+
+def test_terms_of_the_owner_count(host):
+    terms = {"data": "x", "label-epsilon": 1.0}
+    told = Host(host.store, host.labels, host.source, terms)
+    for kind in ("train", "evaluate"):
+        with pytest.raises(InputError, match="randomized only"):
+            answer(kind, work(np.zeros(33)), told)
+
+
+def test_every_kind_has_an_answer_in_the_app():
+    from client.app import app
+
+    names = {kind.removeprefix("query.") for kind in answers.ANSWERS}
+    registered = {*app._registered_funcs, "train.default", "evaluate.default"}
+    for name in names - {"train", "evaluate"}:
+        assert any(name in entry for entry in registered), name

@@ -1,0 +1,248 @@
+"""A node's part in secure aggregation, through messages: in order, once, and under masks."""
+
+import json
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, RecordDict
+
+from client import secure
+from client.agent import Agent
+from client.answers import Host, answer
+from client.app import app
+from client.policy import Policy
+from client.store import UserStore
+from preference.features import HashingFeatures
+from preference.judgements import Judgements
+from privacy import grid
+from privacy.adjacency import Adjacency
+from privacy.events import PoissonGaussian
+from privacy.randomness import Randomness
+from privacy.secure_sum import Party, ProtocolError, PublicKeys
+from privacy.unmasking import Session, unmasked
+from sims.local import LocalGrid
+from strategies import messages
+from strategies import secure_messages as wire
+from strategies.stated import PARAMETER, StatedPlan
+
+FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
+SESSION, STEP = b"s" * 16, grid.step_for(0.1)
+
+
+def request(users=(0, 1), step=STEP, **changes):
+    parameters = {"strategy": "uls", "round": 1, "features": FEATURES, "clip-norm": 0.1}
+    parameters |= {"group-size": 16, "grid-step": step, **changes}
+    model = messages.model_record(np.zeros(33))
+    return messages.work_request(model, parameters, np.array(users, np.int64))
+
+
+@pytest.fixture
+def hosts(make_rows):
+    """Four nodes of three users each, with memories of their own."""
+    found = {}
+    for place in range(1, 5):
+        rows = make_rows([3, 5, 2], seed=place)
+        store = UserStore(Judgements.from_rows(rows), place=place)
+        found[place] = Host(
+            store=lambda store=store: store, labels=None, source=Randomness(0), terms={}
+        )
+    return found
+
+
+def begin(hosts, session=SESSION):
+    """All up to the sealed shares; who sealed what for whom."""
+    roster = [
+        wire.read_keys(answer(wire.KEYS, wire.keys_request(session), host))
+        for host in hosts.values()
+    ]
+    shared = {}
+    for place, host in hosts.items():
+        reply = answer(wire.SHARES, wire.shares_request(session, place, roster), host)
+        shared[place] = wire.read_shares(reply, place, len(roster))
+    return roster, shared
+
+
+def masking(place, shared, session=SESSION, work=None, **changes):
+    sealed = {other: given.sealed[place] for other, given in shared.items() if other != place}
+    record = wire.MaskRequest(session, sealed, {"sum": STEP}).record()
+    record.update(changes)
+    return RecordDict({**(work or request()), wire.RECORD: record})
+
+
+def test_the_nodes_sums_add_up_and_no_node_shows_its_own(hosts):
+    roster, shared = begin(hosts)
+    masked, total_D = {}, np.zeros(33)
+    for place, host in hosts.items():
+        total_D += messages.read_sums(answer("train", request(), host), {"sum": (33,)})["sum"]
+        reply = answer("train", masking(place, shared), host)
+        assert list(reply) == [wire.RECORD]
+        masked[place] = wire.read_masked(reply, 33)
+    opened = {
+        place: wire.read_opened(
+            answer(wire.UNMASK, wire.unmask_request(SESSION, list(masked)), host), list(masked), []
+        )
+        for place, host in hosts.items()
+    }
+    commitments = {place: given.commitment for place, given in shared.items()}
+    sum_D = unmasked(Session(SESSION, roster, commitments), masked, opened) * STEP
+    assert sum_D.tobytes() == total_D.tobytes()
+    assert np.linalg.norm(total_D) > 0.1
+    assert all(not host.memory for host in hosts.values())
+
+
+def test_masks_serve_once(hosts):
+    _, shared = begin(hosts)
+    answer("train", masking(1, shared), hosts[1])
+    for again in (masking(1, shared), masking(1, shared, work=request((2,)))):
+        with pytest.raises(ProtocolError, match="step 3"):
+            answer("train", again, hosts[1])
+    answer(wire.UNMASK, wire.unmask_request(SESSION, [1, 2, 3]), hosts[1])
+    with pytest.raises(ProtocolError, match="no session"):
+        answer(wire.UNMASK, wire.unmask_request(SESSION, [1, 2, 3, 4]), hosts[1])
+
+
+def test_a_new_session_ends_the_one_before(hosts):
+    _, shared = begin(hosts)
+    begin(hosts, b"t" * 16)
+    with pytest.raises(ProtocolError, match="another session"):
+        answer("train", masking(1, shared), hosts[1])
+    # Shares that were sealed in the first do not open in the second.
+    with pytest.raises(ProtocolError, match="altered"):
+        answer("train", masking(1, shared, b"t" * 16), hosts[1])
+
+
+def test_what_does_not_fit_leaves_nothing_and_the_session_as_it_was(hosts):
+    _, shared = begin(hosts)
+    before = dict(hosts[1].memory)
+    for wrong in (
+        masking(1, shared, **{"modulus-bits": 32}),
+        masking(1, shared, names=["stack"]),
+        masking(1, shared, steps=[STEP * 4096]),
+        masking(1, shared, work=request(step=0.0)),
+        masking(2, shared),  # the shares of another
+    ):
+        with pytest.raises(ProtocolError):
+            answer("train", wrong, hosts[1])
+        assert hosts[1].memory == before
+    with pytest.raises(ValueError, match="not the step"):
+        answer("train", masking(1, shared, work=request(step=STEP * 2)), hosts[1])
+    answer("train", masking(1, shared), hosts[1])
+
+
+def test_the_check_of_a_sum_sees_it_without_masks_and_can_stop_it(hosts):
+    _, shared = begin(hosts)
+    seen = []
+    answer("train", masking(1, shared), hosts[1], check=seen.append)
+    assert "sums" in seen[0].array_records
+
+    def refuse(found):
+        raise RuntimeError("too long")
+
+    with pytest.raises(RuntimeError):
+        answer("train", masking(2, shared), hosts[2], check=refuse)
+    assert Party.from_bytes(hosts[2].memory["secure-session"]).done == 2
+
+
+def test_an_owner_may_want_masks_and_company(hosts):
+    hosts[1].terms.update({secure.ONLY: True, secure.LEAST: 5})
+    with pytest.raises(ProtocolError, match="under masks only"):
+        answer("train", request(), hosts[1])
+    roster = [
+        wire.read_keys(answer(wire.KEYS, wire.keys_request(SESSION), host))
+        for host in hosts.values()
+    ]
+    with pytest.raises(ProtocolError, match="at least 5"):
+        answer(wire.SHARES, wire.shares_request(SESSION, 1, roster), hosts[1])
+    answer(wire.SHARES, wire.shares_request(SESSION, 2, roster), hosts[2])
+
+
+def test_a_company_that_is_too_small_is_refused(hosts):
+    few = {place: hosts[place] for place in (1, 2)}
+    with pytest.raises(ProtocolError, match="at least 3"):
+        begin(few)
+
+
+def test_rosters_with_other_keys_are_refused(hosts):
+    roster = [
+        wire.read_keys(answer(wire.KEYS, wire.keys_request(SESSION), host))
+        for host in hosts.values()
+    ]
+    invented = [PublicKeys(bytes([i]) * 32, bytes([i + 9]) * 32) for i in range(4)]
+    for place, wrong in ((1, invented), (2, roster), (9, roster)):
+        with pytest.raises(ProtocolError, match="not this party's keys"):
+            answer(wire.SHARES, wire.shares_request(SESSION, place, wrong), hosts[1])
+
+
+@pytest.mark.parametrize("kind", [wire.KEYS, wire.SHARES, wire.UNMASK])
+@pytest.mark.parametrize(
+    "content", [RecordDict(), RecordDict({wire.RECORD: ConfigRecord({"session": 3})})]
+)
+def test_questions_that_make_no_sense(hosts, kind, content):
+    with pytest.raises(ProtocolError):
+        answer(kind, content, hosts[1])
+
+
+def test_the_app_keeps_a_session_in_its_context(crowd):
+    nodes = LocalGrid(app, 3, {"data": crowd, "seed": 3})
+    ask = [messages.outgoing(wire.keys_request(SESSION), wire.KEYS, node) for node in (1, 2, 3)]
+    replies = {r.metadata.src_node_id: r for r in nodes.send_and_receive(ask)}
+    roster = [wire.read_keys(replies[node].content) for node in (1, 2, 3)]
+    ask = [
+        messages.outgoing(wire.shares_request(SESSION, node, roster), wire.SHARES, node)
+        for node in (1, 2, 3)
+    ]
+    for reply in nodes.send_and_receive(ask):
+        assert not reply.has_error()
+        node = reply.metadata.src_node_id
+        wire.read_shares(reply.content, node, 3)
+        state = nodes._contexts[node].state.config_records["secure"]
+        party = Party.from_bytes(bytes(state["secure-session"]))
+        assert party.public == roster[node - 1]
+    # What was asked out of order comes back as an error, with nothing in it.
+    (reply,) = nodes.send_and_receive(
+        [messages.outgoing(wire.unmask_request(SESSION, [1, 2, 3]), wire.UNMASK, 1)]
+    )
+    assert reply.has_error()
+
+
+def test_agents_of_owners_mask_what_they_have_checked(make_rows, tmp_path):
+    """Three agents, over requests as a ClientApp forwards them."""
+    policy = Policy(
+        strategies=("uls",),
+        max_epsilon=3.0,
+        max_clip=0.1,
+        max_group_size=16,
+        max_rounds=30,
+    )
+    plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
+    asked = request(**{PARAMETER: plan.to_json()})
+    agents = {}
+    for place in (1, 2, 3):
+        store = UserStore(Judgements.from_rows(make_rows([3, 5, 2], seed=place)), place=-1)
+        agents[place] = Agent(store, policy, tmp_path / str(place))
+    roster = [
+        wire.read_keys(agent.handle(wire.KEYS, wire.keys_request(SESSION)))
+        for agent in agents.values()
+    ]
+    shared = {
+        place: wire.read_shares(
+            agent.handle(wire.SHARES, wire.shares_request(SESSION, place, roster)), place, 3
+        )
+        for place, agent in agents.items()
+    }
+    masked = {
+        place: wire.read_masked(agent.handle("train", masking(place, shared, work=asked)), 33)
+        for place, agent in agents.items()
+    }
+    assert all(agent.ledger.answered["train"] == 1 for agent in agents.values())
+    with pytest.raises(ProtocolError):
+        agents[1].handle("train", masking(1, shared, work=asked))
+    opened = {
+        place: wire.read_opened(
+            agent.handle(wire.UNMASK, wire.unmask_request(SESSION, [1, 2, 3])), [1, 2, 3], []
+        )
+        for place, agent in agents.items()
+    }
+    commitments = {place: given.commitment for place, given in shared.items()}
+    sum_D = unmasked(Session(SESSION, roster, commitments), masked, opened) * STEP
+    assert 0.0 < np.linalg.norm(sum_D) <= 6 * 0.1

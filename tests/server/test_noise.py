@@ -1,0 +1,83 @@
+"""Which noise a run draws: what is chosen, what is refused, and what the report then says."""
+
+import pytest
+
+from privacy.discrete import MOST_COORDINATES, DiscreteNoise
+from server import noise
+from server.config import RunConfig
+from server.noise import NoiseChoice, choose
+
+CENTRED = [("uls", ""), ("dp-fedavg", ""), ("els", ""), ("adaptive", ""), ("aup", "centred")]
+
+
+@pytest.fixture(autouse=True)
+def with_the_library(monkeypatch):
+    monkeypatch.setattr(noise, "installed", lambda: True)
+
+
+def config(strategy="uls", variant="", **more):
+    return RunConfig(strategy=strategy, variant=variant or "centred", **more)
+
+
+@pytest.mark.parametrize(("strategy", "variant"), CENTRED)
+def test_discrete_noise_is_the_default_where_nothing_is_seeded(strategy, variant):
+    found = choose(config(strategy, variant), 1025, seeded=False)
+    assert found == NoiseChoice("discrete")
+    assert found.on(1025) == DiscreteNoise(1025)
+    seeded = choose(config(strategy, variant, seed=3), 1025, seeded=True)
+    assert seeded == NoiseChoice("gaussian")
+    assert seeded.on(1025) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "dimension", "why"),
+    [
+        ({"strategy": "group"}, 9, "--strategy group"),
+        ({"strategy": "aup", "variant": "corrected"}, 9, "--variant corrected"),
+        (
+            {"strategy": "objective-perturbation", "adjacency": "replace-labels"},
+            9,
+            "--strategy objective-perturbation",
+        ),
+        ({}, MOST_COORDINATES + 1, "100,001 weights, more than 100,000"),
+        ({"noise": "gaussian"}, 9, "--noise gaussian was asked for"),
+    ],
+)
+def test_floating_point_without_a_seed_is_said_in_the_report(settings, dimension, why):
+    found = choose(config(**settings), dimension, seeded=False)
+    assert found.kind == "gaussian"
+    assert why in found.warning
+    assert "not covered" in found.warning
+
+
+def test_without_the_library_the_report_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(noise, "installed", lambda: False)
+    found = choose(config(), 9, seeded=False)
+    assert found.kind == "gaussian"
+    assert "pip install 'murmuration[secure]'" in found.warning
+    with pytest.raises(ValueError, match="needs OpenDP"):
+        RunConfig(noise="discrete")
+
+
+def test_it_is_looked_for_by_its_name(monkeypatch):
+    from privacy import discrete
+
+    monkeypatch.setattr(discrete.importlib.util, "find_spec", lambda name: None)
+    assert not discrete.installed()
+
+
+def test_what_is_asked_for_is_given_or_refused():
+    assert choose(config(noise="discrete"), MOST_COORDINATES, seeded=False).kind == "discrete"
+    with pytest.raises(ValueError, match="at most 100,000 weights"):
+        choose(config(noise="discrete"), MOST_COORDINATES + 1, seeded=False)
+
+
+def test_the_non_private_twin_draws_none():
+    assert choose(config("nonprivate"), 9, seeded=False) == NoiseChoice("gaussian")
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_randomized_response_is_not_called_noise_in_floating_point(seeded):
+    found = choose(config("local-label", adjacency="replace-labels"), 9, seeded=seeded)
+    assert found == NoiseChoice("randomized-response")
+    assert found.on(9) is None

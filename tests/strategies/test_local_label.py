@@ -1,0 +1,205 @@
+"""Fits to told labels: defaults, notes, what is charged, and nodes that fail."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from client.app import app
+from client.store import load
+from preference.features import HashingFeatures, feature_map
+from preference.randomized import RandomizedLabels
+from privacy.adjacency import Adjacency, Unsupported
+from privacy.label_event import RandomizedLabels as LabelsTold
+from privacy.ledger import Ledger
+from privacy.randomized_response import LabelPromise, RandomizedResponse
+from privacy.randomness import Randomness
+from sims.local import LocalGrid
+from strategies.cohort import Registry, RegistryError
+from strategies.local_label import Estimate, LocalLabel, LocalLabelPlan
+from strategies.public_items import PublicItems
+from strategies.rounds import Participants
+from strategies.solved import SolvedModel
+
+FEATURES = HashingFeatures(dimension=9)
+PROMISE = LabelPromise(4.0)
+
+
+def labels(rows=3000, epsilon=2.0, scale=1.0, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    truth_D = torch.randn(3, generator=generator).double()
+    x_JD = torch.randn(rows, 3, generator=generator).double()
+    first_J = torch.rand(rows, generator=generator) < torch.sigmoid(x_JD @ truth_D)
+    flip = RandomizedResponse(epsilon).flip_probability
+    told_J = first_J ^ (torch.rand(rows, generator=generator) < flip)
+    return truth_D, RandomizedLabels.of_pairs(x_JD * scale, told_J, flip)
+
+
+@pytest.mark.parametrize("estimator", ["debiased", "mle", "sgd", "square"])
+def test_every_estimator_finds_the_truth(estimator):
+    truth_D, told = labels()
+    theta_D, notes = Estimate(estimator).of(told)
+    assert torch.cosine_similarity(theta_D, truth_D, dim=0) > 0.97
+    assert notes == []
+
+
+def test_defaults_do_not_depend_on_the_units_of_features():
+    _, told = labels()
+    _, larger = labels(scale=10.0)
+    for estimator in ("debiased", "sgd"):
+        theta_D, _ = Estimate(estimator).of(told)
+        theta_tenth_D, _ = Estimate(estimator).of(larger)
+        assert torch.allclose(theta_D, 10 * theta_tenth_D, rtol=1e-6)
+
+
+def test_labels_that_say_little_move_the_model_little():
+    _, told = labels(epsilon=0.02)
+    theta_D, notes = Estimate().of(told)
+    assert theta_D.norm() < 3 and notes == []
+
+
+def test_a_bound_that_decides_is_told():
+    _, told = labels()
+    theta_D, notes = Estimate(ball=0.2).of(told)
+    assert theta_D.norm() == pytest.approx(0.2)
+    assert "lies on the ball" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"ball": -1.0}, "--ball"),
+        ({"ridge": math.inf}, "--ridge"),
+        ({"estimator": "sgd", "model": "thurstone"}, "use debiased"),
+    ],
+)
+def test_impossible_estimates_are_refused(fields, words):
+    with pytest.raises(ValueError, match=words):
+        Estimate(**fields)
+
+
+def test_a_user_costs_the_promise_and_single_labels_add_up():
+    user = LocalLabelPlan(LabelPromise(3.0), users=9, most=7)
+    assert user.charges == {LabelsTold(3.0): 1}
+    item = LocalLabelPlan(LabelPromise(3.0, "item"), users=9, most=7)
+    assert item.charges == {LabelsTold(3.0, labels=7): 1}
+
+
+@pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.REPLACE_LABELS])
+def test_there_is_no_other_adjacency(adjacency):
+    with pytest.raises(Unsupported, match="use --adjacency replace-labels"):
+        LocalLabelPlan(PROMISE, users=1, most=1, adjacency=adjacency)
+
+
+class Faulty(LocalGrid):
+    """A grid in which some nodes answer nonsense to the question for labels."""
+
+    broken = ()
+
+    def _answer(self, message):
+        reply = super()._answer(message)
+        node = message.metadata.dst_node_id
+        if node in self.broken and message.metadata.message_type.endswith("labels"):
+            reply.content.array_records["labels"]["answers"] = reply.content.array_records[
+                "labels"
+            ]["choices"]
+        return reply
+
+
+def strategy_on(grid, tmp_path, log=None, promise=PROMISE, estimate=None, model="btl"):
+    features = feature_map(FEATURES.to_config())
+    source = Randomness(3)
+    config = json.dumps(FEATURES.to_config())
+    registry = Registry.ask(grid, source, features=config, model=model, counts=True)
+    participants = Participants.all(registry)
+    items = PublicItems.ask(grid, registry, participants.train)
+    most = int(np.diff(items.start_S).max())
+    plan = LocalLabelPlan(promise, len(registry), most, estimate=estimate or Estimate())
+    budget = None if promise.level == "item" else promise.epsilon
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, adjacency=plan.adjacency, delta=1e-3, budget=budget)
+    return LocalLabel(
+        plan,
+        ledger,
+        items,
+        items.examples(features),
+        participants=participants,
+        optimizer=SolvedModel(features.dimension),
+        source=source,
+        features=config,
+        log=(lambda line: None) if log is None else log.append,
+    )
+
+
+@pytest.fixture
+def grid(crowd):
+    return Faulty(app, 5, {"data": crowd, "seed": 3})
+
+
+def test_one_round_is_charged_once_however_often_it_is_asked(grid, tmp_path):
+    strategy = strategy_on(grid, tmp_path)
+    strategy.start(grid, num_rounds=1)
+    first_D = strategy.optimizer.result_D
+    assert first_D.any() and strategy.rounds_done == 1
+    strategy.rounds_done = 0
+    strategy.start(grid, num_rounds=1)
+    assert (strategy.optimizer.result_D == first_D).all()
+    assert strategy.ledger.spent() == {LabelsTold(4.0): 1}
+
+
+def test_a_node_that_answers_nonsense_is_left_out(grid, tmp_path):
+    grid.broken, log = (2,), []
+    strategy = strategy_on(grid, tmp_path, log)
+    strategy.start(grid, num_rounds=1)
+    assert strategy.optimizer.result_D.any()
+    assert [line["node"] for line in log if "left out" in line] == [2]
+
+
+def test_nobody_who_tells_is_an_error(grid, tmp_path):
+    grid.broken = range(9)
+    with pytest.raises(RegistryError, match="no node told a label"):
+        strategy_on(grid, tmp_path).start(grid, num_rounds=1)
+
+
+class Spy:
+    """An estimate that keeps what it was given."""
+
+    def of(self, labels):
+        self.labels = labels
+        return torch.zeros(labels.dimension), []
+
+
+def test_labels_meet_the_features_of_their_own_items(grid, crowd, tmp_path):
+    """With an ε that flips nothing they are the true labels."""
+    seen = Spy()
+    strategy_on(grid, tmp_path, None, LabelPromise(400.0, "item"), seen).start(grid, num_rounds=1)
+    data = load(crowd, "", "refuse")
+    assert (data.y_R == 1).all(), "who is preferred in a tie is a coin"
+    phi = feature_map(FEATURES.to_config())
+    true_RD = np.stack(
+        [
+            (phi([prompt], [chosen]) - phi([prompt], [rejected]))[0]
+            for prompt, (chosen, rejected) in zip(data.prompts, data.responses, strict=True)
+        ]
+    )
+    sign_J = 2 * seen.labels.stated_JK[:, 0] - 1
+    told_RD = (sign_J[:, None] * seen.labels.x_JWD[:, 0]).numpy()
+    assert np.allclose(sorted(told_RD.tolist()), sorted(true_RD.tolist()), atol=1e-5)
+
+
+def test_the_best_of_several(crowd_of_four, tmp_path):
+    grid = Faulty(app, 2, {"data": crowd_of_four, "seed": 3})
+    seen = Spy()
+    promise = LabelPromise(2.0, "item")
+    strategy = strategy_on(grid, tmp_path, None, promise, seen, model="plackett-luce")
+    if load(crowd_of_four, "", "refuse").kind == "ranking":
+        with pytest.raises(RegistryError, match="whole ranking is no single label"):
+            strategy.start(grid, num_rounds=1)
+        return
+    strategy.start(grid, num_rounds=1)
+    options_J = seen.labels.options_J
+    assert options_J.max() == 4
+    flips = [RandomizedResponse(2.0, int(options)).flip_probability for options in options_J]
+    assert seen.labels.flip_J.tolist() == flips

@@ -1,0 +1,119 @@
+"""What travels in secure aggregation, there and back, and whatever else may come instead."""
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from privacy import grid
+from privacy.secure_sum import SEALED_BYTES, Opened, ProtocolError, PublicKeys, Shared
+from strategies import secure_messages as secure
+from strategies.messages import MalformedReply
+
+SESSION = b"s" * 16
+KEYS = [PublicKeys(bytes([i]) * 32, bytes([i + 100]) * 32) for i in range(3)]
+STEP = 2.0**-30
+REQUEST = secure.MaskRequest(
+    SESSION, {3: b"c" * SEALED_BYTES, 1: b"a" * SEALED_BYTES}, {"sum": STEP, "within": 0.5}
+)
+
+
+def carrying(record):
+    return RecordDict({secure.RECORD: record})
+
+
+def test_everything_comes_back_as_it_went():
+    assert secure.session_of(secure.keys_request(SESSION)) == SESSION
+    assert secure.read_keys(secure.keys_reply(KEYS[0])) == KEYS[0]
+    request = secure.shares_request(SESSION, 2, KEYS)
+    assert secure.session_of(request) == SESSION
+    assert secure.read_roster(request) == (2, KEYS)
+    shared = Shared({3: b"c" * SEALED_BYTES, 1: b"a" * SEALED_BYTES}, b"h" * 32)
+    assert secure.read_shares(secure.shares_reply(shared), 2, 3) == shared
+    assert secure.MaskRequest.of(carrying(REQUEST.record())) == REQUEST
+    masked_L = np.array([1, 2**64 - 1], dtype=np.uint64)
+    assert (secure.read_masked(secure.masked_reply(masked_L), 2) == masked_L).all()
+    assert secure.read_arrived(secure.unmask_request(SESSION, [1, 3])) == [1, 3]
+    opened = Opened({3: b"x" * 33, 1: b"y" * 33}, {2: b"z" * 33})
+    assert secure.read_opened(secure.opened_reply(opened), [1, 3], [2]) == opened
+    empty = Opened({1: b"y" * 33}, {})
+    assert secure.read_opened(secure.opened_reply(empty), [1], []) == empty
+
+
+def test_sums_become_whole_numbers_in_the_order_of_the_request():
+    sums = {"within": np.array([1.5]), "sum": np.array([2.0, -3.0]) * STEP}
+    assert REQUEST.whole(sums).tolist() == [2, -3, 3]
+
+
+@pytest.mark.parametrize(
+    ("sums", "message"),
+    [
+        ({"sum": np.zeros(2)}, "there are sums"),
+        ({"sum": np.zeros(2), "within": np.zeros(1), "stack": np.zeros((2, 2))}, "there are sums"),
+        ({"sum": np.array([STEP / 2]), "within": np.zeros(1)}, "not on the grid"),
+        ({"sum": np.array([np.nan]), "within": np.zeros(1)}, "not on the grid"),
+        ({"sum": np.array([2.0**23]), "within": np.zeros(1)}, "beyond the range"),
+    ],
+)
+def test_sums_that_cannot_be_masked_as_they_are(sums, message):
+    with pytest.raises(ProtocolError, match=message):
+        REQUEST.whole(sums)
+
+
+@pytest.mark.parametrize("bits", [32, 63, 65, 0])
+def test_another_modulus_is_refused(bits):
+    record = REQUEST.record()
+    assert record["modulus-bits"] == grid.MODULUS_BITS
+    record["modulus-bits"] = bits
+    with pytest.raises(ProtocolError, match=f"not 2\\^{bits}"):
+        secure.MaskRequest.of(carrying(record))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"others": [1]},
+        {"others": [1, 1]},
+        {"sealed": b"short"},
+        {"names": ["sum"]},
+        {"names": ["sum", "sum"]},
+        {"steps": ["wide", "wider"]},
+        {"session": 3},
+    ],
+)
+def test_requests_to_mask_that_make_no_sense(change):
+    record = REQUEST.record()
+    record.update(change)
+    with pytest.raises(ProtocolError):
+        secure.MaskRequest.of(carrying(record))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        secure.read_keys,
+        lambda content: secure.read_shares(content, 1, 3),
+        lambda content: secure.read_masked(content, 2),
+        lambda content: secure.read_opened(content, [1], []),
+    ],
+)
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict(),
+        carrying(ConfigRecord()),
+        carrying(ConfigRecord({"sealing": 1, "masking": "x", "sealed": b"1", "seeds": b"12"})),
+        carrying(ArrayRecord({"masked": Array(np.zeros(2))})),
+        carrying(ArrayRecord({"masked": Array(np.zeros(3, dtype=np.uint64))})),
+        carrying(ArrayRecord({"masked": Array("uint64", (2,), "numpy.ndarray", b"\x93NUMPY")})),
+    ],
+)
+def test_whatever_a_node_may_send_instead(read, content):
+    with pytest.raises(MalformedReply, match="not an answer of this session"):
+        read(content)
+
+
+@pytest.mark.parametrize("read", [secure.session_of, secure.read_roster, secure.read_arrived])
+@pytest.mark.parametrize("content", [RecordDict(), carrying(ConfigRecord({"roster": b"x" * 65}))])
+def test_whatever_a_server_may_ask_instead(read, content):
+    with pytest.raises(ProtocolError):
+        read(content)
