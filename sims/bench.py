@@ -3,7 +3,7 @@
 Three clocks are read in turn during a real run, so that whatever else the machine does meets all of
 them alike:
 
-- the round: everything the ``local`` runtime does for a cohort, from one push of messages to the
+- the round: everything the runtime does for a cohort, from one push of messages to the
   next: messages, node, ledger with fsync, noise, optimizer, metrics, and now and then a checkpoint;
 - after every third round the node: ``strategies.uls.contribute`` for a cohort, from windows to the
   bounded sum;
@@ -13,7 +13,8 @@ them alike:
 
 Then follows a pause, because torch's threads keep a core busy for a while after their last work,
 and a round that is not counted, because after a pause everything is slow. The overhead is the
-median round less the median node.
+median round less the median node. On Ray the node's work is done by the workers, and what counts as
+overhead is what the round takes beyond this work done in one process.
 
 Legend: B users of the limit, M judgements each, D dimensions.
 """
@@ -22,6 +23,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -33,20 +35,21 @@ from typing import Any
 import numpy as np
 import torch
 from flwr.app import Context, Message, RecordDict
+from flwr.serverapp import Grid
 
 from client.app import app as client_app
-from client.store import UserStore, source_for, store_for
+from client.store import UserStore, load, source_for, store_for
 from preference.examples import PairExamples
 from preference.features import HashingFeatures
 from server.config import RunConfig
 from server.training import train
 from sims.local import LocalGrid, Scalar
+from sims.ray_grid import RayGrid, Workers, cluster, workers_of
 from strategies import messages, uls
 
 _WARMUP = 2  # readings
 _PAUSE = 0.02  # seconds
 _STRIDE = 3  # rounds from one reading of node and limit to the next
-_TEXTS = 500
 
 
 @dataclass(frozen=True)
@@ -55,31 +58,15 @@ class Setting:
 
     dimension: int
     cohort: int
-    source: str = "sims.bench:judgements"
+    source: str = "sims.bench_crowds:users_2500"
+    runtime: str = "local"  # or ray
 
 
-SETTINGS = (Setting(384, 250), Setting(384, 2500), Setting(10_000, 250))
-
-
-def judgements() -> Iterator[dict[str, str]]:
-    """2,500 users with ten judgements each, about nothing."""
-    return _rows(2500, 10)
-
-
-def few_judgements() -> Iterator[dict[str, str]]:
-    """40 users with four judgements each."""
-    return _rows(40, 4)
-
-
-def _rows(users: int, each: int) -> Iterator[dict[str, str]]:
-    generator = np.random.default_rng(0)
-    texts = [
-        " ".join(f"w{word}" for word in generator.integers(0, 5000, 40)) for _ in range(_TEXTS)
-    ]
-    for user in range(users):
-        for chosen, rejected in generator.integers(0, _TEXTS, (each, 2)):
-            row = {"user_id": f"u{user}", "prompt": "-", "chosen": texts[chosen]}
-            yield {**row, "rejected": texts[rejected] + " ."}
+SETTINGS = tuple(
+    Setting(dimension, cohort, runtime=runtime)
+    for dimension, cohort in ((384, 250), (384, 2500), (10_000, 250))
+    for runtime in ("local", "ray")
+)
 
 
 def machine() -> dict[str, Any]:
@@ -97,21 +84,22 @@ def machine() -> dict[str, Any]:
     }
 
 
-def measure(setting: Setting, repetitions: int) -> dict[str, object]:
+def measure(setting: Setting, repetitions: int) -> dict[str, Any]:
     """One row of figures, medians over ``repetitions`` readings."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
         config = RunConfig(
             data=setting.source,
-            test="sims.bench:few_judgements",  # so that nobody is held out
+            test="sims.bench_crowds:few",  # so that nobody is held out
             cohort=setting.cohort,
             rounds=_STRIDE * (repetitions + _WARMUP) + 1,
             seed=0,
             out=str(Path(folder) / "run"),
         )
-        grid = _TimedGrid(setting, config.to_run_config())
-        result = train(config, grid, HashingFeatures(dimension=setting.dimension))
-    nodes, limits = grid.node_rates[_WARMUP:], grid.limit_rates[_WARMUP:]
-    rounds = grid.rounds[_WARMUP * (_STRIDE - 1) :]
+        clocks = _Clocks(setting, config.to_run_config())
+        with _grid(setting, config, clocks) as grid:
+            result = train(config, grid, HashingFeatures(dimension=setting.dimension))
+    nodes, limits = clocks.node_rates[_WARMUP:], clocks.limit_rates[_WARMUP:]
+    rounds = clocks.rounds[_WARMUP * (_STRIDE - 1) :]
     threads, most = max(
         ((threads, median(rates[threads] for rates in limits)) for threads in limits[0]),
         key=lambda item: item[1],
@@ -122,8 +110,8 @@ def measure(setting: Setting, repetitions: int) -> dict[str, object]:
         "d": setting.dimension,
         "cohort": setting.cohort,
         "users": result["users"],
-        "judgements": len(grid.store.judgements),
-        "runtime": "local",
+        "judgements": len(clocks.store.judgements),
+        "runtime": setting.runtime,
         "repetitions": len(nodes),
         "users_per_second": setting.cohort / median(rounds),
         "node_users_per_second": node,
@@ -131,7 +119,23 @@ def measure(setting: Setting, repetitions: int) -> dict[str, object]:
         "limit_threads": threads,
         "node_share_of_limit": node / most,
         "overhead_ms": 1000 * seconds,
+        "rival": None,
+        "rival_users_per_second": None,
     }
+
+
+@contextmanager
+def _grid(setting: Setting, config: RunConfig, clocks: "_Clocks") -> Iterator[Grid]:
+    run_config = config.to_run_config()
+    if setting.runtime == "local":
+        yield _timed(LocalGrid)(clocks, client_app, 1, run_config)
+        return
+    judgements = load(config.data, config.columns, config.on_bad_rows)
+    with cluster() as ray:
+        workers = Workers()
+        nodes = workers_of(ray, workers)
+        grid = _timed(RayGrid)
+        yield grid(clocks, ray, client_app, judgements, nodes, run_config, workers)
 
 
 def limit(examples: PairExamples, users: int, clip: float) -> Callable[[], torch.Tensor]:
@@ -150,11 +154,10 @@ def limit(examples: PairExamples, users: int, clip: float) -> Callable[[], torch
     return run
 
 
-class _TimedGrid(LocalGrid):
+class _Clocks:
     """Between two rounds, times the node's computation and the limit by themselves."""
 
     def __init__(self, setting: Setting, run_config: Mapping[str, Scalar]) -> None:
-        super().__init__(client_app, 1, run_config)
         self._setting, self._context = setting, _context_of(run_config)
         self._limit: Callable[[], object] | None = None
         self._work: messages.Work | None = None
@@ -165,28 +168,26 @@ class _TimedGrid(LocalGrid):
         self.node_rates: list[float] = []  # users a second
         self.limit_rates: list[dict[int, float]] = []  # by threads
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """As in ``LocalGrid``; training messages end one round and begin the next."""
-        outgoing = list(messages)
+    def messages_are_out(self, outgoing: Iterable[Message]) -> None:
+        """One round ends, and the next begins when this returns."""
         if self._work is not None:
             if self._count % _STRIDE != 1:
                 self.rounds.append(time.perf_counter() - self._begun)
             if self._count % _STRIDE == 0 and self._former is not None:
                 self._read(self._former)
-        self._former = self._work
-        self._work = next((_work(m) for m in outgoing if m.metadata.message_type == "train"), None)
+        self._former, self._work = self._work, _work(outgoing)
         self._count += 1
         self._begun = time.perf_counter()
-        return super().push_messages(outgoing)
 
     @cached_property
     def store(self) -> UserStore:
-        """The node's, with the features that the rounds use."""
+        """A node's that hosts everybody, with the features that the rounds use."""
         return store_for(self._context)
 
     def _read(self, work: messages.Work) -> None:
         """Node and limit, for a cohort other than the last, whose rows might still be in cache."""
         examples = self.store.examples(str(work.parameters["features"]))
+        assert isinstance(examples, PairExamples)
         keys_S, source = self.store.keys_U[work.users_S], source_for(self._context)
         if self._limit is None:
             self._limit = limit(examples, self._setting.cohort, work.number("clip-norm"))
@@ -197,8 +198,29 @@ class _TimedGrid(LocalGrid):
         time.sleep(_PAUSE)
 
 
-def _work(message: Message) -> messages.Work:
-    return messages.read_work(message.content)
+def _timed(grid: type[Grid]) -> Callable[..., Grid]:
+    """A grid of this kind that tells the clocks, its first argument, of each round."""
+
+    class Timed(grid):  # type: ignore[misc, valid-type]
+        def __init__(self, clocks: _Clocks, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self._clocks = clocks
+
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            outgoing = list(messages)
+            self._clocks.messages_are_out(outgoing)
+            return super().push_messages(outgoing)
+
+    return Timed
+
+
+def _work(outgoing: Iterable[Message]) -> messages.Work | None:
+    """What a round's messages ask for, all nodes taken together as one."""
+    asked = [messages.read_work(m.content) for m in outgoing if m.metadata.message_type == "train"]
+    if not asked:
+        return None
+    users_S = np.concatenate([work.users_S for work in asked])
+    return messages.Work(asked[0].arrays, asked[0].parameters, np.unique(users_S))
 
 
 def _context_of(run_config: Mapping[str, Scalar]) -> Context:

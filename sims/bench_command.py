@@ -1,47 +1,168 @@
 """``murmuration bench``: how fast it is, as ratios within one run on the machine at hand."""
 
 import json
+from collections.abc import Sequence
 from datetime import date
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from sims import bench_accounting, bench_growth, bench_lm, bench_rivals
 from sims.bench import SETTINGS, machine, measure
+from sims.bench_rivals import NoRival
 
 bench = typer.Typer(
     help="Measure speed on this machine, beside what bounds it.", no_args_is_help=True
 )
 
 
-@bench.callback()
-def _commands() -> None:
-    """Keeps ``users`` a command of its own."""
+_Json = Annotated[bool, typer.Option("--json", help="End with the figures as one JSON line.")]
+_Quick = Annotated[bool, typer.Option("--quick", help="Few repetitions: to see that it works.")]
 
 
 @bench.command()
 def users(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="End with the figures as one JSON line.")
-    ] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Few repetitions: to see that it works.")
+    as_json: _Json = False,
+    quick: _Quick = False,
+    rivals: Annotated[
+        bool,
+        typer.Option(
+            "--rivals",
+            help="Also pfl-research, in an environment of its own (made on first use), and Flower.",
+        ),
     ] = False,
 ) -> None:
     """Users a second in a node beside the plain tensor limit, and what a round costs on top."""
+    console, about = _begin(as_json)
+    rows = []
+    for setting in SETTINGS:
+        with console.status(f"{setting.runtime}: d = {setting.dimension:,}, {setting.cohort:,}"):
+            rows.append(measure(setting, repetitions=5 if quick else 40))
+    floor = _rivals(rows, console) if rivals else {}
+    console.print(_table(rows))
+    for name, rate in floor.items():
+        console.print(f"{name}: {rate:,.0f} users/s", highlight=False)
+    _end(as_json, "users", about, rows, **floor)
+
+
+@bench.command()
+def rounds(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    out: Annotated[Path | None, typer.Option(help="Write the plot to this file.")] = None,
+) -> None:
+    """How long a round takes as users, cohort, dimensions and judgements grow."""
+    console, about = _begin(as_json)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kind, points in bench_growth.GROWTH.items():
+        with console.status(kind):
+            chosen = points[:2] if quick else points
+            found[kind] = [bench_growth.measure(p, rounds=5 if quick else 40) for p in chosen]
+    rows = [{"grows": kind, **row} for kind, some in found.items() for row in some]
+    columns = ("grows", "users", "cohort", "d", "judgements_each", "round_ms")
+    console.print(_plain("milliseconds a round, medians", columns, rows))
+    if out is not None:
+        bench_growth.plot(found).savefig(out, dpi=150)
+    _end(as_json, "rounds", about, rows)
+
+
+@bench.command()
+def accounting(as_json: _Json = False, quick: _Quick = False) -> None:
+    """How long it takes to find the noise for a budget, beside dp-accounting."""
+    console, about = _begin(as_json)
+    rows = []
+    for task in bench_accounting.TASKS:
+        with console.status(task.name):
+            rows.append(bench_accounting.measure(task, repetitions=1 if quick else 5))
+    columns = ("task", "rounds", "noise_multiplier", "calibration_seconds", "rival_seconds")
+    console.print(
+        _plain("a calibration, beside one evaluation of dp-accounting", (*columns, "ratio"), rows)
+    )
+    _end(as_json, "accounting", about, rows)
+
+
+@bench.command()
+def memory(as_json: _Json = False, quick: _Quick = False) -> None:
+    """The most memory a whole run takes as the number of users grows: d = 384, cohort 1,000."""
+    console, about = _begin(as_json)
+    rows = []
+    for point in bench_growth.MEMORY[: 1 if quick else None]:
+        with console.status(f"{point.users:,} users"):
+            rows.append(bench_growth.measure_memory(point, rounds=5 if quick else 100))
+    columns = ("users", "cohort", "d", "judgements_each", "round_ms", "seconds", "peak_mib")
+    console.print(_plain("whole runs, each in a process of its own", columns, rows))
+    _end(as_json, "memory", about, rows)
+
+
+def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
     about, console = machine(), Console(stderr=as_json)
     console.print(_machine_line(about), highlight=False, soft_wrap=True)
     if about["load"] > about["cores"] / 2:
         console.print("others are using this machine: repeat when it is quiet", style="yellow")
-    rows = []
-    for setting in SETTINGS:
-        with console.status(f"d = {setting.dimension:,}, cohort {setting.cohort:,}"):
-            rows.append(measure(setting, repetitions=5 if quick else 40))
-    console.print(_table(rows))
+    return console, about
+
+
+def _end(
+    as_json: bool, name: str, about: dict[str, Any], rows: Sequence[dict[str, Any]], **more: Any
+) -> None:
     if as_json:
         today = date.today().isoformat()
-        print(json.dumps({"name": "users", "machine": about, "date": today, "rows": rows}))
+        print(json.dumps({"name": name, "machine": about, "date": today, "rows": rows, **more}))
+
+
+def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
+    """Add pfl-research to the rows; Flower's own rates by name."""
+    try:
+        with console.status("installing pfl-research"):
+            python = bench_rivals.pfl_environment()
+        rates: dict[bench_rivals.Task, float] = {}
+        for row in rows:
+            each = row["judgements"] // row["users"]
+            task = bench_rivals.Task(row["d"], row["cohort"], row["users"], each)
+            with console.status(f"pfl-research: d = {row['d']:,}, {row['cohort']:,}"):
+                if task not in rates:
+                    rates[task] = bench_rivals.pfl_users_per_second(python, task)
+            row.update(rival=bench_rivals.PFL, rival_users_per_second=rates[task])
+    except NoRival as reason:
+        console.print(f"without pfl-research: {reason}", style="yellow")
+    found = {}
+    for name, each in (("flower_runtime", None), ("flower_one_user_a_node", 1)):
+        try:
+            with console.status(name):
+                found[name] = bench_rivals.flower_users_per_second(SETTINGS[0], each)
+        except NoRival as reason:
+            console.print(f"without {name}: {reason}", style="yellow")
+    return found
+
+
+@bench.command()
+def lm(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with the figures as one JSON line.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few users, read once: to see that it works.")
+    ] = False,
+    repetitions: Annotated[int, typer.Option(help="Readings.")] = 5,
+) -> None:
+    """Clipping every user's gradient of a language model, over plain batched training."""
+    about, console = machine(), Console(stderr=as_json)
+    console.print(_machine_line(about), highlight=False, soft_wrap=True)
+    with console.status("LoRA, then full, each plain, ours and as a loop"):
+        figures = bench_lm.measure(
+            bench_lm.LmBench(users=4) if quick else bench_lm.LmBench(), 1 if quick else repetitions
+        )
+    table = Table("over plain training", "ours", "a loop over users", box=None)
+    for train in ("lora", "full"):
+        ours, loop = figures[f"{train}_ratio"], figures[f"{train}_loop_ratio"]
+        table.add_row(train, f"{ours:.2f}", f"{loop:.2f}")
+    console.print(table)
+    if as_json:
+        today = date.today().isoformat()
+        print(json.dumps({"name": "lm", "machine": about, "date": today, **figures}))
 
 
 def _machine_line(about: dict) -> str:
@@ -52,19 +173,34 @@ def _machine_line(about: dict) -> str:
     )
 
 
-def _table(rows: list[dict]) -> Table:
+def _table(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="users a second, medians", title_justify="left")
-    columns = ("d", "cohort", "local runtime", "node", "tensor limit", "node / limit")
-    for column in (*columns, "overhead of a round"):
+    columns = ("d", "cohort", "runtime", "whole", "node", "tensor limit", "node / limit")
+    for column in (*columns, "overhead of a round", "pfl-research", "ratio"):
         table.add_column(column, justify="right")
     for row in rows:
+        rival = row["rival_users_per_second"]
         table.add_row(
             f"{row['d']:,}",
             f"{row['cohort']:,}",
+            row["runtime"],
             f"{row['users_per_second']:,.0f}",
             f"{row['node_users_per_second']:,.0f}",
             f"{row['limit_users_per_second']:,.0f}",
             f"{row['node_share_of_limit']:.0%}",
             f"{row['overhead_ms']:.1f} ms",
+            "" if rival is None else f"{rival:,.0f}",
+            "" if rival is None else f"{row['users_per_second'] / rival:.0f}",
         )
+    return table
+
+
+def _plain(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
+    """A table of figures under the names that they have in the JSON."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        values = (row[column] for column in columns)
+        table.add_row(*(f"{v:,.3g}" if isinstance(v, float) else f"{v}" for v in values))
     return table

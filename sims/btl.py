@@ -15,12 +15,14 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from preference.examples import PairExamples
+from preference.policies import semi_norm
 from privacy.randomness import Randomness, user_key
 from sims.local import LocalGrid
 from strategies import messages
 from strategies.catalogue import NODE_HALVES
 
-_NORM = 2.0
+#: ‖θ*‖.
+NORM = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class Population:
             x_RD = generator.standard_normal((rows, dimension))
             return x_RD / np.linalg.norm(x_RD, axis=1, keepdims=True)
 
-        truth_D = _NORM * directions(1)[0]
+        truth_D = NORM * directions(1)[0]
         x_RD = directions(users * each) - directions(users * each)
         agrees_R = generator.random(len(x_RD)) < 1.0 / (1.0 + np.exp(-x_RD @ truth_D))
         x_RD = np.where(agrees_R[:, None], x_RD, -x_RD)
@@ -52,6 +54,14 @@ class Population:
     def error(self, theta_D: np.ndarray) -> float:
         """‖θ − θ*‖₂."""
         return float(np.linalg.norm(theta_D - self.truth_D))
+
+    def semi_norm_error(self, theta_D: np.ndarray) -> float:
+        """‖θ − θ*‖ in the semi-norm of Σ_D, the second moments of the differences judged.
+
+        The root mean square of how far log-odds are off on these judgements.
+        """
+        x_RD = self.examples.x_RD.double().numpy()
+        return semi_norm(theta_D - self.truth_D, x_RD.T @ x_RD / len(x_RD))
 
     def likeliest(self) -> np.ndarray:
         """The maximum-likelihood model of all judgements, without privacy; Newton's method."""

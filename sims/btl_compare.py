@@ -3,6 +3,9 @@
 The error is ‖θ̂ − θ*‖₂ on the populations of ``sims.btl``, where answering zero has error two.
 Everything runs through the strategies, messages and ledgers that users get.
 
+Strategies that protect labels only are compared among themselves (``label_compare``), beside the
+same grid under ``replace-labels``: figures under two adjacencies do not compare.
+
 The grid's best is chosen by looking at θ*, which nobody can do, and what looking would cost is not
 charged: it is a bound on what tuning could achieve. Its ends are worse than its middle, but for
 the smallest clip norm: below that everybody is scaled to one length, and nothing changes.
@@ -22,19 +25,23 @@ from typing import Any
 
 import numpy as np
 
+from preference.bounds import Bound, Case
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from server.build import build
-from server.config import RunConfig
+from server.config import FEW_ROUNDS, RunConfig
 from server.setting import Setting
-from sims.btl import Population, node_of
+from sims.bounds_command import all_bounds
+from sims.btl import NORM, Population, node_of
+from sims.btl_solved import solved
 from strategies.cohort import Registry
 from strategies.rounds import CohortStrategy, Participants
 from strategies.uls import DEFAULT_GROUP_SIZE, Uls, UlsPlan
 
 _SETTINGS = RunConfig(strategy="aup", delta=1e-5, adjacency="add-remove", rounds=200, cohort=500)
+USERS, EACH, DIMENSION = 2500, 10, 32
 #: Clip norms of the grid, and its step sizes in units of the clip norm.
 CLIPS = (0.1, 0.2, 0.3, 0.4)
 RATES = (0.25, 0.35, 0.5, 0.7, 1.0)
@@ -45,6 +52,13 @@ UNTUNED: Mapping[str, Mapping[str, Any]] = {
     "adaptive": {"strategy": "adaptive"},
     "uls default": {"strategy": "uls"},
     "aup:published": {"strategy": "aup", "variant": "published"},
+}
+#: The same where prompts and responses are public.
+UNTUNED_LABELS: Mapping[str, Mapping[str, Any]] = {
+    "label-moment": {"strategy": "label-moment", "rounds": 1},
+    "label-moment, 2 rounds": {"strategy": "label-moment", "rounds": 2},
+    "objective-perturbation": {"strategy": "objective-perturbation", "rounds": 1},
+    "aup": {"strategy": "aup"},
 }
 
 
@@ -74,6 +88,7 @@ class _Found:
 
     strategy: str
     error: float
+    semi_norm: float
     spent: float
     rounds: int
     clip: float | None = None
@@ -98,17 +113,24 @@ def _try(trial: _Trial) -> list[_Found]:
             once=lambda name, release: release(),
         )
 
-    def error(strategy: CohortStrategy) -> float:
-        strategy.start(grid, num_rounds=trial.config.rounds)
-        return population.error(strategy.optimizer.result_D)
+    def errors(strategy: CohortStrategy, rounds: int) -> dict[str, float]:
+        strategy.start(grid, num_rounds=rounds)
+        theta_D = strategy.optimizer.result_D
+        return {
+            "error": population.error(theta_D),
+            "semi_norm": population.semi_norm_error(theta_D),
+        }
 
     found = []
     for name in trial.untuned:
-        config = replace(trial.config, **UNTUNED[name])
-        with _opened(config) as ledger:
-            strategy = build(setting(config), ledger).strategy
-            off = error(strategy)
-            found.append(_Found(name, off, ledger.epsilon(), strategy.rounds_done))
+        config = replace(trial.config, **{**UNTUNED, **UNTUNED_LABELS}[name])
+        with opened(config) as ledger:
+            if config.strategy in FEW_ROUNDS:
+                strategy = solved(setting(config), population.examples, ledger)
+            else:
+                strategy = build(setting(config), ledger).strategy
+            off = errors(strategy, config.rounds)
+            found.append(_Found(name, spent=ledger.epsilon(), rounds=strategy.rounds_done, **off))
     config = replace(trial.config, strategy="uls")
     plan = UlsPlan.for_epsilon(
         config.epsilon,
@@ -124,21 +146,22 @@ def _try(trial: _Trial) -> list[_Found]:
     for clip, steps in itertools.product(trial.clips, trial.rates):
         rate = steps / clip
         given = setting(replace(config, learning_rate=rate))
-        with _opened(config) as ledger:
+        with opened(config) as ledger:
             chosen = replace(plan, clip=UserClip(clip))
             optimizer = given.optimizer("sgd", chosen.noise, rate)
             strategy = Uls(chosen, ledger, **given.arguments(optimizer))
-            off = error(strategy)
-            found.append(_Found("uls", off, spent, strategy.rounds_done, clip, rate))
+            off = errors(strategy, config.rounds)
+            done = strategy.rounds_done
+            found.append(_Found("uls", spent=spent, rounds=done, clip=clip, rate=rate, **off))
     return found
 
 
 def btl_compare(
     quick: bool = False,
     *,
-    users: int = 2500,
-    each: int = 10,
-    dimension: int = 32,
+    users: int = USERS,
+    each: int = EACH,
+    dimension: int = DIMENSION,
     epsilons: Sequence[float] = (1.0, 3.0),
     seeds: int = 5,
     settings: RunConfig = _SETTINGS,
@@ -149,10 +172,12 @@ def btl_compare(
 ) -> list[dict[str, Any]]:
     """Errors by strategy and epsilon: what is not tuned, then the grid's best, then the grid.
 
-    Rows hold ``strategy, epsilon, error_mean, error_sd``, and under an epsilon ``ratio`` (the error
-    over that of the grid's best), ``epsilon_spent``, ``rounds``, ``clip`` and ``learning_rate``
-    (where they were chosen). Those with epsilon None are the non-private references. ``quick``: two
-    seeds and a fourth of the grid. ``workers``: processes; by default one for each core.
+    Rows hold ``strategy, epsilon, error_mean, error_sd, semi_norm_mean`` (the error in the
+    semi-norm of Σ_D), and under an epsilon ``ratio`` (the error over that of the grid's best),
+    ``epsilon_spent``, ``rounds``, ``adjacency``, ``clip`` and ``learning_rate`` (where they were
+    chosen). Those with epsilon None are the non-private references. ``quick``: two seeds and a
+    fourth of the grid.
+    ``workers``: processes; by default one for each core.
     """
     if quick:
         seeds, clips, rates = 2, clips[1::2], rates[::2]
@@ -163,7 +188,7 @@ def btl_compare(
                 users,
                 each,
                 dimension,
-                replace(settings, epsilon=epsilon),
+                replace(settings, epsilon=epsilon, seed=seed),
                 tuple(clips),
                 tuple(rates),
                 tuple(untuned),
@@ -173,19 +198,45 @@ def btl_compare(
         for epsilon in epsilons
     }
     populations = [trial.population() for trial in trials[epsilons[0]]]
-    rows = [
-        _row("maximum likelihood", None, [p.error(p.likeliest()) for p in populations]),
-        _row("zero", None, [p.error(np.zeros(dimension)) for p in populations]),
-    ]
+    rows = []
+    for name, known in (
+        ("maximum likelihood", [population.likeliest() for population in populations]),
+        ("zero", [np.zeros(dimension) for _ in populations]),
+    ):
+        both = list(zip(populations, known, strict=True))
+        semi = fmean(population.semi_norm_error(theta_D) for population, theta_D in both)
+        errors = [population.error(theta_D) for population, theta_D in both]
+        rows.append(_row(name, None, errors, semi_norm_mean=semi))
     results = iter(_in_processes([t for ts in trials.values() for t in ts], workers))
     for epsilon in epsilons:
         by_run = zip(*itertools.islice(results, seeds), strict=True)
-        found = [_summary(epsilon, same) for same in by_run]
+        found = [_summary(epsilon, settings.adjacency, same) for same in by_run]
         grid = [row for row in found if row["strategy"] == "uls"]
         best = min(grid, key=lambda row: row["error_mean"])
         ordered = [*found[: len(untuned)], {**best, "strategy": "uls best of grid"}, *grid]
         rows += [{**row, "ratio": row["error_mean"] / best["error_mean"]} for row in ordered]
     return rows
+
+
+def label_compare(quick: bool = False, **given: Any) -> list[dict[str, Any]]:
+    """``btl_compare`` under ``replace-labels``, without the references; arguments as there."""
+    settings = replace(given.pop("settings", _SETTINGS), adjacency="replace-labels")
+    given.setdefault("untuned", tuple(UNTUNED_LABELS))
+    rows = btl_compare(quick, settings=settings, **given)
+    return [row for row in rows if row["epsilon"] is not None]
+
+
+def theory(
+    epsilon: float,
+    *,
+    users: int = USERS,
+    each: int = EACH,
+    dimension: int = DIMENSION,
+    delta: float = _SETTINGS.delta,
+) -> list[Bound]:
+    """What the papers prove about these populations, where κ is 2/d, L is 1 and B is ‖θ*‖."""
+    case = Case(users, each, dimension, epsilon, delta, model_bound=NORM, coverage=2.0 / dimension)
+    return all_bounds(case)
 
 
 def _in_processes(trials: Sequence[_Trial], workers: int | None) -> list[list[_Found]]:
@@ -197,22 +248,24 @@ def _in_processes(trials: Sequence[_Trial], workers: int | None) -> list[list[_F
         return list(pool.map(_try, trials))
 
 
-def _summary(epsilon: float, same: Sequence[_Found]) -> dict[str, Any]:
+def _summary(epsilon: float, adjacency: str, same: Sequence[_Found]) -> dict[str, Any]:
     """The row of one strategy from its runs on all populations."""
     first = same[0]
     return _row(
         first.strategy,
         epsilon,
         [found.error for found in same],
+        semi_norm_mean=fmean(found.semi_norm for found in same),
         epsilon_spent=max(found.spent for found in same),
         rounds=fmean(found.rounds for found in same),
         clip=first.clip,
         learning_rate=first.rate,
+        adjacency=adjacency,
     )
 
 
 @contextmanager
-def _opened(config: RunConfig) -> Iterator[Ledger]:
+def opened(config: RunConfig) -> Iterator[Ledger]:
     """A ledger of a run whose folder nobody keeps, in memory where there is such a folder."""
     memory = Path("/dev/shm")
     with (

@@ -19,8 +19,9 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import Event
 from privacy.ledger import read_charges
-from server.config import RunConfig
-from sims.run_command import execute
+from server.config import FEW_ROUNDS, RunConfig
+from sims.sweep import OnRun, Outcome, one_by_one
+from strategies.support import SUPPORT
 
 
 @dataclass(frozen=True)
@@ -54,53 +55,55 @@ def compare(
     epsilons: Sequence[float],
     seeds: int,
     out: Path,
-    on_run: Callable[[str], None] = lambda _: None,
+    on_run: OnRun = lambda _: None,
+    run_all: Callable[[Sequence[RunConfig], OnRun], list[Outcome]] = one_by_one,
 ) -> list[Cell]:
     """Run every strategy at every epsilon with ``seeds`` seeds below ``out``.
 
-    ``strategies`` may name a variant, as in ``aup:published``. ``on_run`` hears which run is next.
+    ``strategies`` may name a variant, as in ``aup:published``. ``run_all`` and ``on_run`` as in
+    ``sims.sweep``.
 
     Raises:
         InputError: settings or data that no strategy can use.
     """
-    cells = []
+    asked: list[tuple[str, float | None, list[RunConfig], str | None]] = []
     for name in strategies:
         strategy, _, variant = name.partition(":")
-        # Under a relation that suits all: a name that is wrong must not pass for a refusal.
-        replace(base, adjacency="add-remove", **_named(strategy, variant))
+        # Under a relation that suits it: a name that is wrong must not pass for a refusal.
+        suits = next(iter(sorted(SUPPORT.get(strategy, set(Adjacency)))))
+        replace(base, adjacency=suits.value, **_named(strategy, variant))
         # Without privacy there is no epsilon: one cell serves for all.
         targets: Iterable[float | None] = [None] if strategy == "nonprivate" else epsilons
         for epsilon in targets:
-            results, refused = [], None
-            for seed in range(seeds):
-                folder = out / "runs" / _folder(name, epsilon, seed)
-                on_run(folder.name)
-                change = {"epsilon": epsilon or base.epsilon, "seed": seed}
-                try:
-                    config = replace(base, **_named(strategy, variant), **change)
-                    results.append(_run(config, folder))
-                except InputError as error:
-                    refused = str(error)
-                    break
-            cells.append(Cell(name, epsilon, tuple(results), refused))
+            configs, refused = [], None
+            try:
+                for seed in range(seeds):
+                    folder = (out / "runs" / _folder(name, epsilon, seed)).absolute()
+                    change = {"epsilon": epsilon or base.epsilon, "seed": seed, "out": str(folder)}
+                    configs.append(replace(base, **_named(strategy, variant), **change))
+            except InputError as error:
+                configs, refused = [], str(error)
+            asked.append((name, epsilon, configs, refused))
+    found = iter(run_all([config for _, _, configs, _ in asked for config in configs], on_run))
+    cells = []
+    for name, epsilon, configs, refused in asked:
+        outcomes = [next(found) for _ in configs]
+        refused = refused or next((o for o in outcomes if isinstance(o, str)), None)
+        results = tuple(o for o in outcomes if isinstance(o, dict)) if refused is None else ()
+        cells.append(Cell(name, epsilon, results, refused))
     if all(cell.refused for cell in cells):
         raise InputError(f"every run was refused; the first: {cells[0].refused}")
     return cells
 
 
 def _named(strategy: str, variant: str) -> dict[str, Any]:
-    return {"strategy": strategy, **({"variant": variant} if variant else {})}
+    own = {"variant": variant} if variant else {}
+    return {"strategy": strategy, **own, **({"rounds": 0} if strategy in FEW_ROUNDS else {})}
 
 
 def _folder(name: str, epsilon: float | None, seed: int) -> str:
     budget = "" if epsilon is None else f"-epsilon{epsilon:g}"
     return f"{name.replace(':', '-')}{budget}-seed{seed}"
-
-
-def _run(config: RunConfig, folder: Path) -> dict[str, Any]:
-    """A run's result: from its folder if it is complete, resumed or started if not."""
-    config = replace(config, out=str(folder.absolute()), resume=(folder / "config.json").exists())
-    return execute(config, quiet=True)
 
 
 def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) -> float:

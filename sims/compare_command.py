@@ -2,19 +2,31 @@
 
 import json
 import math
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from preference.judgements import InputError
+from preference.models import MODELS
 from privacy.adjacency import Adjacency
 from server.config import RunConfig
 from sims.compare import Cell, compare, composed_epsilon, write
 from sims.run_command import settings
+from sims.sweep import on_cluster, one_by_one
+
+
+class Where(StrEnum):
+    """Where the runs take place."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 def compare_command(
@@ -24,6 +36,10 @@ def compare_command(
     strategies: Annotated[
         str, typer.Option(help="Names, comma-separated; a variant as in aup:published.")
     ] = "uls,nonprivate",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(MODELS)),
+    ] = None,
     epsilon: Annotated[str, typer.Option(help="Budgets, comma-separated.")] = "1,3,8",
     delta: Annotated[float, typer.Option(help="Delta.")] = 1e-5,
     adjacency: Annotated[
@@ -33,6 +49,14 @@ def compare_command(
     cohort: Annotated[int, typer.Option(help="Expected users in a round.")] = 500,
     seeds: Annotated[int, typer.Option(help="Repetitions.")] = 3,
     features: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    runtime: Annotated[
+        Where,
+        typer.Option(
+            help="local: one run after the other. ray: side by side, here or on the cluster at "
+            "RAY_ADDRESS; --out and files must then lie where all its machines see them."
+        ),
+    ] = Where.LOCAL,
+    cpus_per_run: Annotated[int, typer.Option(help="ray: processors of one run.", min=1)] = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON line at the end.")
     ] = False,
@@ -52,6 +76,7 @@ def compare_command(
     given = {
         "data": data,
         "test": test,
+        "model": model,
         "delta": delta,
         "adjacency": adjacency.value,
         "rounds": rounds,
@@ -70,7 +95,8 @@ def compare_command(
             progress.update(task, description=name)
             progress.advance(task)
 
-        cells = compare(base, names, budgets, seeds, out, on_run)
+        run_all = partial(on_cluster, cpus=cpus_per_run) if runtime is Where.RAY else one_by_one
+        cells = compare(base, names, budgets, seeds, out, on_run, run_all)
     composed = composed_epsilon(cells, adjacency, delta)
     write(cells, composed, base, out)
     console.print(_table(base, cells))

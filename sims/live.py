@@ -197,7 +197,8 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
     if result["private"]:
         claim = Text.assemble(
             (f"ε {epsilon_text(result['epsilon'])}", "bold cyan"),
-            f" of {result['epsilon_target']:g}, δ {delta_text(result['delta'])}, for whole users"
+            f" of {result['epsilon_target']:g}, δ {delta_text(result['delta'])}, for "
+            + ("single judgements" if result.get("privacy_level") == "item" else "whole users")
             + ("" if result.get("proven", True) else " as published: claimed, not proven"),
         )
         sentence = Adjacency(result["adjacency"]).sentence

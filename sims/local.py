@@ -16,7 +16,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 Scalar = bool | int | float | str
 
-_CLIENT_APP_RAISED = 2  # Flower's code for an exception in the ClientApp
+RAISED = 2  # Flower's code for an exception in the ClientApp
 
 
 class LocalGrid(Grid):
@@ -40,8 +40,7 @@ class LocalGrid(Grid):
         }
         self._pending: dict[str, Message] = {}
         self._run = Run.create_empty(run_id=1)
-        # Messages take the sender from here; Flower sets it in its own processes.
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
+        identify()
 
     def set_run(self, run: Run) -> None:
         """Set the run's description."""
@@ -97,7 +96,12 @@ class LocalGrid(Grid):
             return self._client_app(message, self._contexts[message.metadata.dst_node_id])
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            return Message(Error(code=_CLIENT_APP_RAISED, reason=reason), reply_to=message)
+            return Message(Error(code=RAISED, reason=reason), reply_to=message)
+
+
+def identify() -> None:
+    """Messages take their sender from here; Flower sets it in processes of its own."""
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
 
 
 def run_local(

@@ -22,14 +22,20 @@ for _name, _value in {
 
 from preference.judgements import InputError  # noqa: E402
 from sims import (  # noqa: E402
+    agent_command,
+    audit_command,
+    base_command,
+    bounds_command,
     compare_command,
     plan_command,
     population_command,
+    privatize_command,
     reproduce_command,
     run_command,
     score_command,
 )
 from sims.bench_command import bench  # noqa: E402
+from sims.deploy_command import deploy  # noqa: E402
 from sims.flower import FlowerRunFailed  # noqa: E402
 
 app = typer.Typer(
@@ -44,8 +50,14 @@ app.command("plan")(plan_command.plan)
 app.command("score")(score_command.score)
 app.command("compare")(compare_command.compare_command)
 app.command("reproduce")(reproduce_command.reproduce)
+app.command("privatize")(privatize_command.privatize)
+app.command("bounds")(bounds_command.bounds)
+app.command("agent")(agent_command.agent)
+app.command("base")(base_command.base)
 app.command("population")(population_command.population)
+app.command("audit")(audit_command.audit)
 app.add_typer(bench, name="bench")
+app.add_typer(deploy, name="deploy")
 
 
 def main() -> None:

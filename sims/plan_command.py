@@ -20,7 +20,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
 from server.config import ADAPTATIONS, DELTA_EXPONENT, STRATEGIES, VARIANTS, parse_delta
-from sims import plan_adaptive, plan_examples
+from sims import plan_adaptive, plan_examples, plan_optimize, plan_solved
 from strategies import support
 
 _NAMES = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
@@ -56,11 +56,27 @@ def plan(
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
+    optimize: Annotated[
+        bool, typer.Option("--optimize", help="uls, els: find group size and cohort for --compute.")
+    ] = False,
+    compute: Annotated[
+        int | None, typer.Option(help="--optimize: gradients of single judgements in a round.")
+    ] = None,
+    public: Annotated[
+        str | None,
+        typer.Option(
+            help="--optimize: judgements of people outside training, to learn how long gradients "
+            "are; by default a synthetic population.",
+            show_default=False,
+        ),
+    ] = None,
+    features: Annotated[str, typer.Option(help="--optimize: as in run.")] = "hashing",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
 
     For els and group: for epsilon or the noise multiplier. For adaptive and aup: for the noise.
+    With --optimize: for the group size and the cohort that a compute budget is best spent on.
     """
     if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
@@ -76,11 +92,21 @@ def plan(
     )
     try:
         support.check(f"aup:{variant}" if strategy == "aup" else strategy, adjacency)
+        if optimize:
+            given_public = plan_optimize.Public(public, features)
+            weighed = plan_optimize.solve(strategy, asked, compute, given_public, adjacency)
+            plan_optimize.report(weighed, as_json)
+            return
+        if compute is not None or public is not None:
+            raise InputError("--compute and --public go with --optimize")
         if strategy in plan_examples.STRATEGIES:
             found = plan_examples.solve(strategy, asked, adjacency)
         elif strategy in plan_adaptive.STRATEGIES:
             _refuse_examples(strategy, group_size, sampling_probability)
             found = plan_adaptive.solve(strategy, variant, adaptation, asked, adjacency)
+        elif strategy in plan_solved.STRATEGIES:
+            _refuse_examples(strategy, group_size, sampling_probability)
+            found = plan_solved.solve(strategy, asked, adjacency)
         else:
             _refuse_examples(strategy, group_size, sampling_probability)
             found = solve(given, adjacency)

@@ -6,6 +6,7 @@ An entry computes rows; this file prints them, writes them down and draws the en
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,13 @@ import typer
 from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from preference.judgements import InputError
@@ -37,6 +45,15 @@ class Entry:
 
     about: str
     compute: Callable[[bool], Reproduction]
+
+
+@contextmanager
+def watched(what: str) -> Iterator[Callable[[float], None]]:
+    """A bar on stderr for something long; gives a function to be told the share that is done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 def reproduce(

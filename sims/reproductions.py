@@ -5,11 +5,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from sims import ctl_ltc, group_cohort, label_dp_fig1, local_label_plots, pessimism, rr_vs_m
 from sims.aup_tables import REMARKS as AUP_REMARKS
 from sims.aup_tables import aup_tables
-from sims.btl_compare import btl_compare
+from sims.btl_compare import btl_compare, label_compare, theory
 from sims.conjecture import uls_conjecture
-from sims.reproduce_command import Entry, Reproduction
+from sims.membership import membership
+from sims.membership import plot as membership_plot
+from sims.reproduce_command import Entry, Reproduction, watched
 
 Rows = Sequence[dict[str, Any]]
 
@@ -45,25 +48,41 @@ def _aup_plot(rows: Rows) -> Figure:
 
 
 def _btl_compare(quick: bool) -> Reproduction:
-    rows = btl_compare(quick)
+    rows = [*btl_compare(quick), *label_compare(quick)]
     remarks = [
         f"ε = {row['epsilon']:g}: {row['strategy']}, with nothing tuned, has {row['ratio']:.3f} "
         "times the error of the best of a grid of ULS, chosen by looking at the truth for free."
         for row in rows
-        if row["strategy"] == "aup"
+        if row["strategy"] == "aup" and row["adjacency"] == "add-remove"
     ]
-    return Reproduction(rows, remarks, plot=_btl_plot(rows))
+    remarks += [
+        f"ε = {row['epsilon']:g} for labels: {row['strategy']} in {row['rounds']:g} "
+        f"round{'s' if row['rounds'] > 1 else ''} has {row['ratio']:.3f} times the error of the "
+        "best of the grid of ULS in 200 under the same adjacency."
+        for row in rows
+        if row["strategy"].startswith(("label-moment", "objective-perturbation"))
+    ]
+    epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
+    bounds = {f"{epsilon:g}": [bound.row() for bound in theory(epsilon)] for epsilon in epsilons}
+    remarks += [
+        f"ε = {epsilon}: for the worst θ*, no estimator with this ε for labels has a root mean "
+        f"square error below {row['proved']:.3g} ({row['source']} with the constants of its proof)."
+        for epsilon, same in bounds.items()
+        for row in same
+        if row["source"] == "A Thm 6"
+    ]
+    return Reproduction(rows, remarks, extra={"bounds": bounds}, plot=_btl_plot(rows))
 
 
 def _btl_plot(rows: Rows) -> Figure:
-    """Error of each strategy at each epsilon, with one standard deviation."""
-    epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
-    figure = Figure(figsize=(4.2 * len(epsilons), 4.4), layout="constrained")
-    for axes, epsilon in zip(
-        figure.subplots(1, len(epsilons), squeeze=False)[0], epsilons, strict=True
-    ):
+    """Error of each strategy at each epsilon under each adjacency, with one standard deviation."""
+    private = [row for row in rows if row["epsilon"] is not None]
+    cases = sorted({(row["adjacency"], row["epsilon"]) for row in private})
+    figure = Figure(figsize=(4.2 * len(cases), 4.4), layout="constrained")
+    for axes, case in zip(figure.subplots(1, len(cases), squeeze=False)[0], cases, strict=True):
         # The grid itself would bury the rest: its best stands for it.
-        same = [r for r in rows if r["epsilon"] in (None, epsilon) and r["strategy"] != "uls"]
+        same = [r for r in rows if r["epsilon"] is None or (r["adjacency"], r["epsilon"]) == case]
+        same = [row for row in same if row["strategy"] != "uls"]
         places = range(len(same))
         axes.barh(
             places,
@@ -75,9 +94,19 @@ def _btl_plot(rows: Rows) -> Figure:
         axes.set_yticks(places, [row["strategy"] for row in same], fontsize=8)
         axes.invert_yaxis()
         axes.axvline(2.0, color="0.5", ls=":", lw=1)
-        axes.set(title=f"ε = {epsilon:g}", xlabel="error of θ (answering zero: 2)")
+        axes.set(title=f"{case[0]}, ε = {case[1]:g}", xlabel="error of θ (answering zero: 2)")
         axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def _group_cohort(quick: bool) -> Reproduction:
+    rows = group_cohort.group_cohort(quick)
+    return Reproduction(rows, group_cohort.remarks(rows), plot=group_cohort.plot(rows))
+
+
+def _pessimism(quick: bool) -> Reproduction:
+    rows = pessimism.pessimism(quick)
+    return Reproduction(rows, pessimism.remarks(rows), plot=pessimism.plot(rows))
 
 
 def _uls_conjecture(quick: bool) -> Reproduction:
@@ -93,6 +122,37 @@ def _uls_conjecture(quick: bool) -> Reproduction:
     return Reproduction(rows, [remark])
 
 
+def _membership(quick: bool) -> Reproduction:
+    rows, curves = membership(quick)
+    private = [row for row in rows if row["epsilon"]]
+    kept = all(
+        row[f"tpr_at_{rate}"] <= row[f"limit_at_{rate}"]
+        for row in private
+        for rate in ("0.01", "0.1", "0.5")
+    )
+    said = "No attack finds more than" if kept else "An attack finds more than"
+    remark = f"{said} its (ε, δ) allows at any of these rates of false positives."
+    return Reproduction(rows, [remark], plot=membership_plot(curves))
+
+
+def _label_dp_fig1(quick: bool) -> Reproduction:
+    with watched("estimating") as on_progress:
+        rows = label_dp_fig1.label_dp_fig1(quick, on_progress=on_progress)
+    return Reproduction(rows, label_dp_fig1.remarks(rows), plot=local_label_plots.fig1(rows))
+
+
+def _rr_vs_m(quick: bool) -> Reproduction:
+    with watched("training") as on_progress:
+        rows = rr_vs_m.rr_vs_m(quick, on_progress=on_progress)
+    return Reproduction(rows, rr_vs_m.remarks(rows), plot=local_label_plots.against_m(rows))
+
+
+def _ctl_ltc(quick: bool) -> Reproduction:
+    with watched("estimating") as on_progress:
+        rows = ctl_ltc.ctl_ltc(quick, on_progress=on_progress)
+    return Reproduction(rows, ctl_ltc.remarks(rows), plot=local_label_plots.settings(rows))
+
+
 ENTRIES = {
     "aup-tables": Entry(
         "Tables 1 and 2 of AUP-RLHF: in which unit they are, and what one accountant makes of them",
@@ -102,8 +162,32 @@ ENTRIES = {
         "error of the strategies on synthetic judgements at equal ε, beside a tuned grid",
         _btl_compare,
     ),
+    "group-cohort": Entry(
+        "which group size and cohort for a compute budget: Estimate-and-Double and its rivals",
+        _group_cohort,
+    ),
+    "pessimism": Entry(
+        "greedy and pessimistic policies on a linear bandit, from labels protected in three ways",
+        _pessimism,
+    ),
     "uls-conjecture": Entry(
         "does sampling examples need at most K times the noise of sampling users?",
         _uls_conjecture,
+    ),
+    "membership": Entry(
+        "which users were trained on: two attacks on reward models, beside what ε allows",
+        _membership,
+    ),
+    "label-dp-fig1": Entry(
+        "error against n behind randomized response, in the middle, and without privacy",
+        _label_dp_fig1,
+    ),
+    "rr-vs-m": Entry(
+        "many judgements of each user: randomized response against ULS and AUP, at equal ε",
+        _rr_vs_m,
+    ),
+    "ctl-ltc-linear": Entry(
+        "labels corrupted before or after they are randomized: square loss against log losses",
+        _ctl_ltc,
     ),
 }

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from preference.reward import RewardModel
+from preference.language_reward import load_reward
 
 
 def score(
@@ -18,7 +18,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Score responses to a prompt: the higher, the better liked. Only differences mean anything."""
-    scores = RewardModel.load(model).score([prompt] * len(response), response)
+    scores = load_reward(model).score([prompt] * len(response), response)
     if as_json:
         print(json.dumps({"scores": [float(value) for value in scores]}))
         return

@@ -18,7 +18,7 @@ from sims import bench, bench_command
 from sims.main import app
 from strategies import messages, uls
 
-TINY = bench.Setting(16, 20, "sims.bench:few_judgements")
+TINY = bench.Setting(16, 20, "sims.bench_crowds:few")
 
 FIGURES = (
     "users_per_second",
@@ -52,7 +52,7 @@ def test_a_row(measured):
 
 
 def test_the_limit_computes_what_the_node_computes():
-    judgements = store.load("sims.bench:few_judgements", "", "refuse")
+    judgements = store.load("sims.bench_crowds:few", "", "refuse")
     examples = pair_examples(judgements, HashingFeatures(dimension=16))
     limit = bench.limit(examples, 20, clip=0.05)
     parameters = {"round": 1, "group-size": 16, "clip-norm": 0.05}
@@ -62,12 +62,10 @@ def test_the_limit_computes_what_the_node_computes():
 
 
 def test_the_settings_are_the_stated_ones():
-    users = {}
-    for row in bench.judgements():
-        users[row["user_id"]] = users.get(row["user_id"], 0) + 1
-    assert len(users) == 2500 and set(users.values()) == {10}
-    found = [(s.dimension, s.cohort) for s in bench.SETTINGS]
+    found = [(s.dimension, s.cohort) for s in bench.SETTINGS if s.runtime == "local"]
     assert found == [(384, 250), (384, 2500), (10_000, 250)]
+    assert {s.runtime for s in bench.SETTINGS} == {"local", "ray"}
+    assert {s.source for s in bench.SETTINGS} == {"sims.bench_crowds:users_2500"}
 
 
 @pytest.mark.parametrize("options", [["--json", "--quick"], []])
@@ -87,6 +85,6 @@ def test_the_command(measured, monkeypatch, options):
         assert "users a second" in result.stdout
         return
     found = json.loads(result.stdout.splitlines()[-1])
-    assert found["name"] == "users" and found["rows"] == [measured[0]] * 3
+    assert found["name"] == "users" and found["rows"] == [measured[0]] * len(bench.SETTINGS)
     assert found["machine"]["cores"] >= 1 and found["machine"]["versions"]["torch"]
     assert found["date"].count("-") == 2

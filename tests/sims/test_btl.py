@@ -33,3 +33,11 @@ def test_the_node_hosts_everybody():
     population = Population.draw(0, users=7, each=2, dimension=3)
     grid = node_of(population.examples, Randomness(0))
     assert len(Registry.ask(grid, Randomness(0), features="{}")) == 7
+
+
+def test_the_semi_norm_is_how_far_log_odds_are_off():
+    population = Population.draw(0, users=50, each=4, dimension=3)
+    theta_D = np.array([0.3, -1.0, 0.2])
+    off_R = population.examples.x_RD.numpy() @ (theta_D - population.truth_D)
+    assert population.semi_norm_error(theta_D) == pytest.approx(np.sqrt((off_R**2).mean()))
+    assert population.semi_norm_error(population.truth_D) == 0.0

@@ -10,7 +10,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
 from server.config import RunConfig
-from sims import compare as module
+from sims import sweep
 from sims.compare import Cell, compare, composed_epsilon, plot, write
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -49,8 +49,8 @@ def test_every_strategy_at_every_epsilon_and_once_without_privacy(base, tmp_path
 def test_an_interrupted_comparison_goes_on_with_what_is_there(base, tmp_path, monkeypatch):
     first = compare(base, ["uls"], [0.5], 1, tmp_path)
     ran = []
-    real = module.execute
-    monkeypatch.setattr(module, "execute", lambda c, **k: ran.append(c.seed) or real(c, **k))
+    real = sweep.execute
+    monkeypatch.setattr(sweep, "execute", lambda c, **k: ran.append(c.seed) or real(c, **k))
     again = compare(base, ["uls"], [0.5], 2, tmp_path)
     assert again[0].results[0] == first[0].results[0]
     assert ran == [0, 1]

@@ -27,6 +27,17 @@ def test_json_contract(murmuration, crowd, crowd_test, tmp_path):
     }
 
 
+def test_judgements_over_several_responses(murmuration, crowd_of_four, tmp_path):
+    code, stdout, _ = murmuration(
+        "compare", "--data", crowd_of_four, "--model", "plackett-luce", "--strategies", "uls",
+        "--epsilon", 1, "--delta", 1e-3, "--seeds", 1, "--rounds", 2, "--cohort", 10,
+        "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 0
+    (row,) = json.loads(stdout.splitlines()[-1])["rows"]
+    assert row["accuracy_mean"] > 0.3
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

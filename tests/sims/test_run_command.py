@@ -10,6 +10,7 @@ from preference.judgements import InputError
 from preference.reward import RewardModel
 from server.config import RunConfig
 from sims import run_command
+from sims.ray_grid import Workers
 from sims.run_command import execute
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -80,11 +81,25 @@ def test_nonprivate(murmuration, crowd, tmp_path):
     assert (code, result["epsilon"], result["strategy"]) == (0, None, "nonprivate")
 
 
+def test_judgements_over_several_responses(murmuration, crowd_of_four, tmp_path):
+    command = ["run", "--data", crowd_of_four, *SMALL, "--seed", 3, "--json"]
+    code, stdout, _ = murmuration(*command, "--model", "plackett-luce", "--out", tmp_path / "r")
+    assert code == 0
+    assert json.loads(stdout.splitlines()[-1])["model"] == "plackett-luce"
+    for model in ([], ["--model", "thurstone"]):
+        code, _, stderr = murmuration(*command, *model, "--out", tmp_path / "refused")
+        assert code != 0
+        assert len(stderr) == 1
+        assert "over as many as 4 responses: use --model plackett-luce" in stderr[0]
+        assert not (tmp_path / "refused").exists()
+
+
 def test_every_option_reaches_its_setting(murmuration, executed, crowd, crowd_test, tmp_path):
     given = {
         "data": crowd,
         "test": crowd_test,
         "strategy": "nonprivate",
+        "model": "thurstone",
         "epsilon": 2.5,
         "delta": 1e-4,
         "adjacency": "replace",
@@ -114,7 +129,15 @@ def test_every_option_reaches_its_setting(murmuration, executed, crowd, crowd_te
     assert {name: getattr(config, name) for name in given} == given
     assert config.out == str(tmp_path / "o")
     assert not config.resume
-    assert more == {"runtime": "flower", "users_per_node": 9}
+    assert more == {"runtime": "flower", "users_per_node": 9, "workers": Workers()}
+
+
+def test_options_of_the_ray_runtime(murmuration, executed, tmp_path):
+    asked = ["--workers", 3, "--cpus-per-worker", 2, "--gpus-per-worker", 0.25]
+    murmuration("run", "--runtime", "ray", *asked, "--out", tmp_path / "o")
+    ((_, more),) = executed
+    assert more["runtime"] == "ray"
+    assert more["workers"] == Workers(3, 2, 0.25)
 
 
 def test_defaults(murmuration, executed, tmp_path, monkeypatch):

@@ -1,0 +1,81 @@
+"""A node that means harm: in the agent's place, with answers that are not what was asked for.
+
+    python -m sims.chaos_rogue SOCKET LOG [SECONDS]
+
+It registers eight users like anybody and then answers each request to work with the next harm of a
+fixed list; each is noted in LOG with its round. One of them takes SECONDS.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from flwr.app import RecordDict
+
+from client import agent_socket
+from client.agent import listening
+from privacy.randomness import user_key
+from strategies import messages
+
+
+def _sums(array: np.ndarray) -> RecordDict:
+    return messages.sums_reply({"sum": array})
+
+
+#: Harm by name: from the number of features to an answer.
+HARMS: dict[str, Callable[[int], RecordDict]] = {
+    "NaN": lambda d: _sums(np.full(d, np.nan)),
+    "infinite": lambda d: _sums(np.full(d, np.inf)),
+    "zero": lambda d: _sums(np.zeros(d)),
+    "huge (1e300)": lambda d: _sums(np.full(d, 1e300)),
+    "longer than its clip norm": lambda d: _sums(np.full(d, 1.0)),
+    "wrong shape": lambda d: _sums(np.zeros(d + 1)),
+    "two dimensions": lambda d: _sums(np.zeros((d, 2))),
+    "oversized (48 MB)": lambda d: _sums(np.zeros(6_000_000)),
+    "integers": lambda d: _sums(np.zeros(d, dtype=np.int64)),
+    "texts": lambda d: _sums(np.array(["a"] * d)),
+    "another name": lambda d: messages.sums_reply({"total": np.zeros(d)}),
+    "nothing in it": lambda d: RecordDict(),
+    "late": lambda d: _sums(np.zeros(d)),
+}
+
+
+def main(path: Path, log: Path, seconds: float) -> None:
+    """Answer until the process is ended."""
+    harms = list(HARMS)
+    turn = 0
+    with listening(path) as listener:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                try:
+                    kind, data = agent_socket.read_request(connection)
+                    content = agent_socket.decoded(data)
+                    if kind == "query.registry":
+                        agent_socket.send_answer(connection, _registered(content))
+                        continue
+                    work = messages.read_work(content)
+                    name = harms[turn % len(harms)]
+                    turn += 1
+                    with log.open("a", encoding="utf-8") as file:
+                        line = {"round": int(work.number("round")), "harm": name}
+                        file.write(json.dumps(line) + "\n")
+                    if name == "late":
+                        time.sleep(seconds)
+                    agent_socket.send_answer(connection, HARMS[name](len(work.arrays["theta"])))
+                except (OSError, ValueError) as error:
+                    print(error, file=sys.stderr)
+
+
+def _registered(content: RecordDict) -> RecordDict:
+    salt = bytes(content.config_records["registry"]["salt"])  # type: ignore[arg-type]
+    names = [f"somebody who means harm {number}" for number in range(8)]
+    keys_U = np.array([user_key(name, salt) for name in names], dtype=np.uint64)
+    return messages.registry_reply(messages.RegistryEntry(-1, keys_U, None))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3] if len(sys.argv) > 3 else 60))

@@ -1,0 +1,282 @@
+"""A person's side of a deployment: check what is there, say what will leave, then run it.
+
+Runs the agent, which reads the judgements, and beside it the SuperNode, which runs what the server
+ships. With ``--node-user`` (as root) the SuperNode is another operating-system user, who cannot
+read the judgements; without it the two are one user, and the agent protects only against an app
+that asks, not against one that looks for files.
+"""
+
+import os
+import shutil
+import socket
+import ssl
+import time
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+from cryptography import x509
+
+from client.label_state import LabelState
+from client.own_ledger import OwnLedger
+from client.policy import BOUNDED, NODE_HALF, Policy
+from client.store import load
+from preference.judgements import InputError, Judgements
+from sims.certificates import load_client_key, public_line
+from sims.deploy_init import CLIENT_SETTINGS
+from sims.deploy_texts import supernode
+from sims.deployed import Program, agent_command, answers, until
+from sims.keeper import descendants
+from strategies.stated import cost
+
+_RESTART_SECONDS = 5.0
+_START_SECONDS = 30.0  # that a SuperNode may take to start its executor
+_DIMENSION = 1025  # of the default features, for the sizes that are told
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's folder, checked. InputError, saying what is wrong, from ``load``."""
+
+    folder: Path
+    name: str
+    address: str
+    policy: Policy
+    public: bytes
+
+    @classmethod
+    def load(cls, folder: Path) -> "Client":
+        """Read settings, key and policy."""
+        folder = folder.expanduser().absolute()
+        try:
+            settings = tomllib.loads((folder / CLIENT_SETTINGS).read_text(encoding="utf-8"))
+            name, address = str(settings["name"]), str(settings["superlink"])
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"{folder / CLIENT_SETTINGS} cannot be used: {error}") from None
+        key = load_client_key(folder / "node.key")
+        policy = Policy.load(folder / "policy.toml")
+        return cls(folder, name, address, policy, public_line(key.public_key()))
+
+
+def server_certificate(address: str, authority: Path) -> x509.Certificate:
+    """The certificate that the server at ``address`` shows, believed by ``authority`` alone.
+
+    Raises:
+        InputError: nobody is there, or what is there is not believed.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        context = ssl.create_default_context(cafile=str(authority))
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10) as plain,
+            context.wrap_socket(plain, server_hostname=host.strip("[]")) as secure,
+        ):
+            shown = secure.getpeercert(binary_form=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the server at {address} cannot be trusted or reached: {error}") from None
+    return x509.load_der_x509_certificate(shown or b"")
+
+
+def describe(client: Client, judgements: Judgements) -> list[str]:
+    """Exactly what can leave this machine, in lines."""
+    policy, users = client.policy, len(judgements.user_ids)
+    lines = [
+        f"{len(judgements)} judgements of {users} user{'s' * (users != 1)} stay here. What leaves:",
+        "",
+        "whatever is asked",
+        "  a 64-bit name of each user, different in every run (who guesses an id can test it)",
+    ]
+    if policy.public_items:
+        lines.append("  prompts, responses and how many there are, without labels: public_items")
+    if policy.label_epsilon:
+        lines += [
+            "",
+            "local-label",
+            f"  every label once, randomized here: epsilon {policy.label_epsilon:g} for "
+            + ("each label" if policy.label_level == "item" else "all labels of a user together")
+            + (f", delta {policy.label_delta:g}" if policy.label_delta else "")
+            + " (really spent here)",
+            "  nothing else that depends on labels",
+        ]
+    names = sorted({*BOUNDED, *NODE_HALF} - set(NODE_HALF.values()))
+    for name in policy.strategies:
+        lines += ["", name, *_leaves(name, policy)]
+    others = ", ".join(name for name in names if name not in policy.strategies)
+    lines += ["", others, "  nothing: not among the policy's strategies"]
+    if policy.max_evaluations:
+        lines += ["", "evaluation", f"  {policy.max_evaluations} exact accuracies of given models"]
+    lines += ["", "never: a judgement, a gradient that is not clipped, anything not listed here"]
+    return lines
+
+
+def spent(client: Client) -> list[str]:
+    """What has left this machine so far, in lines; InputError if its ledger is damaged."""
+    path = client.folder / "state" / "own-ledger.jsonl"
+    if not path.exists():
+        return ["So far nothing has left."]
+    ledger, policy = OwnLedger.read(path), client.policy
+    found = [
+        f"So far: {ledger.answered['train']} of {policy.max_rounds} answers, "
+        f"{ledger.answered['evaluate']} of {policy.max_evaluations} accuracies."
+    ]
+    if ledger.plans:
+        epsilon = cost(list(ledger.plans.values()), policy.delta)
+        found.append(
+            f"{len(ledger.plans)} stated plans, together epsilon {epsilon:.4g} of "
+            f"{policy.max_epsilon:g} at delta {policy.delta:g}."
+        )
+    labels = client.folder / "state" / "labels.state"
+    for told in LabelState(labels).spends() if labels.exists() else []:
+        found.append(
+            f"{told.user_id}: {len(told.items)} labels told, epsilon {told.epsilon:.4g} of "
+            f"{told.promise.epsilon:g} ({told.promise.level} level)."
+        )
+    return found
+
+
+def _leaves(name: str, policy: Policy) -> list[str]:
+    example = BOUNDED[NODE_HALF.get(name, name)]
+    of_what = "clip norm × judgements counted" if example else "its clip norm"
+    many = f"at most {policy.max_group_size} judgements" if policy.max_group_size else "all"
+    return [
+        f"  at most {policy.max_rounds} answers in all, each one vector of D numbers (8·D bytes; "
+        f"{8 * _DIMENSION / 1000:.0f} kB at D = {_DIMENSION}):",
+        "  the sum over your asked users of what their judgements say about a model,",
+        f"  each user's part ({many}) no longer than {policy.max_clip:g} ({of_what})",
+        *(["  and how many of these are within a radius"] if name in ("adaptive", "aup") else []),
+        "  before noise: the server adds it. It states a plan, which is kept here; plans that",
+        f"  cost more than epsilon {policy.max_epsilon:g} at delta {policy.delta:g} under "
+        f"{policy.adjacency}, all together, are refused",
+        *(["  under the masks of secure aggregation only"] if policy.secure_only else []),
+    ]
+
+
+def checks(client: Client, data: Path, columns: str) -> tuple[Judgements, list[str], bool]:
+    """The judgements, what was found, and whether the server could be checked.
+
+    Raises:
+        InputError: the data cannot be used.
+    """
+    judgements = load(str(data.expanduser().absolute()), columns, "refuse")
+    found = [
+        f"data      {data}: {len(judgements)} judgements, {len(judgements.user_ids)} users",
+        f"key       node.key, private to you; its public half must be registered as {client.name}",
+        f"policy    policy.toml: strategies {', '.join(client.policy.strategies) or 'none'}",
+    ]
+    if data.expanduser().stat().st_mode & 0o077:
+        found.append(f"warning   other users of this machine can read {data}: chmod 600 it")
+    try:
+        certificate = server_certificate(client.address, client.folder / "ca.crt")
+    except InputError as error:
+        return judgements, [*found, f"server    {error}"], False
+    left = certificate.not_valid_after_utc - datetime.now(UTC)
+    found.append(f"server    {client.address}: certificate signed by ca.crt, {left.days} days left")
+    return judgements, found, True
+
+
+def run_client(
+    client: Client,
+    data: Path,
+    *,
+    port: int,
+    columns: str = "",
+    node_user: str | None = None,
+    say: Callable[[str], None] = print,
+    enough: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run the agent, and beside it the SuperNode, until interrupted or ``enough()``.
+
+    Raises:
+        InputError: the agent ended, or could not start.
+    """
+    work = client.folder / "node"
+    work.mkdir(exist_ok=True, mode=0o700)
+    path, log = work / "agent.sock", client.folder / "logs" / "agent.log"
+    command = agent_command(
+        data.absolute(), client.folder / "policy.toml", client.folder / "state", path
+    )
+    command += ["--columns", columns] if columns else []
+    command += ["--user", node_user] if node_user else []
+    agent = Program(command, log, cwd=client.folder)
+
+    def looked_after() -> bool:
+        if not agent.alive:
+            raise InputError(f"the agent ended; its log is {log}")
+        return enough()
+
+    try:
+        until(lambda: answers(path), 300, "the agent", agent)
+        say(f"the agent answers; its log is {log}")
+        run_node(client, path, port=port, node_user=node_user, say=say, enough=looked_after)
+    finally:
+        agent.end()
+
+
+def run_node(
+    client: Client,
+    socket_path: Path,
+    *,
+    port: int,
+    node_user: str | None = None,
+    say: Callable[[str], None] = print,
+    enough: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run the SuperNode for an agent that answers at a socket, until interrupted or ``enough()``.
+
+    One that ends is started again, and so is one whose executor has ended: it would wait for the
+    executor's reply for ever. InputError if it cannot be another user.
+    """
+    work, log = client.folder / "node", client.folder / "logs" / "node.log"
+    work.mkdir(exist_ok=True, mode=0o700)
+    for name in ("node.key", "ca.crt"):
+        shutil.copy2(client.folder / name, work / name)
+    if node_user:
+        _hand_over(work, node_user)
+    while not enough():
+        node = Program(
+            supernode(work, client.address, str(socket_path), port),
+            log,
+            environment={"FLWR_HOME": str(work / "flwr"), "HOME": str(work)},
+            cwd=work,
+            user=node_user,
+        )
+        say(f"the SuperNode is started; its log is {log}")
+        try:
+            started = time.monotonic()
+            while node.alive and not enough():
+                time.sleep(0.5)
+                young = time.monotonic() - started < _START_SECONDS
+                if not young and not has_executor(node):
+                    say("the SuperNode's executor has ended")
+                    break
+        finally:
+            node.end()
+        until_then = time.monotonic() + _RESTART_SECONDS
+        while time.monotonic() < until_then and not enough():
+            time.sleep(0.2)
+
+
+def has_executor(node: Program) -> bool:
+    """Whether a SuperNode still has the process that starts its apps."""
+    return any(_is_executor(process) for process in descendants(node.process.pid))
+
+
+def _is_executor(process: psutil.Process) -> bool:
+    try:
+        return any("superexec" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _hand_over(folder: Path, user: str) -> None:
+    """Give the SuperNode's folder to the user that it runs as."""
+    if os.geteuid() != 0:
+        raise InputError("--node-user needs root, to start the SuperNode as another user")
+    try:
+        for path in [folder, *folder.rglob("*")]:
+            shutil.chown(path, user)
+    except LookupError:
+        raise InputError(f"there is no user {user!r} on this machine") from None

@@ -1,0 +1,161 @@
+"""``murmuration deploy``: the same apps on separate machines. It writes and explains."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from preference.judgements import InputError
+from server.config import FEW_ROUNDS, RunConfig
+from sims.deploy_client import Client, checks, describe, run_client, run_node, spent
+from sims.deploy_doctor import examine
+from sims.deploy_init import Deployment, write_deployment
+from sims.deploy_run import deployed_address, run_deployed
+from sims.deployed import ended_by_signals
+
+deploy = typer.Typer(
+    help="Deploy on separate machines: write keys and commands, run a client, look after it.",
+    no_args_is_help=True,
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="the deployment's folder")]
+
+
+@deploy.command("init")
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new folder")],
+    host: Annotated[
+        list[str], typer.Option(help="name or address of the server; repeat for others")
+    ],
+    clients: Annotated[str, typer.Option(help="names of the clients: alice,bob")],
+    port: Annotated[int, typer.Option(help="of the SuperLink")] = 8100,
+) -> None:
+    """Write certificates, one key for each client, commands and units; start nothing."""
+    names = tuple(name.strip() for name in clients.split(",") if name.strip())
+    written = write_deployment(folder, Deployment(tuple(host), port, names))
+    base = folder.expanduser().absolute()
+    for path in written:
+        secret = "  (secret, 0600)" if path.suffix == ".key" else ""
+        typer.echo(f"wrote {path.relative_to(base)}{secret}")
+    typer.echo(f"\n{(base / 'README.md').read_text(encoding='utf-8')}")
+
+
+@deploy.command("client")
+def client(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="the client's folder")],
+    data: Annotated[
+        Path | None, typer.Option(help="the judgements of this machine's users")
+    ] = None,
+    socket: Annotated[
+        Path | None, typer.Option(help="instead of --data: an agent answers here; run the node")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="look and tell, run nothing")] = False,
+    columns: Annotated[str, typer.Option(help="field=column,… of the data")] = "",
+    port: Annotated[int, typer.Option(help="of the SuperNode, on this machine only")] = 9094,
+    node_user: Annotated[
+        str | None, typer.Option(help="run the server's code as this user (needs root)")
+    ] = None,
+) -> None:
+    """Check file, key and server, say exactly what will leave this machine, then run the node."""
+    found = Client.load(folder)
+    if (data is None) == (socket is None):
+        raise InputError("give --data FILE, or --socket PATH of an agent that runs by itself")
+    if data is None:
+        with ended_by_signals():
+            run_node(found, socket or Path(), port=port, node_user=node_user, say=_say)
+        return
+    judgements, lines, reached = checks(found, data, columns)
+    typer.echo("\n".join([*lines, "", *describe(found, judgements), "", *spent(found), ""]))
+    if node_user is None:
+        typer.echo(
+            "The server's code will run as you and could read whatever you can; --node-user, or "
+            "the two system services, keep it from your file.",
+            err=True,
+        )
+    if check:
+        if not reached:
+            sys.exit(1)
+        return
+    with ended_by_signals():
+        run_client(found, data, port=port, columns=columns, node_user=node_user, say=_say)
+
+
+@deploy.command("doctor")
+def doctor(folder: Folder) -> None:
+    """Say what is reachable, registered and version-matched; exit 1 if something is not."""
+    found = examine(folder)
+    width = max(len(finding.what) for finding in found)
+    for finding in found:
+        typer.echo(f"{'ok ' if finding.well else 'BAD'} {finding.what:<{width}}  {finding.seen}")
+    if not all(finding.well for finding in found):
+        sys.exit(1)
+
+
+@deploy.command("run")
+def run(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="the run's folder, on this machine")],
+    users: Annotated[int, typer.Option(help="nominal number of users, a public constant")],
+    setting: Annotated[
+        list[str], typer.Option("--set", help="any setting of a run: --set rounds=50")
+    ] = [],  # noqa: B006 (typer reads it once)
+    timeout: Annotated[float, typer.Option(help="seconds to wait for a round's nodes")] = 30.0,
+    refresh: Annotated[
+        int | None,
+        typer.Option(
+            help="rounds between looks at who is there; 10, or 0 (never) where the strategy takes "
+            "one or two rounds",
+            show_default=False,
+        ),
+    ] = None,
+    attempts: Annotated[int, typer.Option(help="how often to start or resume")] = 5,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+) -> None:
+    """Start a run on a deployment's SuperLink and resume it when it breaks."""
+    chosen = parsed(setting)
+    usual = 0 if chosen.get("strategy") in FEW_ROUNDS else 10
+    settings: dict[str, Any] = {
+        "out": str(out.expanduser().absolute()),
+        "users": users,
+        "timeout": timeout,
+        "refresh": usual if refresh is None else refresh,
+        "adjacency": "zero-out",
+        "resume": resume,
+        **chosen,
+    }
+    config = RunConfig.from_run_config({**_defaults(), **settings})
+    server = folder.expanduser().absolute() / "server"
+    result = run_deployed(server, deployed_address(server), config, attempts=attempts, say=_say)
+    for name in ("epsilon", "rounds", "heldout_accuracy", "out"):
+        typer.echo(f"{name:<18} {result.get(name)}")
+
+
+def parsed(settings: list[str]) -> dict[str, Any]:
+    """``name=value`` texts as settings of a run; InputError for a name or value that is none."""
+    fields = {field.name: field for field in dataclasses.fields(RunConfig)}
+    found: dict[str, Any] = {}
+    for text in settings:
+        name, separator, value = text.partition("=")
+        field = fields.get(name.strip().replace("-", "_"))
+        if not separator or field is None:
+            raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(fields)}")
+        kind = type(field.default)
+        try:
+            found[field.name] = value == "true" if kind is bool else kind(value)
+        except ValueError:
+            raise InputError(f"--set {text}: {name} must be a {kind.__name__}") from None
+        if kind is bool and value not in ("true", "false"):
+            raise InputError(f"--set {text}: {name} is true or false")
+    return found
+
+
+def _defaults() -> dict[str, Any]:
+    defaults = dataclasses.asdict(RunConfig())
+    del defaults["rounds"]  # what it is depends on the strategy
+    return {**defaults, "data": ""}
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)

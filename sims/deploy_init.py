@@ -1,0 +1,131 @@
+"""What ``murmuration deploy init`` writes: a folder for the server and one for each client.
+
+    DIR/README.md                what everything is, and what to do next
+    DIR/authority/               the CA's key and certificate; keep the key off-line
+    DIR/server/                  certificate and key, connection, commands, units
+    DIR/clients/NAME/            to hand to NAME: CA certificate, key, policy, settings, units
+
+Nothing is started, and nothing that exists is written over.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomli_w
+
+from preference.judgements import InputError
+from sims import deploy_texts
+from sims.certificates import Authority, certificate_pem, client_key, key_pem, write_new
+
+#: Settings of a client, beside its key: what ``deploy client`` reads.
+CLIENT_SETTINGS = "client.toml"
+CONNECTION = "deployed"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Who connects to whom. InputError for names that cannot be folders or hosts.
+
+    ``hosts`` are the names and addresses under which clients reach the server, the first one being
+    the one they use; ``clients`` the names of the nodes.
+    """
+
+    hosts: tuple[str, ...]
+    port: int
+    clients: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.hosts or not all(self.hosts):
+            raise InputError("name at least one --host: where clients reach the server")
+        if not 1 <= self.port <= 65535:
+            raise InputError(f"--port must be 1 to 65535; got {self.port}")
+        bad = [name for name in self.clients if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name)]
+        if bad:
+            raise InputError(
+                f"client {bad[0]!r}: use small letters, digits and hyphens, 32 at most"
+            )
+        if len(set(self.clients)) < len(self.clients) or not self.clients:
+            raise InputError("name the clients, each once: --clients alice,bob")
+
+    @property
+    def bind(self) -> str:
+        """Where the SuperLink listens: everywhere, unless clients are on this machine too."""
+        return self.hosts[0] if self.hosts[0] in ("127.0.0.1", "::1") else "0.0.0.0"
+
+    @property
+    def address(self) -> str:
+        """Where clients connect to."""
+        host = self.hosts[0]
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def write_deployment(folder: Path, deployment: Deployment) -> list[Path]:
+    """Write everything below ``folder``; the files, in the order of writing.
+
+    Raises:
+        InputError: the folder is not empty or cannot be written.
+    """
+    folder = folder.expanduser().absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder} is not empty: keys are never written over; choose another folder"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+        return _write(folder, deployment)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+
+
+def _write(folder: Path, deployment: Deployment) -> list[Path]:
+    authority = Authority.new("murmuration")
+    ca = certificate_pem(authority.certificate)
+    key, certificate = authority.server(list(deployment.hosts))
+    server, keys = folder / "server", folder / "authority"
+    found = [
+        write_new(keys / "ca.key", key_pem(authority.key), secret=True),
+        write_new(keys / "ca.crt", ca),
+        write_new(server / "ca.crt", ca),
+        write_new(server / "server.key", key_pem(key), secret=True),
+        write_new(server / "server.crt", certificate_pem(certificate)),
+        write_new(server / "flwr" / "config.toml", _connection(server, deployment)),
+    ]
+    for name, text in deploy_texts.server_files(server, deployment.bind, deployment.port).items():
+        found.append(_text(server / name, text))
+    lines = []
+    for name in deployment.clients:
+        private, public = client_key()
+        place = folder / "clients" / name
+        settings = {"name": name, "superlink": deployment.address}
+        found += [
+            write_new(place / "node.key", private, secret=True),
+            write_new(place / "node.pub", public),
+            write_new(place / "ca.crt", ca),
+            write_new(place / CLIENT_SETTINGS, tomli_w.dumps(settings).encode()),
+        ]
+        for file, text in deploy_texts.client_files(name, deployment.address).items():
+            found.append(_text(place / file, text))
+        lines.append(f'flwr supernode register "{place / "node.pub"}" {CONNECTION} --name {name}')
+    found.append(_text(server / "register.sh", deploy_texts.register(server, lines)))
+    found.append(
+        _text(
+            folder / "README.md",
+            deploy_texts.readme(deployment.address, deployment.hosts, deployment.clients),
+        )
+    )
+    return found
+
+
+def _connection(server: Path, deployment: Deployment) -> bytes:
+    """The entry by which ``flwr`` finds the SuperLink from its own machine."""
+    entry = {"address": deployment.address, "root-certificates": str(server / "ca.crt")}
+    return tomli_w.dumps({"superlink": {"default": CONNECTION, CONNECTION: entry}}).encode()
+
+
+def _text(path: Path, text: str) -> Path:
+    write_new(path, text.encode())
+    if path.suffix == ".sh":
+        path.chmod(0o755)
+    return path

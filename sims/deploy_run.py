@@ -1,0 +1,107 @@
+"""One run on a deployment: submitted to its SuperLink, followed, and resumed when it breaks.
+
+The ServerApp runs where the SuperExec is, which is this machine; so is the run directory. A run
+that ends in any other way than completed is submitted again and goes on from its checkpoint: the
+ledger has every release that was charged, so what the crash repeats is charged again.
+"""
+
+import json
+import re
+import subprocess
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from flwr.proto.control_pb2 import ListRunsRequest
+from flwr.supercore.control import ControlHttpClient
+
+from preference.judgements import InputError
+from server.config import RunConfig
+from sims import deploy_texts
+from sims.bundle import write_bundle
+from sims.deploy_init import CONNECTION
+from sims.deployed import environment_of
+
+_POLL = 0.5
+
+
+def run_deployed(
+    server: Path,
+    address: str,
+    config: RunConfig,
+    *,
+    attempts: int = 5,
+    say: Callable[[str], None] = lambda text: None,
+    app_dir: Path | None = None,
+) -> dict[str, object]:
+    """Run ``config`` on the SuperLink of a deployment's ``server`` folder; the result.
+
+    With ``app_dir`` the app is what is in that folder, and there need be no result.
+
+    Raises:
+        InputError: the run did not complete in so many attempts; says why the last one ended.
+    """
+    out = Path(config.out)
+    why = ""
+    for attempt in range(attempts):
+        begun = (out / "config.json").exists()
+        if begun and not config.resume and attempt == 0:
+            raise InputError(f"--out {out} holds a run already; continue it with --resume")
+        settings = replace(config, resume=begun)
+        with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
+            app = write_bundle(Path(scratch) / "app", settings.to_run_config(), app_dir=app_dir)
+            run_id = _submit(server, app)
+        say(f"run {run_id} submitted" + (", going on from the checkpoint" if begun else ""))
+        why = _follow(server, address, run_id)
+        if not why:
+            result = out / "result.json"
+            return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+        say(f"run {run_id} ended: {why}")
+    raise InputError(f"the run did not complete in {attempts} attempts; the last: {why}")
+
+
+def deployed_address(server: Path) -> str:
+    """Where a deployment's SuperLink is; InputError if the folder is none of its server."""
+    try:
+        settings = tomllib.loads((server / "flwr" / "config.toml").read_text(encoding="utf-8"))
+        return str(settings["superlink"][CONNECTION]["address"])
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{server.parent} is no deployment: {error}") from None
+
+
+def _submit(server: Path, app: Path) -> int:
+    done = subprocess.run(
+        [deploy_texts.tool("flwr"), "run", str(app), CONNECTION, "--format", "json"],
+        env=environment_of(server),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    found = re.search(r'"run-id":\s*"?(\d+)"?', done.stdout)
+    if not found:
+        raise InputError(
+            f"`flwr run` refused the app: {(done.stdout + done.stderr).strip()[-500:]}"
+        )
+    return int(found[1])
+
+
+def _follow(server: Path, address: str, run_id: int) -> str:
+    """Wait until a run is over; why it did not complete, or nothing."""
+    certificate = (server / "ca.crt").read_bytes()
+    while True:
+        try:
+            with ControlHttpClient.from_server_address(address, False, certificate, []) as client:
+                while True:
+                    listed = client.ListRuns(ListRunsRequest(run_id=run_id))
+                    status = listed.run_dict[run_id].status
+                    if status.status == "finished":
+                        completed = status.sub_status == "completed"
+                        return "" if completed else f"{status.sub_status}: {status.details}".strip()
+                    time.sleep(_POLL)
+        except Exception:  # the SuperLink is away for a while: it may come back
+            time.sleep(_POLL)

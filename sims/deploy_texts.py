@@ -1,0 +1,248 @@
+"""The commands, units and explanations that ``murmuration deploy init`` writes."""
+
+import getpass
+import shlex
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+_ENVIRONMENT = {
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
+    "FLWR_TELEMETRY_ENABLED": "0",
+}
+#: What a SuperNode's app is told: where the agent is, and nothing else.
+SOCKET = "/run/murmuration/agent.sock"
+DATA, STATE, ETC = "/var/lib/murmuration/judgements.jsonl", "/var/lib/murmuration/state", "/etc"
+
+
+def server_environment(server: Path) -> dict[str, str]:
+    """Variables that the server's programs need."""
+    return {**_ENVIRONMENT, "FLWR_HOME": str(server / "flwr")}
+
+
+def superlink(server: Path, bind: str, port: int) -> list[str]:
+    """The SuperLink: TLS, node authentication, state on disk, the ServerApp in another process.
+
+    With ``--isolation process`` a SuperLink that is killed does not take the ServerApp with it.
+    """
+    return [
+        tool("flower-superlink"),
+        *("--host", bind, "--port", str(port)),
+        *("--database", str(server / "state.db")),
+        *("--ssl-ca-certfile", str(server / "ca.crt")),
+        *("--ssl-certfile", str(server / "server.crt")),
+        *("--ssl-keyfile", str(server / "server.key")),
+        "--enable-supernode-auth",
+        *("--isolation", "process"),
+        "--disable-runtime-dependency-installation",
+    ]
+
+
+def superexec(server: Path, port: int) -> list[str]:
+    """What starts the ServerApp of each run."""
+    return [
+        tool("flower-superexec"),
+        *("--runtime-api-address", f"127.0.0.1:{port}"),
+        *("--root-certificates", str(server / "ca.crt")),
+    ]
+
+
+def supernode(place: Path, address: str, socket: str, port: int) -> list[str]:
+    """A SuperNode whose app is told nothing but where the agent is."""
+    return [
+        tool("flower-supernode"),
+        *("--superlink", address),
+        *("--root-certificates", str(place / "ca.crt")),
+        *("--auth-supernode-private-key", str(place / "node.key")),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--node-config", f'agent="{socket}"'),
+    ]
+
+
+def server_files(server: Path, bind: str, port: int) -> dict[str, str]:
+    """Scripts and units of the server's folder, by name."""
+    first, second = superlink(server, bind, port), superexec(server, port)
+    environment = server_environment(server)
+    return {
+        "superlink.sh": _script("The SuperLink: clients connect to it.", first, environment),
+        "superexec.sh": _script("Starts the ServerApp of each run.", second, environment),
+        "murmuration-superlink.service": _unit(
+            "SuperLink of a murmuration", first, environment, user=getpass.getuser(), group=None
+        ),
+        "murmuration-superexec.service": _unit(
+            "ServerApps of a murmuration",
+            second,
+            environment,
+            user=getpass.getuser(),
+            group=None,
+            more="After=murmuration-superlink.service\n",
+        ),
+    }
+
+
+def client_files(name: str, address: str) -> dict[str, str]:
+    """Units, policy and explanation of a client's folder, by name."""
+    etc = f"{ETC}/murmuration"
+    agent = [
+        *("murmuration", "agent", "--data", DATA, "--policy", f"{etc}/policy.toml"),
+        *("--state", STATE, "--socket", SOCKET, "--group", "murmuration-node"),
+    ]
+    node = ["murmuration", "deploy", "client", etc, "--socket", SOCKET]
+    return {
+        "policy.toml": POLICY,
+        "murmuration-agent.service": _unit(
+            "murmuration's agent: the only one who reads the judgements",
+            ["/usr/bin/env", *agent],
+            {},
+            user="murmuration-agent",
+            group="murmuration-node",
+            more="",
+            service="RuntimeDirectory=murmuration\nStateDirectory=murmuration\n",
+        ),
+        "murmuration-node.service": _unit(
+            "SuperNode of a murmuration: runs what the server sends",
+            ["/usr/bin/env", *node],
+            _ENVIRONMENT,
+            user="murmuration-node",
+            group="murmuration-node",
+            more="After=murmuration-agent.service\nRequires=murmuration-agent.service\n",
+            service="StateDirectory=murmuration-node\nEnvironment=FLWR_HOME=%S/murmuration-node\n"
+            "InaccessiblePaths=-/var/lib/murmuration\n"
+            f"ReadWritePaths=-{etc}/node -{etc}/logs\n",
+        ),
+        "README.md": CLIENT.format(name=name, address=address, etc=etc, data=DATA, state=STATE),
+    }
+
+
+def register(server: Path, lines: Sequence[str]) -> str:
+    """A script that tells a running SuperLink which clients' keys to accept."""
+    variables = server_environment(server)
+    exports = "".join(f"export {name}={shlex.quote(v)}\n" for name, v in variables.items())
+    flwr = shlex.quote(tool("flwr"))
+    body = "".join(f"{line.replace('flwr', flwr, 1)}\n" for line in lines)
+    comment = "# Registers every client's public key, before the clients start."
+    return f"#!/bin/sh\n{comment}\n{exports}{body}"
+
+
+def readme(address: str, hosts: Sequence[str], clients: Sequence[str]) -> str:
+    """What was written, and what to do next."""
+    listed = "\n".join(f"   - `clients/{name}/` → {name}'s machine" for name in clients)
+    return SERVER.format(address=address, hosts=", ".join(hosts), listed=listed)
+
+
+def tool(name: str) -> str:
+    """A program beside this interpreter, or its bare name."""
+    path = Path(sysconfig.get_path("scripts")) / name
+    return str(path) if path.exists() else name
+
+
+def _script(comment: str, command: list[str], environment: dict[str, str]) -> str:
+    exports = "".join(f"export {name}={shlex.quote(v)}\n" for name, v in environment.items())
+    return f"#!/bin/sh\n# {comment}\n{exports}exec {shlex.join(command)}\n"
+
+
+def _unit(
+    description: str,
+    command: list[str],
+    environment: dict[str, str],
+    *,
+    user: str,
+    group: str | None,
+    more: str = "",
+    service: str = "",
+) -> str:
+    variables = "".join(f'Environment="{name}={v}"\n' for name, v in environment.items())
+    of_group = f"Group={group}\n" if group else ""
+    # In a unit a percent sign introduces a specifier; ours are written as they are.
+    return f"""[Unit]
+Description={description}
+Wants=network-online.target
+After=network-online.target
+{more}
+[Service]
+User={user}
+{of_group}{service}{variables}ExecStart={shlex.join(command)}
+Restart=always
+RestartSec=5
+UMask=0077
+NoNewPrivileges=yes
+ProtectSystem=full
+PrivateTmp=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+POLICY = """\
+# What may leave this machine, whatever the server asks for. Every rule that is left out allows
+# nothing, or next to nothing. `murmuration deploy client DIR --check` says what this comes to.
+
+strategies = ["uls"]       # whose requests are answered
+adjacency = "zero-out"     # what their guarantee must protect against
+max_epsilon = 3.0          # over the life of this machine, of what servers state and promise,
+delta = 1e-6               #   at this delta
+max_clip = 0.1             # length of your part in one answer
+max_group_size = 16        # judgements of yours that count in one round
+max_rounds = 400           # answers in all
+max_repeats = 2            # of the same round, where a server crashed
+max_evaluations = 0        # exact accuracies on your judgements
+features = ["hashing"]
+
+# Randomized labels instead (strategies = []): spent here, on this machine, by its own coins.
+# label_epsilon = 1.0      # all labels of one user together
+# public_items = true      # prompts and responses may be sent: they must be public for this
+"""
+
+SERVER = """\
+# A deployment of murmuration
+
+The SuperLink is reached at **{address}** (certificate for {hosts}, and the loopback address).
+
+1. `authority/ca.key` can make certificates that every client here believes. Move it off this
+   machine; it is only needed to renew `server/server.crt`, which lasts 825 days.
+2. Hand each client their folder over a channel you trust, then delete it here but for `node.pub`;
+   better, let them make a key of their own (`ssh-keygen -t ecdsa -b 384 -N "" -f node.key`) and
+   send you the `.pub`:
+{listed}
+3. Start `server/superlink.sh` and `server/superexec.sh` (or install the two units), then
+   `server/register.sh`, once. Only keys that are registered are let in.
+4. `murmuration deploy doctor .` says who is reachable, registered and of the right version.
+5. `murmuration deploy run . --out FOLDER --users N …` starts a run and, if it breaks, resumes it.
+
+The SuperLink has one HTTPS port for everything. Clients need `/v1/fleet/`; whoever reaches
+`/v1/control/` can submit apps to all clients and register keys, without authentication. Let a
+firewall or a reverse proxy keep that path to the machines of operators. What a hostile app can and
+cannot do to a client is in docs/deploying.md.
+"""
+
+CLIENT = """\
+# {name}: a client of a murmuration
+
+| file | what it is |
+|---|---|
+| `node.key` | your key; the server knows its public half. Whoever has it can answer for you |
+| `ca.crt` | the server at {address} must show a certificate signed by this; no other is believed |
+| `policy.toml` | what may leave this machine. Yours to edit: the server cannot change it |
+| `client.toml` | where the server is |
+| `murmuration-agent.service`, `murmuration-node.service` | the two programs as system services |
+
+To try: `murmuration deploy client . --data YOUR-FILE --check`, then the same without `--check`.
+
+To stay: two users, so that what the server ships cannot read your file:
+
+    useradd --system murmuration-node
+    useradd --system --gid murmuration-node murmuration-agent
+    install -d -o root -g murmuration-node -m 750 {etc}
+    install -o murmuration-node -m 600 node.key {etc}/
+    install -m 644 ca.crt client.toml policy.toml {etc}/
+    install -d -o murmuration-node -m 700 {etc}/node {etc}/logs
+    install -d -o murmuration-agent -m 700 /var/lib/murmuration
+    install -o murmuration-agent -m 600 YOUR-FILE {data}
+    cp *.service /etc/systemd/system/ && systemctl enable --now murmuration-agent murmuration-node
+
+Back up {state}: it remembers what you told and spent. Without it nobody can say
+what is left of your budget.
+"""

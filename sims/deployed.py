@@ -1,0 +1,245 @@
+"""The programs of a deployment as child processes of this one: for trying, testing and torturing.
+
+Each program runs in a session of its own with its output in a log file; ending it ends everything
+that it started. Whatever happens here, leaving the ``with`` block ends them all.
+"""
+
+import contextlib
+import os
+import signal
+import socket as socket_module
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from preference.judgements import InputError
+from sims import deploy_texts
+from sims.deploy_init import CONNECTION, Deployment
+from sims.keeper import descendants
+
+
+class Program:
+    """One running program.
+
+    ``user`` is the operating-system user that it runs as (needs root); None: this process's.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        user: str | None = None,
+    ) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        who: dict[str, object] = {"user": user, "extra_groups": []} if user else {}
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_environment() | dict(environment or {}),
+                cwd=cwd,
+                start_new_session=True,
+                **who,  # type: ignore[arg-type]
+            )
+        self._family: set[psutil.Process] = set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL to the program alone, as if it crashed; what it started notices or not."""
+        self._family.update(descendants(self.process.pid))
+        self.process.kill()
+        self.process.wait()
+
+    def ask_to_end(self) -> None:
+        """SIGTERM; ``end`` waits for it."""
+        self._family.update(descendants(self.process.pid))
+        if self.alive:
+            self.process.terminate()
+
+    def end(self, grace: float = 3.0) -> None:
+        """End it and everything it started: asked first, killed after ``grace`` seconds."""
+        self.ask_to_end()
+        if self.alive:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(grace)
+        for process in self._family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        if self.alive:
+            self.process.kill()
+        self.process.wait()
+
+    def text(self) -> str:
+        """What it has printed."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+class Site:
+    """A deployment's programs on this machine.
+
+    ``folder`` is one that ``write_deployment`` made; logs go to ``logs``. Used as a context.
+    """
+
+    def __init__(self, folder: Path, deployment: Deployment, logs: Path) -> None:
+        self.folder, self.deployment, self.logs = folder, deployment, logs
+        self.server = folder / "server"
+        self.environment = deploy_texts.server_environment(self.server)
+        self.programs: dict[str, Program] = {}
+
+    def __enter__(self) -> "Site":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        programs = list(reversed(self.programs.values()))
+        for program in programs:
+            program.ask_to_end()
+        for program in programs:
+            program.end()
+
+    def start(self, name: str, command: Sequence[str], **how: object) -> Program:
+        """Start a program under a name; a former one of that name has ended or is ended."""
+        if name in self.programs:
+            self.programs[name].end()
+        self.programs[name] = Program(command, self.logs / f"{name}.log", **how)  # type: ignore[arg-type]
+        return self.programs[name]
+
+    def start_superlink(self) -> Program:
+        """The SuperLink, listening."""
+        command = deploy_texts.superlink(self.server, self.deployment.bind, self.deployment.port)
+        program = self.start("superlink", command, environment=self.environment)
+        until(lambda: listens(program, self.deployment.port), 120, "the SuperLink", program)
+        return program
+
+    def start_superexec(self) -> Program:
+        """What starts ServerApps."""
+        command = deploy_texts.superexec(self.server, self.deployment.port)
+        return self.start("superexec", command, environment=self.environment)
+
+    def flwr(self, *arguments: str, timeout: float = 180) -> str:
+        """Run ``flwr`` against the SuperLink; its output. InputError if it fails."""
+        done = subprocess.run(
+            [deploy_texts.tool("flwr"), *arguments],
+            env=environment_of(self.server),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode:
+            raise InputError(
+                f"flwr {' '.join(arguments[:2])}: {(done.stderr or done.stdout).strip()[-500:]}"
+            )
+        return done.stdout
+
+    def register(self) -> None:
+        """Let the clients' keys in."""
+        for name in self.deployment.clients:
+            public = self.folder / "clients" / name / "node.pub"
+            self.flwr("supernode", "register", str(public), CONNECTION, "--name", name)
+
+    def socket(self, name: str) -> Path:
+        """Where a client's agent answers."""
+        return self.logs / f"{name}.sock"
+
+    def start_agent(
+        self, name: str, data: Path, *, user: str | None = None, wait: bool = True
+    ) -> Path:
+        """A client's agent, answering if ``wait``; its socket."""
+        place, socket = self.folder / "clients" / name, self.socket(name)
+        command = agent_command(data, place / "policy.toml", place / "state", socket)
+        program = self.start(f"{name}-agent", command, cwd=place, user=user)
+        if wait:
+            until(lambda: answers(socket), 300, f"the agent of {name}", program)
+        return socket
+
+    def start_node(self, name: str, socket: Path, port: int, *, user: str | None = None) -> Program:
+        """A client's SuperNode."""
+        place = self.folder / "clients" / name
+        command = deploy_texts.supernode(place, self.deployment.address, str(socket), port)
+        environment = {**self.environment, "FLWR_HOME": str(place / "flwr")}
+        return self.start(f"{name}-node", command, environment=environment, cwd=place, user=user)
+
+
+def answers(path: Path) -> bool:
+    """Whether somebody listens at a socket; one that was killed leaves its name behind."""
+    with socket_module.socket(socket_module.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def agent_command(data: Path, policy: Path, state: Path, socket: Path) -> list[str]:
+    """The command that starts an agent."""
+    options = {"--data": data, "--policy": policy, "--state": state, "--socket": socket}
+    pairs = [part for name, path in options.items() for part in (name, str(path))]
+    return [sys.executable, "-m", "sims.main", "agent", *pairs]
+
+
+def listens(program: Program, port: int) -> bool:
+    """Whether a program, or what it started, listens on a TCP port."""
+    with contextlib.suppress(psutil.Error):
+        for process in [psutil.Process(program.process.pid), *descendants(program.process.pid)]:
+            for connection in process.net_connections(kind="tcp"):
+                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+                    return True
+    return False
+
+
+def until(
+    condition: Callable[[], object], seconds: float, what: str, program: Program | None = None
+) -> None:
+    """Wait for a condition; InputError if it does not come, or the program ends before."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if program is not None and not program.alive:
+            last = program.text().strip().splitlines()[-1:] or ["it said nothing"]
+            raise InputError(f"{what} ended: {last[0]} (log: {program.log})")
+        if time.monotonic() > deadline:
+            raise InputError(f"{what}: not after {seconds:g} seconds")
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end this process the way Ctrl-C does, so that ``with`` blocks end."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def environment_of(server: Path) -> dict[str, str]:
+    """The variables of a program on the server's side."""
+    return _environment() | deploy_texts.server_environment(server)
+
+
+def _environment() -> dict[str, str]:
+    """This process's variables; programs find each other and our packages by them."""
+    programs = str(Path(deploy_texts.tool("flower-superlink")).parent)
+    return os.environ | {
+        "PATH": os.pathsep.join([programs, os.environ.get("PATH", "")]),
+        "PYTHONUNBUFFERED": "1",
+    }

@@ -1,0 +1,28 @@
+"""Crowds of the stated size, through the same door as any other source."""
+
+import pytest
+
+from preference.judgements import InputError
+from preference.loading import load_judgements
+from sims import bench_crowds
+
+
+@pytest.mark.parametrize(
+    ("name", "users", "each"), [("users_30", 30, 10), ("each_3", 2500, 3), ("few", 40, 4)]
+)
+def test_a_crowd_has_the_size_its_name_says(name, users, each):
+    judgements = load_judgements(f"sims.bench_crowds:{name}")
+    assert len(judgements.user_ids) == users
+    assert set(judgements.counts_U.tolist()) == {each}
+    assert judgements.decided == users * each
+
+
+def test_texts_recur_so_that_features_are_cheap():
+    chosen = {row["chosen"] for row in bench_crowds.rows(500, 10)}
+    assert len(chosen) <= 500
+
+
+@pytest.mark.parametrize("name", ["users", "users_", "users_x", "crowd_5", "users_-3"])
+def test_other_names_are_refused(name):
+    with pytest.raises(InputError, match=name):
+        load_judgements(f"sims.bench_crowds:{name}")

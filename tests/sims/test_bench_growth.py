@@ -1,0 +1,58 @@
+"""What grows is measured on runs of the stated size; no figure is checked for speed."""
+
+from dataclasses import replace
+
+import pytest
+
+from sims import bench_growth
+from sims.bench_growth import GROWTH, MEMORY, Point, measure, measure_memory, plot
+
+TINY = Point(users=30, cohort=10, dimension=8)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_row(here):
+    row = measure(TINY, rounds=4)
+    stated = {"users": 30, "cohort": 10, "d": 8, "judgements_each": 10, "rounds": 4}
+    assert {name: row[name] for name in stated} == stated
+    assert 0 < row["round_ms"] / 1000 < row["seconds"]
+    assert not list(here.iterdir()), "the run's folder was left behind"
+
+
+def test_memory_is_that_of_a_process_of_its_own():
+    row = measure_memory(TINY, rounds=2)
+    assert row["users"] == 30
+    assert row["peak_mib"] > 50  # an interpreter with torch
+
+
+def test_a_run_that_fails_says_why():
+    with pytest.raises(RuntimeError, match="--cohort"):
+        measure_memory(replace(TINY, cohort=10**6), rounds=2)
+
+
+@pytest.mark.parametrize("kind", GROWTH)
+def test_one_quantity_grows_and_the_others_stay(kind):
+    points = GROWTH[kind]
+    grown = [getattr(point, kind) for point in points]
+    assert grown == sorted(set(grown))
+    assert {replace(point, **{kind: 1}) for point in points} == {replace(Point(), **{kind: 1})}
+    assert Point() in points
+
+
+def test_memory_is_measured_up_to_a_hundred_thousand_users():
+    assert MEMORY[-1].users == 100_000
+    assert all(point.source == f"sims.bench_crowds:users_{point.users}" for point in MEMORY)
+
+
+def test_the_plot_has_a_panel_for_each_quantity():
+    row = {"users": 1, "cohort": 1, "d": 1, "judgements_each": 1, "round_ms": 1.0}
+    found = {kind: [row, {k: 2 * v for k, v in row.items()}] for kind in GROWTH}
+    figure = plot(found)
+    assert len(figure.axes) == len(GROWTH)
+    assert [len(axes.lines[0].get_xdata()) for axes in figure.axes] == [2] * len(GROWTH)
+    assert bench_growth.GROWTH.keys() == found.keys()

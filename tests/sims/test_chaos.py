@@ -1,0 +1,41 @@
+"""The parts of the chaos script; the whole of it is run by hand (docs/deploying.md)."""
+
+import pytest
+
+from client.policy import Policy
+from privacy.clipping import UserClip
+from sims import chaos_rogue
+from sims.chaos import FAULTS, POLICY, Chaos
+from strategies import messages
+
+
+def test_the_policy_allows_the_plan(tmp_path):
+    (tmp_path / "policy.toml").write_text(POLICY)
+    policy, config = Policy.load(tmp_path / "policy.toml"), Chaos(tmp_path, 24).config
+    assert config.strategy in policy.strategies
+    assert config.clip <= policy.max_clip
+    assert config.epsilon < policy.max_epsilon
+    assert config.adjacency == policy.adjacency
+
+
+def test_faults_come_in_order_and_all_of_them_within_20_rounds():
+    after = [fault.after for fault in FAULTS]
+    assert after == sorted(after)
+    assert after[-1] < 20
+
+
+@pytest.mark.parametrize("name", sorted(set(chaos_rogue.HARMS) - {"zero", "late"}))
+def test_harm_is_not_admitted(name):
+    content = chaos_rogue.HARMS[name](50)
+    with pytest.raises(messages.MalformedReply):
+        sums = messages.read_sums(content, {"sum": (50,)})
+        if not UserClip(0.1).admits(sums["sum"], 8):
+            raise messages.MalformedReply("longer than the bound")
+
+
+def test_rounds_are_counted_from_whole_lines(tmp_path):
+    found = Chaos(tmp_path, 24)
+    assert found.rounds_done() == 0
+    found.out.mkdir()
+    (found.out / "metrics.jsonl").write_text('{"round": 1}\n{"round": 2}\n{"rou')
+    assert found.rounds_done() == 2

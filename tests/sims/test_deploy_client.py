@@ -1,0 +1,157 @@
+"""A person's side: what is checked, and what is said to leave."""
+
+import os
+import socket
+import ssl
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from client.own_ledger import OwnLedger
+from preference.judgements import InputError, Judgements
+from privacy.adjacency import Adjacency
+from privacy.events import PoissonGaussian
+from sims import deploy_client
+from sims.deploy_client import Client, checks, describe, has_executor, server_certificate, spent
+from sims.deploy_init import Deployment, write_deployment
+from sims.deployed import Program, until
+from strategies.stated import StatedPlan
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A deployment with one client, and somebody who speaks TLS at its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), port, ("alice",)))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    keys = tmp_path / "d" / "server"
+    context.load_cert_chain(keys / "server.crt", keys / "server.key")
+    listener = socket.create_server(("127.0.0.1", port))
+    stop = threading.Event()
+
+    def run():
+        while not stop.is_set():
+            try:
+                connection, _ = listener.accept()
+                with connection, context.wrap_socket(connection, server_side=True) as secure:
+                    secure.recv(1)
+            except OSError:
+                continue
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield tmp_path / "d"
+    stop.set()
+    socket.create_connection(("127.0.0.1", port)).close()
+    thread.join(10)
+    listener.close()
+
+
+def test_the_servers_certificate_is_checked(server, tmp_path):
+    client = Client.load(server / "clients" / "alice")
+    shown = server_certificate(client.address, client.folder / "ca.crt")
+    assert shown.not_valid_after_utc > shown.not_valid_before_utc
+    write_deployment(tmp_path / "other", Deployment(("127.0.0.1",), 8100, ("alice",)))
+    with pytest.raises(InputError, match="cannot be trusted or reached"):
+        server_certificate(client.address, tmp_path / "other" / "server" / "ca.crt")
+    with pytest.raises(InputError, match="cannot be trusted or reached"):
+        server_certificate("127.0.0.1:9", client.folder / "ca.crt")
+
+
+def test_checks_say_what_they_found(server, write_rows, make_rows):
+    data = write_rows(make_rows([3, 2]))
+    client = Client.load(server / "clients" / "alice")
+    judgements, lines, reached = checks(client, Path(data), "")
+    assert reached
+    assert len(judgements) == 5
+    assert any("5 judgements, 2 users" in line for line in lines)
+    assert any("certificate signed by ca.crt" in line for line in lines)
+    assert any("chmod 600" in line for line in lines)
+    Path(data).chmod(0o600)
+    assert not any("chmod" in line for line in checks(client, Path(data), "")[1])
+
+
+def test_a_key_that_is_not_private_is_refused(server):
+    place = server / "clients" / "alice"
+    (place / "node.key").chmod(0o644)
+    with pytest.raises(InputError, match="chmod 600"):
+        Client.load(place)
+
+
+def test_a_folder_that_is_no_clients_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"client\.toml"):
+        Client.load(tmp_path)
+
+
+def test_what_leaves_follows_the_policy(server, make_rows):
+    place, judgements = server / "clients" / "alice", Judgements.from_rows(make_rows([3]))
+    text = "\n".join(describe(Client.load(place), judgements))
+    assert "3 judgements of 1 user stay here" in text
+    assert "no longer than 0.1" in text
+    assert "at most 400 answers" in text
+    assert "adaptive, aup, dp-fedavg, els, group" in text
+    assert "local-label" not in text
+    assert "prompts" not in text
+    (place / "policy.toml").write_text("label_epsilon = 1.5\npublic_items = true\n")
+    text = "\n".join(describe(Client.load(place), judgements))
+    assert "uls\n  nothing" in text
+    assert "answers in all" not in text
+    assert "epsilon 1.5 for all labels of a user together (really spent here)" in text
+    assert "prompts, responses" in text
+
+
+def test_what_has_left_is_told(server):
+    client = Client.load(server / "clients" / "alice")
+    assert spent(client) == ["So far nothing has left."]
+    ledger = OwnLedger(client.folder / "state" / "own-ledger.jsonl")
+    plan = StatedPlan.of("r", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
+    ledger.open_run(plan, 2.7)
+    ledger.answer("train", users=1, run="r", round_=1)
+    told = "\n".join(spent(client))
+    assert "1 of 400 answers, 0 of 0 accuracies" in told
+    assert f"1 stated plans, together epsilon {plan.epsilon():.4g} of 3" in told
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"), [("flower-superexec", True), ("something", False)]
+)
+def test_an_executor_is_looked_for_below_the_node(tmp_path, argument, expected):
+    code = (
+        "import subprocess, sys, time\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', sys.argv[1]])\n"
+        "time.sleep(60)\n"
+    )
+    node = Program([sys.executable, "-c", code, argument], tmp_path / "log")
+    try:
+        until(lambda: deploy_client.descendants(node.process.pid), 30, "a child", node)
+        until(lambda: has_executor(node) == expected, 30, "the child's command", node)
+    finally:
+        node.end()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="only root may become another user")
+def test_another_user_needs_root(server):
+    with pytest.raises(InputError, match="needs root"):
+        deploy_client.run_node(
+            Client.load(server / "clients" / "alice"),
+            server / "none.sock",
+            port=1,
+            node_user="nobody",
+            enough=lambda: True,
+        )
+
+
+def test_a_user_who_does_not_exist(server):
+    with pytest.raises(InputError, match=r"no user|needs root"):
+        deploy_client.run_node(
+            Client.load(server / "clients" / "alice"),
+            server / "none.sock",
+            port=1,
+            node_user="nobody-of-that-name",
+            enough=lambda: True,
+        )

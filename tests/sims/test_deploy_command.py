@@ -1,0 +1,111 @@
+"""``murmuration deploy``: what it prints, writes and refuses."""
+
+import pytest
+
+from preference.judgements import InputError
+from sims import deploy_command
+from sims.deploy_command import parsed
+
+
+@pytest.fixture
+def folder(murmuration, tmp_path):
+    arguments = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "alice,bob")
+    code, out, _ = murmuration(*arguments, "--port", "9")
+    assert code == 0
+    assert "clients/alice/node.key  (secret, 0600)" in out
+    assert "deploy doctor" in out
+    return tmp_path / "d"
+
+
+def test_init_never_writes_over(murmuration, folder):
+    before = (folder / "clients/alice/node.key").read_bytes()
+    code, _, err = murmuration(
+        "deploy", "init", folder, "--host", "127.0.0.1", "--clients", "alice"
+    )
+    assert code == 2
+    assert "choose another folder" in err[0]
+    assert (folder / "clients/alice/node.key").read_bytes() == before
+
+
+def test_client_says_what_would_leave(murmuration, folder, write_rows, make_rows):
+    data = write_rows(make_rows([3]))
+    code, out, err = murmuration(
+        "deploy", "client", folder / "clients/alice", "--data", data, "--check"
+    )
+    assert code == 1  # nobody answers at port 9
+    assert "3 judgements of 1 user stay here" in out
+    assert "cannot be trusted or reached" in out
+    assert "run as you" in " ".join(err)
+
+
+def test_client_wants_one_source(murmuration, folder, tmp_path):
+    code, _, err = murmuration("deploy", "client", folder / "clients/alice")
+    assert code == 2
+    assert "--data FILE, or --socket PATH" in err[0]
+
+
+def test_client_names_what_is_wrong_with_the_file(murmuration, folder, tmp_path):
+    code, _, err = murmuration(
+        "deploy", "client", folder / "clients/alice", "--data", tmp_path / "none", "--check"
+    )
+    assert code == 2
+    assert "none" in err[0]
+
+
+def test_doctor_finds_nobody(murmuration, folder):
+    code, out, _ = murmuration("deploy", "doctor", folder)
+    assert code == 1
+    assert "BAD SuperLink" in out
+    assert "ok  keys" in out
+    assert "ca.key is still on this machine" in out
+    (folder / "server/server.key").chmod(0o644)
+    assert "chmod 600" in murmuration("deploy", "doctor", folder)[1]
+
+
+def test_doctor_wants_a_deployment(murmuration, tmp_path):
+    code, _, err = murmuration("deploy", "doctor", tmp_path)
+    assert code == 2
+    assert "is no deployment" in err[0]
+
+
+def test_run_refuses_a_setting_that_is_none(murmuration, folder, tmp_path):
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "run", "--users", "10")
+    for setting, said in (("rounds", "NAME=VALUE"), ("x=1", "NAME=VALUE"), ("rounds=a", "int")):
+        code, _, err = murmuration(*arguments, "--set", setting)
+        assert code == 2
+        assert said in err[0]
+
+
+def test_settings_are_typed():
+    assert parsed(["rounds=5", "clip=1", "normalized=true", "variant=centred"]) == {
+        "rounds": 5,
+        "clip": 1.0,
+        "normalized": True,
+        "variant": "centred",
+    }
+    with pytest.raises(InputError, match="true or false"):
+        parsed(["normalized=yes"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "refresh"),
+    [
+        ((), 10),
+        (("--refresh", "3"), 3),
+        (("--set", "strategy=local-label", "--set", "adjacency=replace-labels"), 0),
+    ],
+)
+def test_a_run_looks_who_is_there_where_that_has_a_meaning(
+    murmuration, folder, tmp_path, monkeypatch, asked, refresh
+):
+    configs = []
+    monkeypatch.setattr(
+        deploy_command,
+        "run_deployed",
+        lambda server, address, config, **_: configs.append(config) or {},
+    )
+    monkeypatch.setattr(deploy_command, "deployed_address", lambda server: "127.0.0.1:9")
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "run", "--users", 9, *asked)
+    code, _, err = murmuration(*arguments)
+    assert code == 0, err
+    assert [config.refresh for config in configs] == [refresh]

@@ -1,0 +1,92 @@
+"""What ``deploy init`` writes: complete, private where it must be, and never over anything."""
+
+import tomllib
+
+import pytest
+
+from client.policy import Policy
+from preference.judgements import InputError
+from sims.certificates import load_client_key, public_line
+from sims.deploy_init import Deployment, write_deployment
+
+TWO = Deployment(("10.0.0.7", "server.example"), 8111, ("alice", "bob"))
+
+
+def test_everybody_gets_a_folder(tmp_path):
+    written = write_deployment(tmp_path / "d", TWO)
+    assert all(path.exists() for path in written)
+    found = {path for path in (tmp_path / "d").rglob("*") if path.is_file()}
+    assert found == set(written)
+    keys = [path for path in written if path.suffix == ".key"]
+    assert len(keys) == 4
+    assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
+    assert (tmp_path / "d").stat().st_mode & 0o777 == 0o700
+
+
+def test_keys_belong_together_and_are_different(tmp_path):
+    write_deployment(tmp_path / "d", TWO)
+    lines = []
+    for name in TWO.clients:
+        place = tmp_path / "d" / "clients" / name
+        line = public_line(load_client_key(place / "node.key").public_key())
+        assert (place / "node.pub").read_bytes() == line
+        lines.append(line)
+    assert len(set(lines)) == 2
+
+
+def test_settings_can_be_read(tmp_path):
+    write_deployment(tmp_path / "d", TWO)
+    connection = tomllib.loads((tmp_path / "d" / "server/flwr/config.toml").read_text())
+    assert connection["superlink"]["deployed"]["address"] == "10.0.0.7:8111"
+    client = tomllib.loads((tmp_path / "d" / "clients/bob/client.toml").read_text())
+    assert client == {"name": "bob", "superlink": "10.0.0.7:8111"}
+    policy = Policy.load(tmp_path / "d" / "clients/bob/policy.toml")
+    assert policy.strategies == ("uls",)
+    assert policy.max_evaluations == 0
+    register = (tmp_path / "d" / "server/register.sh").read_text()
+    assert register.count("supernode register") == 2
+
+
+def test_the_authoritys_key_goes_to_nobody(tmp_path):
+    write_deployment(tmp_path / "d", TWO)
+    secret = (tmp_path / "d" / "authority/ca.key").read_bytes()
+    others = [p for p in (tmp_path / "d").rglob("*") if p.is_file() and p.name != "ca.key"]
+    assert not any(secret in path.read_bytes() for path in others)
+
+
+def test_a_second_time_is_refused(tmp_path):
+    write_deployment(tmp_path / "d", TWO)
+    before = {p: p.read_bytes() for p in (tmp_path / "d").rglob("*") if p.is_file()}
+    with pytest.raises(InputError, match="never written over"):
+        write_deployment(tmp_path / "d", TWO)
+    assert before == {p: p.read_bytes() for p in (tmp_path / "d").rglob("*") if p.is_file()}
+
+
+def test_a_file_in_the_way(tmp_path):
+    (tmp_path / "d").write_text("x")
+    with pytest.raises(InputError, match="not empty"):
+        write_deployment(tmp_path / "d", TWO)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "port", "clients", "said"),
+    [
+        ((), 8100, ("a",), "--host"),
+        (("",), 8100, ("a",), "--host"),
+        (("h",), 0, ("a",), "--port"),
+        (("h",), 99999, ("a",), "--port"),
+        (("h",), 8100, (), "--clients"),
+        (("h",), 8100, ("a", "a"), "once"),
+        (("h",), 8100, ("../a",), "letters"),
+        (("h",), 8100, ("Alice",), "letters"),
+    ],
+)
+def test_names_that_cannot_be(hosts, port, clients, said):
+    with pytest.raises(InputError, match=said):
+        Deployment(hosts, port, clients)
+
+
+def test_addresses():
+    assert Deployment(("::1",), 8100, ("a",)).address == "[::1]:8100"
+    assert Deployment(("127.0.0.1",), 8100, ("a",)).bind == "127.0.0.1"
+    assert Deployment(("example.org",), 8100, ("a",)).bind == "0.0.0.0"

@@ -1,0 +1,70 @@
+"""The commands and units: what they must not lack."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sims import deploy_texts
+
+
+def option(command, name):
+    return command[command.index(name) + 1]
+
+
+def test_the_superlink_authenticates_and_survives(tmp_path):
+    command = deploy_texts.superlink(tmp_path, "0.0.0.0", 8100)
+    assert "--enable-supernode-auth" in command
+    assert "--insecure" not in command
+    assert option(command, "--isolation") == "process"
+    assert option(command, "--database") == str(tmp_path / "state.db")
+    assert option(command, "--host") == "0.0.0.0"
+
+
+def test_a_supernode_is_told_nothing_but_its_agent(tmp_path):
+    command = deploy_texts.supernode(tmp_path, "server:8100", "/run/a.sock", 9094)
+    assert option(command, "--node-config") == 'agent="/run/a.sock"'
+    assert option(command, "--host") == "127.0.0.1"
+    assert "--insecure" not in command
+    assert "data" not in " ".join(command)
+
+
+def test_no_dependencies_are_installed_from_an_app(tmp_path):
+    environment = deploy_texts.server_environment(tmp_path)
+    assert environment["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"
+    assert environment["FLWR_HOME"] == str(tmp_path / "flwr")
+
+
+def test_the_two_services_of_a_client_are_two_users():
+    files = deploy_texts.client_files("alice", "server:8100")
+    agent, node = files["murmuration-agent.service"], files["murmuration-node.service"]
+    assert "User=murmuration-agent" in agent
+    assert "User=murmuration-node" in node
+    assert deploy_texts.DATA in agent
+    assert deploy_texts.DATA not in node
+    assert "Restart=always" in agent
+    assert "Restart=always" in node
+
+
+def test_scripts_are_scripts(tmp_path):
+    files = deploy_texts.server_files(tmp_path, "0.0.0.0", 8100)
+    files["register.sh"] = deploy_texts.register(tmp_path, ['flwr supernode register "a b" x'])
+    for name, text in files.items():
+        if name.endswith(".sh"):
+            (tmp_path / name).write_text(text)
+            subprocess.run(["/bin/sh", "-n", tmp_path / name], check=True)
+    assert 'supernode register "a b" x' in files["register.sh"]
+
+
+@pytest.mark.parametrize("name", ["murmuration-agent.service", "murmuration-node.service"])
+def test_units_are_units(tmp_path, name):
+    path = tmp_path / name
+    path.write_text(deploy_texts.client_files("alice", "server:8100")[name])
+    for section in ("[Unit]", "[Service]", "[Install]"):
+        assert section in path.read_text()
+    if not Path("/usr/bin/systemd-analyze").exists():
+        pytest.skip("no systemd-analyze on this machine")
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", path], capture_output=True, text=True, check=False
+    )
+    assert "Unknown" not in checked.stderr

@@ -1,0 +1,370 @@
+"""Real deployments on this machine: TLS, node authentication, every client its own processes."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from client.app import app as client_app
+from preference.judgements import InputError
+from preference.reward import RewardModel
+from privacy.ledger import read_charges
+from server.config import RunConfig
+from server.training import train
+from sims import deploy_texts
+from sims.certificates import client_key, write_new
+from sims.deploy_doctor import examine
+from sims.deploy_init import CONNECTION, Deployment, write_deployment
+from sims.deploy_run import run_deployed
+from sims.deployed import Program, Site, listens, until
+from sims.keeper import descendants
+from sims.local import LocalGrid
+from sims.population import Population, write
+
+pytestmark = pytest.mark.deploy
+
+POLICY = """\
+strategies = ["uls"]
+adjacency = "zero-out"
+max_epsilon = 8.5
+delta = 1e-3
+max_clip = 0.1
+max_group_size = 500
+max_rounds = 20
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class World:
+    """A deployment with judgements for every client."""
+
+    def __init__(self, folder: Path, clients: tuple[str, ...], users: int) -> None:
+        self.folder = folder
+        self.deployment = Deployment(("127.0.0.1",), free_port(), clients)
+        write(folder / "population", Population(users=users, test_users=20, unseen_users=10))
+        write_deployment(folder / "d", self.deployment)
+        with gzip.open(folder / "population" / "train.jsonl.gz", "rt") as file:
+            rows = [json.loads(line) for line in file]
+        names = sorted({row["user_id"] for row in rows})
+        for number, name in enumerate(clients):
+            mine = {user for i, user in enumerate(names) if i % len(clients) == number}
+            text = "".join(json.dumps(row) + "\n" for row in rows if row["user_id"] in mine)
+            self.data(name).write_text(text)
+            self.data(name).chmod(0o600)
+            (self.client(name) / "policy.toml").write_text(POLICY)
+        self.ports = [free_port() for _ in clients]
+
+    def client(self, name):
+        return self.folder / "d" / "clients" / name
+
+    def data(self, name):
+        return self.client(name) / "judgements.jsonl"
+
+    def config(self, out, **changes):
+        settings = {
+            "data": "",
+            "test": str(self.folder / "population" / "test.jsonl.gz"),
+            "adjacency": "zero-out",
+            "epsilon": 8.0,
+            "delta": 1e-3,
+            "group_size": 500,
+            "clip": 0.1,
+            "out": str(self.folder / out),
+            "timeout": 120.0,
+            "least_nodes": len(self.deployment.clients),
+        }
+        return RunConfig(**{**settings, **changes})
+
+    @contextmanager
+    def running(self):
+        with Site(self.folder / "d", self.deployment, self.folder / "logs") as site:
+            site.start_superlink()
+            site.start_superexec()
+            for name in self.deployment.clients:
+                site.start_agent(name, self.data(name), wait=False)
+            site.register()
+            for name, port in zip(self.deployment.clients, self.ports, strict=True):
+                until(site.socket(name).is_socket, 300, "an agent", site.programs[f"{name}-agent"])
+                site.start_node(name, site.socket(name), port)
+            yield site
+
+    def run(self, site, config):
+        return run_deployed(site.server, self.deployment.address, config, attempts=1)
+
+    def simulated(self, config):
+        """The same plan, with every node in this process."""
+        grid = LocalGrid(client_app, len(self.deployment.clients), config.to_run_config())
+        for context, name in zip(grid._contexts.values(), self.deployment.clients, strict=True):
+            context.node_config = {"data": str(self.data(name))}
+        train(config, grid)
+        return RewardModel.load(Path(config.out) / "model").theta_D
+
+
+@pytest.mark.timeout(600)
+def test_two_clients_train_what_a_simulation_trains(tmp_path):
+    world = World(tmp_path, ("a", "b"), users=8)
+    settings = {"rounds": 1, "cohort": 6, "users": 8, "seed": 11}
+    with world.running() as site:
+        result = world.run(site, world.config("run", **settings))
+    assert result["rounds"] == 1
+    deployed_D = RewardModel.load(tmp_path / "run" / "model").theta_D
+    simulated_D = world.simulated(world.config("twin", **settings))
+    np.testing.assert_allclose(deployed_D, simulated_D, atol=1e-6, rtol=0)
+    assert np.abs(deployed_D).max() > 0
+    for name in ("a", "b"):  # what the agents noted is what was asked
+        lines = (world.client(name) / "state" / "own-ledger.jsonl").read_text().splitlines()
+        noted = [json.loads(line) for line in lines]
+        assert sum("plan" in line for line in noted) == 1
+        assert sum(line.get("answered") == "train" for line in noted) <= 1
+    # And the whole of it is gone.
+    assert not [p for p in site.programs.values() if p.alive]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_four_clients_and_who_is_not_let_in(tmp_path):
+    world = World(tmp_path, ("a", "b", "c", "d"), users=24)
+    settings = {"rounds": 5, "cohort": 16, "users": 24, "seed": 3}
+    with world.running() as site:
+        strangers = {name: start_stranger(world, site, name) for name in STRANGERS}
+        result = world.run(site, world.config("run", **settings))
+        assert result["rounds"] == 5
+        found = {finding.what: finding for finding in examine(tmp_path / "d")}
+        assert all(found[name].well for name in (*"abcd", "SuperLink", "version", "without TLS"))
+        assert not {*found} & {*strangers}
+        listed = json.loads(site.flwr("supernode", "list", CONNECTION, "--format", "json"))
+        assert len(listed["nodes"]) == 4
+        for name, stranger in strangers.items():
+            assert STRANGERS[name] in stranger.text(), stranger.text()
+            assert "SuperNode ID" not in stranger.text(), name
+            assert "Receiving" not in stranger.text(), name
+        deployed_D = RewardModel.load(tmp_path / "run" / "model").theta_D
+        simulated_D = world.simulated(world.config("twin", **settings))
+        np.testing.assert_allclose(deployed_D, simulated_D, atol=1e-6, rtol=0)
+
+        # One round of labels that leave their users randomized.
+        for name in "abcd":
+            (world.client(name) / "policy.toml").write_text(
+                'label_epsilon = 4.0\npublic_items = true\nfeatures = ["hashing"]\n'
+            )
+            site.start_agent(name, world.data(name))
+        config = world.config(
+            "labels",
+            strategy="local-label",
+            adjacency="replace-labels",
+            epsilon=4.0,
+            clip=0.0,
+            group_size=0,
+        )
+        result = world.run(site, config)
+        assert result["rounds"] == 1
+        assert result["heldout_accuracy"]
+        # What a policy does not allow is refused by its rule, and nothing is released.
+        refused = world.config("refused", rounds=2, cohort=16, users=24, seed=4)
+        world.run(site, refused)
+        log = (tmp_path / "refused" / "private" / "log.jsonl").read_text()
+        assert log.count("refuses (label_epsilon)") >= 4
+        assert len(read_charges(tmp_path / "refused" / "ledger.jsonl")) == 2
+
+
+#: Nodes that should get nothing, and what they are told.
+STRANGERS = {
+    "unregistered": "Failed to activate SuperNode",
+    "another-authority": "CERTIFICATE_VERIFY_FAILED",
+    "insecure": "Connection attempt failed",
+    "no-key": "must be registered",
+}
+
+
+def start_stranger(world: World, site: Site, name: str) -> Program:
+    """A SuperNode that should get nothing."""
+    place = world.folder / name
+    shutil.copytree(world.client("a"), place, ignore=shutil.ignore_patterns("flwr", "state"))
+    command = deploy_texts.supernode(
+        place, world.deployment.address, str(site.socket("a")), free_port()
+    )
+    if name == "unregistered":
+        (place / "node.key").unlink()
+        write_new(place / "node.key", client_key()[0], secret=True)
+    if name == "another-authority":
+        write_deployment(world.folder / "other", Deployment(("127.0.0.1",), 1, ("a",)))
+        shutil.copyfile(world.folder / "other" / "server" / "ca.crt", place / "ca.crt")
+    if name == "insecure":
+        index = command.index("--root-certificates")
+        command[index : index + 2] = ["--insecure"]
+    if name in ("insecure", "no-key"):  # a key without TLS is refused by the SuperNode itself
+        index = command.index("--auth-supernode-private-key")
+        del command[index : index + 2]
+    environment = {**site.environment, "FLWR_HOME": str(place / "flwr")}
+    return site.start(name, command, environment=environment, cwd=place)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_run_goes_on_after_its_serverapp_was_killed(tmp_path):
+    world = World(tmp_path, ("a", "b"), users=8)
+    config = world.config("run", rounds=4, cohort=6, users=8, refresh=2)
+    with world.running() as site:
+
+        def kill_after_two():
+            path = tmp_path / "run" / "metrics.jsonl"
+            until(lambda: path.exists() and path.read_text().count("\n") >= 2, 400, "two rounds")
+            for process in descendants(site.programs["superexec"].process.pid):
+                process.kill()
+
+        killer = threading.Thread(target=kill_after_two)
+        killer.start()
+        said = []
+        result = run_deployed(
+            site.server, world.deployment.address, config, attempts=3, say=said.append
+        )
+        killer.join()
+    assert result["rounds"] + (result["stopped"] is not None) >= 4
+    assert any("going on from the checkpoint" in text for text in said)
+    charges = read_charges(tmp_path / "run" / "ledger.jsonl")
+    assert {1, 2} <= {charge.round for charge in charges}
+    assert float(str(result["epsilon"])) <= 8.0
+
+
+def may_make_namespaces() -> str:
+    """Why network namespaces cannot be made here, or nothing."""
+    if shutil.which("ip") is None:
+        return "no ip command (iproute2)"
+    made = subprocess.run(
+        ["ip", "netns", "add", "mm-probe"], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        return f"ip netns add: {made.stderr.strip()}"
+    subprocess.run(["ip", "netns", "del", "mm-probe"], check=True)
+    return ""
+
+
+@contextmanager
+def two_hosts():
+    """Namespaces mm-server (10.77.0.1) and mm-clients (10.77.0.2), joined by a cable."""
+    names, tag = ("mm-server", "mm-clients"), f"{os.getpid() % 10_000}"
+    ends = (f"mms{tag}", f"mmc{tag}")
+    try:
+        for name in names:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        subprocess.run(
+            ["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True
+        )
+        for number, (name, end) in enumerate(zip(names, ends, strict=True), start=1):
+            subprocess.run(["ip", "link", "set", end, "netns", name], check=True)
+            inside = ["ip", "-n", name]
+            subprocess.run([*inside, "addr", "add", f"10.77.0.{number}/24", "dev", end], check=True)
+            for device in (end, "lo"):
+                subprocess.run([*inside, "link", "set", device, "up"], check=True)
+        yield [["ip", "netns", "exec", name] for name in names]
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_two_hosts(tmp_path, monkeypatch):
+    """Server on one host, two clients on another: nothing is shared but the cable."""
+    if why := may_make_namespaces():
+        pytest.skip(why)
+    world = World(tmp_path, ("a", "b"), users=8)
+    world.deployment = Deployment(("10.77.0.1",), 8100, ("a", "b"))
+    kept = {name: world.data(name).read_bytes() for name in "ab"}
+    shutil.rmtree(tmp_path / "d")
+    write_deployment(tmp_path / "d", world.deployment)
+    for name, data in kept.items():
+        world.data(name).write_bytes(data)
+        (world.client(name) / "policy.toml").write_text(POLICY)
+    with two_hosts() as (server, clients):
+        real = Site.start
+
+        def start(site, name, command, **how):
+            host = clients if name.endswith(("-node", "-agent")) else server
+            return real(site, name, [*host, *command], **how)
+
+        monkeypatch.setattr(Site, "start", start)
+        monkeypatch.setattr(
+            "sims.deployed.listens",
+            lambda program, port: (
+                b":8100"
+                in subprocess.run([*server, "ss", "-ltn"], capture_output=True, check=True).stdout
+            ),
+        )
+        monkeypatch.setattr("sims.deploy_texts.tool", _wrapped(tmp_path, server, "flwr"))
+        with world.running() as site:
+            config = world.config("run", rounds=1, cohort=6, users=8, seed=2)
+            code = (
+                "import json, sys; from pathlib import Path; from server.config import RunConfig;"
+                "from sims.deploy_run import run_deployed;"
+                "run_deployed(Path(sys.argv[1]), sys.argv[2], "
+                "RunConfig.from_run_config(json.loads(sys.argv[3])), attempts=1)"
+            )
+            command = [*server, sys.executable, "-c", code, str(site.server)]
+            command += [world.deployment.address, json.dumps(config.to_run_config())]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+    deployed_D = RewardModel.load(tmp_path / "run" / "model").theta_D
+    simulated_D = world.simulated(world.config("twin", rounds=1, cohort=6, users=8, seed=2))
+    np.testing.assert_allclose(deployed_D, simulated_D, atol=1e-6, rtol=0)
+
+
+def _wrapped(folder: Path, host: list[str], name: str):
+    """``deploy_texts.tool``, with one program run inside a namespace."""
+    real = deploy_texts.tool
+    script = folder / name
+    script.write_text(f'#!/bin/sh\nexec {" ".join(host)} {real(name)} "$@"\n')
+    script.chmod(0o755)
+    return lambda asked: str(script) if asked == name else real(asked)
+
+
+def test_a_program_that_ends_says_so(tmp_path):
+    program = Program(["/bin/sh", "-c", "echo 'OSError: no room'; exit 3"], tmp_path / "log")
+    with pytest.raises(InputError, match="the thing ended: OSError: no room"):
+        until(lambda: False, 30, "the thing", program)
+    program.end()
+
+
+def test_ending_a_program_ends_what_it_started(tmp_path):
+    code = (
+        "import subprocess, time; child = subprocess.Popen(['sleep', '60']);"
+        "print(child.pid, flush=True); time.sleep(60)"
+    )
+    program = Program([sys.executable, "-c", code], tmp_path / "log")
+    until(lambda: re.search(r"\d+", program.text()), 30, "the child", program)
+    child = psutil.Process(int(program.text()))
+    program.end()
+    assert not program.alive
+    deadline = time.monotonic() + 10
+    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_who_listens(tmp_path):
+    port = free_port()
+    code = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(60)"
+    program = Program([sys.executable, "-c", code], tmp_path / "log")
+    try:
+        until(lambda: listens(program, port), 30, "the listener", program)
+        assert not listens(program, port + 1)
+    finally:
+        program.end()
