@@ -1,8 +1,7 @@
 """A node that reads its data itself: everything its answers need, from the context of its app.
 
-What is wrong with a file is told to those whose file it is: the message may quote a cell, and with
-the server's choice of columns any cell. A deployed node writes it to its own log, and the server
-learns only that there is no data.
+What is wrong with a file is told to those whose file it is: the message may quote a cell. A
+deployed node writes it to its own log, and the server learns only that there is no data.
 """
 
 import logging

@@ -92,10 +92,15 @@ def store_for(context: Context) -> UserStore:
 
 def _settings(context: Context) -> tuple[str, str, str, int, int]:
     """What decides whom a node hosts: source, columns, what to do with bad rows, place, places."""
-    config: Mapping[str, bool | int | float | str] = context.run_config
+    deployed = "data" in context.node_config
+    # Who says where the data are says what its columns mean: a server that could would call a
+    # column of labels the prompt, which it may be told.
+    config: Mapping[str, bool | int | float | str] = (
+        context.node_config if deployed else context.run_config
+    )
     columns, bad_rows = str(config.get("columns", "")), str(config.get("on-bad-rows", "refuse"))
-    if "data" in context.node_config:
-        return str(context.node_config["data"]), columns, bad_rows, -1, 1
+    if deployed:
+        return str(config["data"]), columns, bad_rows, -1, 1
     if not config.get("data"):
         raise InputError("no data: name a file in node-config data=…, or pass --data in simulation")
     place, places = context.node_config["partition-id"], context.node_config["num-partitions"]

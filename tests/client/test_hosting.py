@@ -31,11 +31,11 @@ def test_a_simulated_node_draws_from_the_runs_seed(crowd):
 SECRET = {"user_id": "u", "prompt": "p", "responses": ["a", "b"], "best": 7654}
 
 
-@pytest.mark.parametrize("columns", ["", "prompt=best"])  # which the server chooses
+@pytest.mark.parametrize("columns", ["", "prompt=best"])
 def test_a_server_is_not_told_what_stands_in_a_row_that_cannot_be_read(tmp_path, caplog, columns):
     data = tmp_path / "mine.jsonl"
     data.write_text(json.dumps(SECRET) + "\n", encoding="utf-8")
-    deployed = Context(1, 1, {"data": str(data)}, RecordDict(), {"columns": columns})
+    deployed = Context(1, 1, {"data": str(data), "columns": columns}, RecordDict(), {})
     with pytest.raises(InputError) as refused:
         host_for(deployed).store()
     assert str(refused.value) == "the data of this node cannot be read; see its own log"

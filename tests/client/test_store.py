@@ -103,6 +103,17 @@ def test_columns_and_bad_rows_come_from_the_run_config(write_rows, make_rows):
     assert found.judgements.user_ids == ("u000",)
 
 
+def test_a_server_does_not_choose_the_columns_of_a_deployed_node(write_rows, make_rows):
+    """It would call a column of labels the prompt, or a user, and be told."""
+    data = write_rows(make_rows([2, 2]))
+    asked = {"columns": "prompt=chosen,chosen=prompt", "on-bad-rows": "skip"}
+    plain = store_for(context({"data": data}))
+    found = store_for(context({"data": data}, **asked))
+    assert found.judgements.prompts == plain.judgements.prompts
+    own = store_for(context({"data": data, **asked}))
+    assert own.judgements.prompts != plain.judgements.prompts
+
+
 def test_a_source_is_read_once_for_all_nodes(crowd, monkeypatch):
     read = []
     real = store.load_judgements
