@@ -49,7 +49,9 @@ class PolicyRefusal(InputError):
     """A request that the owner's policy does not allow; the message names the rule."""
 
     def __init__(self, rule: str, reason: str) -> None:
-        super().__init__(f"the owner's policy refuses ({rule}): {reason}")
+        # What was asked may be quoted, and it may hold halves of characters, which no log can hold.
+        said = reason.encode("utf-8", "backslashreplace").decode("utf-8")
+        super().__init__(f"the owner's policy refuses ({rule}): {said}")
         self.rule = rule
 
 

@@ -268,14 +268,15 @@ def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypa
         ask_agent(path, "train", RecordDict())
 
 
-def test_nothing_that_is_asked_ends_the_agent(served):
+def test_nothing_that_is_asked_ends_the_agent(served, caplog):
     path = str(served())
     event = {"kind": "pure-dp", "epsilon": 1.0, "\ud800": 1}  # half a character
     plan = {**json.loads(stated().to_json()), "charges": [[event, 1]]}
     asked = work()
     asked.config_records["parameters"][PARAMETER] = json.dumps(plan)
-    with pytest.raises(Refused, match=r"\(max_epsilon\)"):
+    with pytest.raises(Refused, match=r"\(max_epsilon\).*ud800"):
         ask_agent(path, "train", asked)
+    assert caplog.text.encode("utf-8")  # a log can be written
     messages.read_sums(ask_agent(path, "train", work()), {"sum": (33,)})
 
 
