@@ -6,9 +6,9 @@ possible, and owns the data, the policy, the once-only labels and the user's own
 ClientApp has nothing but the path of its socket: it forwards requests and gets answers, or the name
 of the rule that refused one.
 
-Every answer is on the user's own ledger, flushed, before it leaves. What goes wrong inside is told
-to the owner, in the agent's log; the other side learns only that there is no answer, because the
-reason may depend on data.
+Every answer about anybody is on the user's own ledger, flushed, before it leaves (keys and shares
+of masks are about nobody). What goes wrong inside is told to the owner, in the agent's log; the
+other side learns only that there is no answer, because the reason may depend on data.
 
 What a hostile server still gets: bounded sums at models of its choosing, as many as ``max_rounds``
 allows; the names of users under a salt it knows (it can test guesses of an id).

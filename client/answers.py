@@ -104,6 +104,7 @@ def train(content: RecordDict, host: Host) -> RecordDict:
 def evaluate(content: RecordDict, host: Host) -> RecordDict:
     """How often the model agrees with held-out users."""
     check_true_labels(host.terms)
+    secure.check_bare(host.terms)
     work, store = messages.read_work(content), host.store()
     users_S = store.check_users(work.users_S)
     examples = store.examples(str(work.parameters["features"]))

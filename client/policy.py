@@ -43,6 +43,7 @@ _WHOLE = ("label-moment", "objective-perturbation")
 #: The node half that a strategy of ``murmuration run --strategy`` asks for, where it is another.
 NODE_HALF = {"aup": "aup-centred"}
 _MOST_NGRAMS = 4
+_MOST_LOCAL_STEPS = 1_000
 
 
 class PolicyRefusal(InputError):
@@ -75,7 +76,8 @@ class Policy:
         public_items: whether prompts, responses and numbers of judgements are public.
         features: feature maps that may be computed: hashing, or the path or name of an encoder.
         max_dimension: the most features.
-        secure_only: whether sums leave under the masks of secure aggregation only.
+        secure_only: whether sums leave under the masks of secure aggregation only; then nothing
+            is evaluated for a server.
         secure_least: in sessions that at least so many nodes begin; 0: as many as the protocol
             wants. More than two thirds of them must stay for a sum to be told.
     """
@@ -122,6 +124,11 @@ class Policy:
                 not (self.strategies and self.label_epsilon),
                 "strategies",
                 "empty where label_epsilon is set: labels leave randomized, or not at all",
+            ),
+            (
+                not (self.secure_only and self.max_evaluations),
+                "max_evaluations",
+                "0 where secure_only is set: accuracies are told without masks",
             ),
         ]
         for good, rule, expected in checks:
@@ -217,6 +224,8 @@ class Policy:
                 "max_group_size",
                 f"{group_size:g} judgements of a user in one round; {self.max_group_size} at most",
             )
+        if not _number(parameters, "local-steps", 1.0) <= _MOST_LOCAL_STEPS:
+            raise PolicyRefusal("strategies", f"more than {_MOST_LOCAL_STEPS} local steps")
         try:
             plan = StatedPlan.from_json(str(parameters[PARAMETER]))
         except (KeyError, ValueError) as error:

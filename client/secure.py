@@ -45,6 +45,12 @@ def check_terms(content: RecordDict, terms: Mapping[str, object]) -> None:
         raise ProtocolError(f"sums leave this node under masks only ({ONLY})")
 
 
+def check_bare(terms: Mapping[str, object]) -> None:
+    """ProtocolError where the owner wants masks and an answer would leave without them."""
+    if terms.get(ONLY) is True:
+        raise ProtocolError(f"exact accuracies leave no node that masks its sums ({ONLY})")
+
+
 def finished(content: RecordDict, reply: RecordDict, memory: Memory) -> RecordDict:
     """``reply``, with its sums under masks if the request asks for that."""
     if secure.RECORD not in content.config_records:

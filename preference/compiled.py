@@ -5,9 +5,9 @@ next user's rows are touched, and while one user is worked on the rows of the ne
 fetched. On a few thousand short rows that is several times as fast as one tensor operation after
 another, because the time is the memory's.
 
-Compiled by numba at first use, for the processor at hand, and kept on disk (next to this file, or
-in the user's cache folder where that cannot be written). Sums inside a row may be reordered by the
-compiler, so results can differ in the last bits between processors, never between runs on one.
+Compiled by numba at first use, for the processor at hand, and kept on disk; see ``privacy.kernel``.
+Sums inside a row may be reordered by the compiler, so results can differ in the last bits between
+processors, never between runs on one.
 
 Legend: J all judgements, R rows (W of each judgement), N judgements taken, B users, D dimensions,
 W rows of a judgement. A row whose y is infinite is not there.
@@ -20,6 +20,8 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
+
+from privacy.kernel import kernel
 
 #: The preference models that the kernel knows; see ``preference.models``.
 BTL, THURSTONE, BEST, RANKING = range(4)
@@ -49,7 +51,7 @@ def _fetch(typing_context: Any, numbers: Any, at: Any) -> Any:
     return numba.types.void(numbers, at), generate
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@kernel(fastmath=_FAST)
 def slopes(model: int, z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
     """One judgement: derivatives of its loss by the logits ``z`` of its rows."""
     width = len(z)
@@ -76,7 +78,7 @@ def slopes(model: int, z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
         _ranking(z, y, slope)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@kernel(fastmath=_FAST)
 def _hazard(at: float) -> float:
     """φ(at) / Φ(−at) of the standard normal distribution."""
     if at > 25.0:  # the quotient's expansion: both parts of it vanish from here on
@@ -84,7 +86,7 @@ def _hazard(at: float) -> float:
     return math.sqrt(2.0 / math.pi) * math.exp(-0.5 * at * at) / math.erfc(at / math.sqrt(2.0))
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@kernel(fastmath=_FAST)
 def _ranking(z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
     """All choices of a ranking: the first among all, the second among the rest, and so on."""
     width = 0
@@ -105,7 +107,7 @@ def _ranking(z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
             slope[k] -= np.exp(-z[k] - most) / total
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@kernel(fastmath=_FAST)
 def descents(
     x_RD: np.ndarray,
     y_R: np.ndarray,
@@ -172,7 +174,7 @@ def descents(
             _add_rows(x_RD, rows[:count], slope, out_D)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=_FAST)
+@kernel(fastmath=_FAST)
 def _add_rows(x_RD: np.ndarray, rows: np.ndarray, slope: np.ndarray, out_D: np.ndarray) -> None:
     """Add the rows times their slopes, four at a time: the sum is loaded a quarter as often."""
     fours = len(rows) // 4 * 4

@@ -165,6 +165,11 @@ class _Work:
         taken_S: torch.Tensor,
         model: PreferenceModel,
     ) -> "_Work":
+        # Compiled code does not look again, and would read beyond the end of a shorter model.
+        if theta_D.shape != (examples.dimension,):
+            raise ValueError(
+                f"a model of shape {tuple(theta_D.shape)} for {examples.dimension} features"
+            )
         ends_S = np.cumsum(taken_S.numpy())
         cuts = _cuts(ends_S, 4 * examples.dimension * examples.width)
         return cls(examples, theta_D, model, taken_N, ends_S, cuts)

@@ -14,12 +14,12 @@ Legend: B users in a chunk, D dimensions.
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import torch
 
 from privacy import grid
 from privacy.adjacency import Adjacency
+from privacy.kernel import kernel
 
 # Rounding, also to float32 afterwards, must not carry a scaled vector out of the ball.
 ROUNDING = 1.0 - 2.0**-20
@@ -92,7 +92,7 @@ def _sum_there(grads_BD: torch.Tensor, norm: float) -> torch.Tensor:
 
 # Compiled, because a vector that has just been computed is still in the cache: one pass for its
 # length, one to add it.
-@numba.njit(nogil=True, cache=True)
+@kernel()
 def _add_clipped(grads_BD: np.ndarray, norm: float, step: float, sum_D: np.ndarray) -> None:
     """Add each row, scaled to at most ``norm``, to ``sum_D``; leave out what is not finite."""
     for b in range(len(grads_BD)):
@@ -108,7 +108,7 @@ def _add_clipped(grads_BD: np.ndarray, norm: float, step: float, sum_D: np.ndarr
                     sum_D[d] += factor * grad_D[d]
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+@kernel(fastmath={"reassoc", "contract"})
 def square(grad_D: np.ndarray) -> float:
     """The squared length; the terms may be added in any order."""
     square = 0.0

@@ -14,7 +14,6 @@ Legend: B users in a chunk, D dimensions.
 import math
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import torch
 
@@ -24,6 +23,7 @@ from privacy.clipping import ROUNDING, UserClip, square
 from privacy.discrete import DiscreteNoise
 from privacy.events import Event, PoissonGaussian
 from privacy.grid import COUNT_STEP
+from privacy.kernel import kernel
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from privacy.release import check_grid, fingerprint
@@ -64,7 +64,7 @@ class CountingClip:
         return torch.from_numpy(sum_D1)
 
 
-@numba.njit(nogil=True, cache=True)
+@kernel()
 def _add_clipped_and_count(
     vectors_BD: np.ndarray,
     centre_D: np.ndarray,

@@ -10,6 +10,7 @@ from client.label_state import LabelState
 from client.store import UserStore
 from preference.judgements import InputError, Judgements
 from privacy.randomness import Randomness
+from privacy.secure_sum import ProtocolError
 from strategies import messages
 
 FEATURES = '{"kind": "hashing", "dimension": 33}'
@@ -55,6 +56,13 @@ def test_sums_are_looked_at_before_they_leave(host):
 
     with pytest.raises(InputError, match="not these"):
         answer("train", work(np.zeros(33)), host, check=check)
+
+
+def test_who_masks_sums_tells_no_exact_accuracies(host):
+    answer("evaluate", work(np.zeros(33)), host)
+    host.terms["secure-only"] = True
+    with pytest.raises(ProtocolError, match="secure-only"):
+        answer("evaluate", work(np.zeros(33)), host)
 
 
 def test_terms_of_the_owner_count(host):

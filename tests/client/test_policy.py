@@ -72,6 +72,7 @@ def test_what_is_allowed_passes():
         ("max_rounds", {"round": 0}),
         ("max_rounds", {"round": 1.5}),
         ("max_rounds", {"round": None}),
+        ("strategies", {"local-steps": 1001}),
     ],
 )
 def test_a_refusal_names_the_rule(rule, changes):
@@ -146,6 +147,7 @@ def test_terms_are_those_of_the_owner():
         ("label_level = 'house'", "label_level"),
         ("public_items = 1", "public_items"),
         ("strategies = ['uls']\nlabel_epsilon = 1.0", "strategies"),
+        ("secure_only = true\nmax_evaluations = 1", "max_evaluations"),
         ("max_epsilom = 1", "max_epsilom"),
     ],
 )

@@ -60,6 +60,12 @@ def test_one_user_who_is_not_finite_leaves_the_others_alone(make_examples, oracl
         torch.testing.assert_close(found[user], expected)
 
 
+@pytest.mark.parametrize("length", [4, 6])
+def test_a_model_of_another_length_is_refused(make_examples, length):
+    with pytest.raises(ValueError, match="for 5 features"):
+        computed(make_examples([2, 2]), torch.ones(length), np.arange(2), 9, words(2))
+
+
 def test_nobody(make_examples):
     examples = make_examples([2, 2])
     rows_K, taken_S = windows(examples.start_U, np.empty(0, dtype=np.int64), 4, words(0))
