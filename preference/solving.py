@@ -20,6 +20,7 @@ from functools import cached_property
 
 import torch
 
+from preference.ball import axes_of
 from preference.examples import PairExamples
 from preference.judgements import InputError
 from preference.models import ABSENT, PreferenceModel, preference_model
@@ -129,7 +130,7 @@ class PublicLikelihood:
             mean_JD = torch.einsum("jw,jwd->jd", p.to(x_RD.dtype), x_RD.view(*p.shape, dimension))
             mean_JD *= a_J.sqrt()[:, None].to(x_RD.dtype)
             gram_DD -= (mean_JD.T @ mean_JD).double()
-        bends_D, axes_DD = torch.linalg.eigh(gram_DD)
+        bends_D, axes_DD = axes_of(gram_DD)
         return bends_D.clamp_min(0.0), axes_DD
 
     def _logits(self, theta_D: torch.Tensor) -> torch.Tensor:

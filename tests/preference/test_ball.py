@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import optimize
 
-from preference.ball import minimise, project
+from preference.ball import axes_of, minimise, project
 
 
 def quadratic(curvature_DD, target_D):
@@ -147,3 +147,14 @@ def test_a_curvature_is_kept_in_many_dimensions():
     assert torch.allclose(
         found.theta_D + 0.01 * found.theta_D**3, torch.ones(1).double(), atol=1e-4
     )
+
+
+def test_axes_are_found_where_the_fast_algorithm_fails(monkeypatch):
+    def failing(matrix_DD):
+        raise torch.linalg.LinAlgError("failed to converge")
+
+    x_RD = torch.randn(2, 3, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    gram_DD = x_RD.transpose(-1, -2) @ x_RD  # of rank 3
+    monkeypatch.setattr(torch.linalg, "eigh", failing)
+    bends_D, axes_DD = axes_of(gram_DD)
+    torch.testing.assert_close(axes_DD @ (bends_D[..., None] * axes_DD.transpose(-1, -2)), gram_DD)

@@ -14,6 +14,7 @@ import server.training
 from preference.reward import RewardModel
 from privacy.filtered_mean import FilteredMean
 from privacy.joint import JointSum
+from privacy.randomized_response import RandomizedResponse
 from privacy.release import ExampleSum, GaussianSum
 from server.report import write_report
 
@@ -142,6 +143,44 @@ def test_nothing_gets_past_the_noise(
         printed.append(text.replace(str(out), "RUN").replace(data, "DATA"))
         private = (out / "private/log.jsonl").read_text()
         assert "cohort" in private, "what is private must be somewhere, or nothing was tested"
+    assert seen[0].keys() == seen[1].keys()
+    for file, content in seen[0].items():
+        assert content == seen[1][file], f"{file} differs"
+    assert printed[0] == printed[1]
+
+
+#: Where prompts and responses are public; of the user who changes, all labels turn around.
+OF_LABELS = {
+    "uls": ["--strategy", "uls", "--rounds", "3", "--cohort", "30"],
+    "label-moment": ["--strategy", "label-moment"],
+    "label-moment, two rounds": ["--strategy", "label-moment", "--rounds", "2"],
+    "objective-perturbation": ["--strategy", "objective-perturbation"],
+    "local-label": ["--strategy", "local-label", "--level", "user"],
+    "local-label, by item": ["--strategy", "local-label", "--level", "item", "--estimator", "sgd"],
+}
+
+
+@pytest.mark.parametrize("name", OF_LABELS)
+def test_labels_do_not_get_past_the_noise(
+    murmuration, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
+    quick_runs, monkeypatch, name,
+):  # fmt: skip
+    answer = RandomizedResponse.answer  # its coins alone, whatever is true
+    monkeypatch.setattr(
+        RandomizedResponse, "answer", lambda self, truth, words: answer(self, 0 * truth, words)
+    )
+    seen, printed = [], []
+    for version in ("as it was", "flipped"):
+        out = tmp_path / version.replace(" ", "-")
+        data = write_rows(crowd(make_rows, version), f"{len(seen)}.jsonl")
+        code, text, _ = murmuration(
+            *("run", "--data", data, "--test", crowd_test, "--users", 40, "--epsilon", 8),
+            *("--seed", 5, "--out", out, "--json", "--adjacency", "replace-labels"),
+            *OF_LABELS[name],
+        )
+        assert code == 0
+        seen.append(public(out, data))
+        printed.append(text.replace(str(out), "RUN").replace(data, "DATA"))
     assert seen[0].keys() == seen[1].keys()
     for file, content in seen[0].items():
         assert content == seen[1][file], f"{file} differs"
