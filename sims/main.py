@@ -11,12 +11,14 @@ import sys
 import typer
 from rich.console import Console
 
-# Quiet and offline-friendly libraries, unless the user has said otherwise.
+# Quiet libraries that are good neighbours and need no network, unless the user has said otherwise.
 for _name, _value in {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_usage_stats_enabled": "0",
     "TOKENIZERS_PARALLELISM": "false",
+    # Idle threads that spin take the cores from those that work, where others use the machine too.
+    "OMP_WAIT_POLICY": "passive",
 }.items():
     os.environ.setdefault(_name, _value)
 
