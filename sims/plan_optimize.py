@@ -51,14 +51,17 @@ class Public:
         """For people."""
         return self.source or "the embedded synthetic population"
 
-    def norms(self) -> GroupNorms:
-        """Loads the judgements, computes features; raises InputError for what is wrong there."""
+    def norms(self) -> tuple[GroupNorms, str]:
+        """Loads the judgements, computes features; also which model of preferences fits them.
+
+        Raises InputError for what is wrong there.
+        """
         judgements = load_judgements(self.source or _SYNTHETIC)
         examples = pair_examples(judgements, feature_map(parse_features(self.features)))
         name = "btl" if examples.width == 1 else "plackett-luce"
         model = preference_model(name, examples.kind, examples.width)
         try:
-            return GroupNorms.of(examples, model)
+            return GroupNorms.of(examples, model), name
         except ValueError as error:
             raise InputError(f"--public {self.words}: {error}") from None
 
@@ -102,7 +105,7 @@ def solve(
             epsilon, delta=delta, probability=cohort / users, rounds=rounds, adjacency=adjacency
         )
 
-    norms = public.norms()
+    norms, model = public.norms()
     steps = doubling.estimate_and_double(space, norms.length, multiplier)
     chosen = steps[-1].to if steps else start
 
@@ -139,6 +142,7 @@ def solve(
         **{name: getattr(asked, name) for name in ("epsilon", "delta", "users", "rounds")},
         "compute": compute,
         "public": public.words,
+        "model": model,
         "prefer": "els" if els and els["noise"] and els["over_recommended"] < 1.0 else "uls",
         "recommended": recommended if strategy == "uls" else els,
         "rows": [*rows, els] if els else rows,
@@ -269,8 +273,9 @@ def report(found: Found, as_json: bool) -> None:
         console.print(f"• {words}", markup=False)
     best = found["recommended"]
     if found["strategy"] == "uls":
+        model = "" if found["model"] == "btl" else f"--model {found['model']} "
         console.print(
-            f"murmuration run --strategy uls --group-size {best['group_size']} "
+            f"murmuration run --strategy uls {model}--group-size {best['group_size']} "
             f"--cohort {best['cohort']} {_clip_option(best['clip_norm'])}"
             f"--epsilon {found['epsilon']:g} --rounds {found['rounds']}",
             style="bold",

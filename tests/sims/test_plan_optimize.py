@@ -23,7 +23,7 @@ class Known(Public):
 
     def norms(self):
         lengths = {g: 0.5 * g**-0.5 for g in (1, 2, 4, 8, 16)}
-        return GroupNorms(lengths, 0.02, 4, np.full(10, 16), 100)
+        return GroupNorms(lengths, 0.02, 4, np.full(10, 16), 100), "btl"
 
 
 def asked(**changes):
@@ -189,3 +189,10 @@ def test_its_options_go_with_it(murmuration):
     code, _, lines = murmuration("plan", "--compute", 128, "--users", 9)
     assert code == 2
     assert "go with --optimize" in lines[0]
+
+
+@pytest.mark.parametrize(("model", "named"), [("btl", False), ("plackett-luce", True)])
+def test_the_command_that_is_printed_names_the_model(capsys, found, model, named):
+    plan_optimize.report({**found, "model": model}, as_json=False)
+    command = next(line for line in capsys.readouterr().out.splitlines() if "murmuration" in line)
+    assert ("--model plackett-luce" in command) is named
