@@ -108,6 +108,9 @@ class Agent:
         elif kind in (secure_messages.KEYS, secure_messages.SHARES, secure_messages.UNMASK):
             return  # keys and shares of masks: nothing about anybody
         else:
+            masked = secure_messages.RECORD in content.config_records
+            if kind == "train" and self.policy.secure_only and not masked:
+                raise PolicyRefusal("secure_only", "sums leave under masks only")
             self._admit_work(kind, messages.read_work(content))
 
     def _admit_work(self, kind: str, work: messages.Work) -> None:

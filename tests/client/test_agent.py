@@ -251,6 +251,13 @@ def test_the_socket_is_private(served):
     assert stat.S_IMODE(served().stat().st_mode) == 0o600
 
 
+def test_bare_sums_are_refused_by_rule_before_anything_is_charged(make):
+    agent = make(Policy(**{**vars(POLICY), "secure_only": True}))
+    with pytest.raises(PolicyRefusal, match=r"\(secure_only\)"):
+        agent.handle("train", work())
+    assert not agent.ledger.plans
+
+
 def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypatch, store):
     path = str(served())
     messages.read_sums(ask_agent(path, "train", work()), {"sum": (33,)})

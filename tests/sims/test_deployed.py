@@ -159,6 +159,21 @@ def test_four_clients_and_who_is_not_let_in(tmp_path):
         simulated_D = world.simulated(world.config("twin", **settings))
         np.testing.assert_allclose(deployed_D, simulated_D, atol=1e-6, rtol=0)
 
+        # Sums under masks, which is what these owners insist on.
+        for name in "abcd":
+            masks_only = POLICY.replace("max_epsilon = 8.5", "max_epsilon = 30.0")
+            (world.client(name) / "policy.toml").write_text(masks_only + "secure_only = true\n")
+            site.start_agent(name, world.data(name))
+        settings = {"rounds": 1, "cohort": 24, "users": 24, "seed": 5, "secure_aggregation": True}
+        assert world.run(site, world.config("masked", **settings))["secure_aggregation"]
+        masked_D = RewardModel.load(tmp_path / "masked" / "model").theta_D
+        bare = {**settings, "secure_aggregation": False}
+        simulated_D = world.simulated(world.config("bare-twin", **bare))
+        np.testing.assert_allclose(masked_D, simulated_D, atol=1e-6, rtol=0)
+        world.run(site, world.config("bare", **{**bare, "seed": 6}))
+        log = (tmp_path / "bare" / "private" / "log.jsonl").read_text()
+        assert log.count("refuses (secure_only)") >= 4
+
         # One round of labels that leave their users randomized.
         for name in "abcd":
             (world.client(name) / "policy.toml").write_text(
