@@ -21,9 +21,11 @@ from client.label_state import LabelState
 from client.label_terms import check_terms, check_true_labels
 from client.stated_labels import stated_labels
 from client.store import UserStore
+from preference.bases import accuracy_at
+from preference.judgements import Judgements
+from preference.language_examples import LanguageExamples
 from preference.models import preference_model
-from preference.reward import accuracy_of
-from preference.token_examples import TokenExamples
+from preference.next_tokens import NextTokens
 from privacy.randomness import Randomness
 from strategies import local_labels, messages, public_items, secure_messages
 from strategies.catalogue import NODE_HALVES
@@ -55,7 +57,7 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     store = host.store()
     examples = store.examples(str(request["features"]))
     model = preference_model(str(request["model"]), examples.kind, examples.width)
-    if isinstance(examples, TokenExamples):
+    if isinstance(examples, LanguageExamples):
         examples.check(model)
     entry = messages.RegistryEntry(
         place=store.place,
@@ -69,16 +71,14 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
 def items(content: RecordDict, host: Host) -> RecordDict:
     """What was shown to some of its users, where that is public; never a label."""
     users_S = public_items.read_request(content, host.terms)
-    store = host.store()
-    return public_items.reply(store.judgements.select(store.check_users(users_S)))
+    return public_items.reply(_judged(host.store(), users_S))
 
 
 def labels(content: RecordDict, host: Host) -> RecordDict:
     """What some of its users tell of their labels: randomized, once and for all, here or before."""
     promise, users_S = local_labels.read_request(content)
     check_terms(promise, host.terms)
-    store = host.store()
-    asked = store.judgements.select(store.check_users(users_S))
+    asked = _judged(host.store(), users_S)
     if asked.channel.kind == "randomized-response":
         return local_labels.reply(stated_labels(asked, promise))
     return local_labels.reply(host.labels().answer(asked, promise, host.source).labels)
@@ -108,7 +108,7 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
     work, store = messages.read_work(content), host.store()
     users_S = store.check_users(work.users_S)
     examples = store.examples(str(work.parameters["features"]))
-    found = accuracy_of(work.arrays["theta"], examples.select(users_S))
+    found = accuracy_at(work.arrays["theta"], examples.select(users_S))
     counted = found.judgements > 0
     return messages.tally_reply(
         correct=found.pooled * found.judgements if counted else 0.0,
@@ -116,7 +116,16 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
         mean_sum=found.by_user * found.users if counted else 0.0,
         users=found.users,
         guessed=found.chance * found.judgements if counted else 0.0,
+        loss=found.loss * found.judgements if isinstance(examples, NextTokens) and counted else 0.0,
     )
+
+
+def _judged(store: UserStore, users_S: np.ndarray) -> Judgements:
+    """The judgements of some users; ValueError where the node hosts texts that nobody judged."""
+    asked = store.judgements.select(store.check_users(users_S))
+    if not isinstance(asked, Judgements):
+        raise ValueError("this node hosts users' texts, not judgements")
+    return asked
 
 
 def _check_lengths(arrays: Mapping[str, np.ndarray], dimension: int) -> None:

@@ -4,8 +4,8 @@ The owner's agent (``client.agent``) looks here before it answers. A policy is a
 rule has a default that allows nothing, or next to nothing. What a rule can really enforce differs:
 
 - really: which strategies, clip norm, group size, how many requests are answered in all, how often
-  a round is, what may be evaluated, which features are computed, and everything about randomized
-  labels (their ε is spent on this machine);
+  a round is, what may be evaluated, which features are computed, what is learnt on them, and
+  everything about randomized labels (their ε is spent on this machine);
 - on the server's word: ``max_epsilon`` of the other strategies. Their noise is added by the server.
   The agent computes what the *stated* plan costs, and every run's plan is kept in the user's own
   ledger; that the server keeps to it, nobody here can see.
@@ -40,6 +40,8 @@ BOUNDED: dict[str, bool] = {  # whether the clip norm is that of a single exampl
 }
 #: Those that look at all judgements of a user, whatever group size a request names.
 _WHOLE = ("label-moment", "objective-perturbation")
+#: Tasks (``preference.tasks``) of nodes that host judgements.
+_TASKS = ("reward", "sft")
 #: The node half that a strategy of ``murmuration run --strategy`` asks for, where it is another.
 NODE_HALF = {"aup": "aup-centred"}
 _MOST_NGRAMS = 4
@@ -75,7 +77,9 @@ class Policy:
         label_delta: the most δ of randomized labels.
         public_items: whether prompts, responses and numbers of judgements are public.
         features: feature maps that may be computed: hashing, or the path or name of an encoder.
-        max_dimension: the most features.
+        max_dimension: the most features of hashing; a model has those that it has.
+        tasks: what may be learnt on them: reward, sft (the words of responses, by a language
+            model).
         secure_only: whether sums leave under the masks of secure aggregation only; then nothing
             is evaluated for a server.
         secure_least: in sessions that at least so many nodes begin; 0: as many as the protocol
@@ -97,6 +101,7 @@ class Policy:
     public_items: bool = False
     features: tuple[str, ...] = ("hashing",)
     max_dimension: int = 100_000
+    tasks: tuple[str, ...] = ("reward",)
     secure_only: bool = False
     secure_least: int = 0
 
@@ -115,6 +120,7 @@ class Policy:
         checks = [
             (not unknown, "strategies", f"some of {', '.join(sorted(known))}"),
             (self.adjacency in set(Adjacency), "adjacency", f"one of {', '.join(Adjacency)}"),
+            (set(self.tasks) <= {*_TASKS}, "tasks", f"some of {', '.join(_TASKS)}"),
             (0.0 < self.delta < 1.0, "delta", "between 0 and 1"),
             (self.label_level in ("user", "item"), "label_level", "user or item"),
             (self.label_delta < 1.0, "label_delta", "below 1"),
@@ -175,7 +181,7 @@ class Policy:
             raise PolicyRefusal("public_items", "numbers of judgements are not public here")
 
     def check_features(self, config: str) -> None:
-        """Whether a feature map may be computed; PolicyRefusal if not."""
+        """Whether a feature map may be computed and learnt on; PolicyRefusal if not."""
         try:
             data = json.loads(config)
             kind, size = str(data["kind"]), data.get("dimension", 0)
@@ -190,6 +196,10 @@ class Policy:
         if name not in self.features:
             raise PolicyRefusal(
                 "features", f"{name!r} was asked for; allowed: {', '.join(self.features) or 'none'}"
+            )
+        if (task := data.get("task", "reward")) not in self.tasks:
+            raise PolicyRefusal(
+                "tasks", f"{task!r} was asked for; allowed: {', '.join(self.tasks) or 'none'}"
             )
         if size > self.max_dimension or whole[1] > _MOST_NGRAMS:
             raise PolicyRefusal(

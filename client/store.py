@@ -19,15 +19,15 @@ from flwr.app import Context
 
 from preference.bases import Base, Examples, base_of, examples_of
 from preference.judgements import InputError, Judgements
-from preference.loading import load_judgements, parse_columns
+from preference.tasks import Data, load_data
 from privacy.randomness import Randomness, user_key
 
 
 @dataclass(eq=False)
 class UserStore:
-    """Judgements and features of the users on one node; ``place`` is −1 for a deployed one."""
+    """Judgements (or texts) and features of a node's users; ``place`` is −1 for a deployed one."""
 
-    judgements: Judgements
+    judgements: Data
     place: int
     _examples: dict[str, Examples] = field(default_factory=dict)
 
@@ -59,7 +59,8 @@ class UserStore:
         return users_S
 
 
-_kept: dict[tuple[str, str, str, int, int], UserStore] = {}
+_Settings = tuple[str, str, str, str, int, int]
+_kept: dict[_Settings, UserStore] = {}
 
 
 def share(users: int, place: int, places: int) -> range:
@@ -67,7 +68,7 @@ def share(users: int, place: int, places: int) -> range:
     return range(users * place // places, users * (place + 1) // places)
 
 
-def keep(context: Context, judgements: Judgements) -> None:
+def keep(context: Context, judgements: Data) -> None:
     """Let the node that a context describes host these users, whatever its settings say."""
     place = int(context.node_config["partition-id"])
     _kept[_settings(context)] = UserStore(judgements, place)
@@ -81,8 +82,8 @@ def store_for(context: Context) -> UserStore:
     """
     settings = _settings(context)
     if settings not in _kept:
-        data, columns, bad_rows, place, places = settings
-        judgements = load(data, columns, bad_rows)
+        data, columns, bad_rows, task, place, places = settings
+        judgements = load(data, columns, bad_rows, task)
         if places > 1:
             users = share(len(judgements.user_ids), place, places)
             judgements = judgements.select(np.arange(users.start, users.stop))
@@ -90,8 +91,9 @@ def store_for(context: Context) -> UserStore:
     return _kept[settings]
 
 
-def _settings(context: Context) -> tuple[str, str, str, int, int]:
-    """What decides whom a node hosts: source, columns, what to do with bad rows, place, places."""
+def _settings(context: Context) -> _Settings:
+    """What decides whom a node hosts: source, columns, what to do with bad rows, what is learnt
+    from them, place, places."""
     deployed = "data" in context.node_config
     # Who says where the data are says what its columns mean: a server that could would call a
     # column of labels the prompt, which it may be told.
@@ -99,12 +101,13 @@ def _settings(context: Context) -> tuple[str, str, str, int, int]:
         context.node_config if deployed else context.run_config
     )
     columns, bad_rows = str(config.get("columns", "")), str(config.get("on-bad-rows", "refuse"))
+    task = str(config.get("task", "reward"))
     if deployed:
-        return str(config["data"]), columns, bad_rows, -1, 1
+        return str(config["data"]), columns, bad_rows, task, -1, 1
     if not config.get("data"):
         raise InputError("no data: name a file in node-config data=…, or pass --data in simulation")
     place, places = context.node_config["partition-id"], context.node_config["num-partitions"]
-    return str(config["data"]), columns, bad_rows, int(place), int(places)
+    return str(config["data"]), columns, bad_rows, task, int(place), int(places)
 
 
 def source_for(context: Context) -> Randomness:
@@ -117,10 +120,16 @@ def source_for(context: Context) -> Randomness:
 
 
 @lru_cache(maxsize=2)
-def load(data: str, columns: str, bad_rows: str) -> Judgements:
-    """Judgements of a source; a process keeps the last two."""
-    skip = "skip" if bad_rows == "skip" else "refuse"
-    return load_judgements(data, columns=parse_columns(columns), on_bad_rows=skip)
+def load(data: str, columns: str, bad_rows: str, task: str = "reward") -> Data:
+    """Judgements or texts of a source, as a task reads them; a process keeps the last two."""
+    return load_data(task, data, columns, bad_rows)
+
+
+def load_judged(data: str, columns: str, bad_rows: str) -> Judgements:
+    """As ``load``, where only judgements will do."""
+    judgements = load(data, columns, bad_rows)
+    assert isinstance(judgements, Judgements)  # of any other task there are no labels
+    return judgements
 
 
 @lru_cache(maxsize=4)

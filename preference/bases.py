@@ -1,20 +1,27 @@
-"""What a reward is learnt on, by its description: features with a linear head, or a language model.
+"""What is learnt on, by its description: features with a linear head, or a language model.
 
 One description (a JSON-able dictionary with its `kind`) travels to nodes and into saved models,
-and decides on both sides what judgements are turned into.
+and decides on both sides what users' judgements or texts are turned into.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import torch
+
 from preference.examples import PairExamples, pair_examples
 from preference.features import FeatureMap, feature_map
-from preference.judgements import Judgements
+from preference.judgements import InputError
 from preference.language_base import KIND, LanguageBase, language_base
+from preference.next_tokens import NextTokens, own_texts, responses
+from preference.reward import Accuracy, accuracy_of
+from preference.tasks import Data
 from preference.token_examples import TokenExamples, token_examples
+from preference.user_texts import UserTexts
 
 Base = FeatureMap | LanguageBase
-Examples = PairExamples | TokenExamples
+Examples = PairExamples | TokenExamples | NextTokens
 
 
 def base_of(config: Mapping[str, Any]) -> Base:
@@ -26,12 +33,27 @@ def base_of(config: Mapping[str, Any]) -> Base:
     return language_base(config) if config.get("kind") == KIND else feature_map(config)
 
 
-def examples_of(judgements: Judgements, base: Base) -> Examples:
-    """Judgements as what gradients are computed from.
+def examples_of(data: Data, base: Base) -> Examples:
+    """Users' data as what gradients are computed from.
 
     Raises:
-        InputError: features are not finite, or a text does not fit (names the row).
+        InputError: they are not of the kind that the base's task reads, features are not finite,
+            or a text does not fit (names the row).
     """
-    if isinstance(base, LanguageBase):
-        return token_examples(judgements, base)
-    return pair_examples(judgements, base)
+    task = base.settings.task if isinstance(base, LanguageBase) else "reward"
+    if isinstance(data, UserTexts) != (task == "text"):
+        there = "texts" if isinstance(data, UserTexts) else "judgements"
+        raise InputError(f"--task {task} is not for users' {there}")
+    if isinstance(data, UserTexts):
+        assert isinstance(base, LanguageBase)  # or the task would be another
+        return own_texts(data, base)
+    if not isinstance(base, LanguageBase):
+        return pair_examples(data, base)
+    return responses(data, base) if task == "sft" else token_examples(data, base)
+
+
+def accuracy_at(theta_D: np.ndarray, examples: Examples) -> Accuracy:
+    """How a model does on examples: `preference.reward.accuracy_of`, or `NextTokens.accuracy`."""
+    if isinstance(examples, NextTokens):
+        return examples.accuracy(torch.from_numpy(np.array(theta_D, dtype=np.float32)))
+    return accuracy_of(theta_D, examples)

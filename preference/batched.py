@@ -1,6 +1,7 @@
-"""Users' averaged gradients by tensor operations, for any preference model.
+"""Users' averaged gradients by tensor operations: for any preference model, on any device.
 
-The weighted sums read rows where they lie: nothing is copied but logits and slopes.
+The weighted sums read rows where they lie: nothing is copied but logits and slopes. Every operation
+gives the same bits each time it is called on the same device.
 
 Legend: R rows (W of each judgement), N judgements taken, K their rows, B users, D dimensions.
 """
@@ -14,6 +15,8 @@ import torch
 from preference.examples import PairExamples
 from preference.models import PreferenceModel
 
+CPU = torch.device("cpu")
+
 
 class Steps(Protocol):
     """See ``preference.gradients.LocalSteps``."""
@@ -26,53 +29,68 @@ class Steps(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Bags:
-    """The rows of B users, and where each user's begin."""
+    """The rows of B users, and where each user's begin; all tensors are on one device."""
 
-    examples: PairExamples
+    x_RD: torch.Tensor
+    y_R: torch.Tensor
+    width: int
     rows_K: torch.Tensor
     weight_K: torch.Tensor  # one over the user's number of judgements
     begin_B: torch.Tensor
+    user_K: torch.Tensor  # whose row it is
 
     @classmethod
-    def of(cls, examples: PairExamples, taken_N: torch.Tensor, ends_B: np.ndarray) -> "Bags":
+    def of(
+        cls,
+        examples: PairExamples,
+        taken_N: torch.Tensor,
+        ends_B: np.ndarray,
+        device: torch.device = CPU,
+    ) -> "Bags":
         """User b takes judgements ``taken_N[ends_B[b − 1]:ends_B[b]]``."""
         width = examples.width
         rows_NW = taken_N[:, None] * width + torch.arange(width)
         count_B = np.diff(ends_B, prepend=0)
         weight_B = np.float32(1) / np.maximum(count_B, 1, dtype=np.float32)
+        x_RD, y_R = examples.on(device)
         return cls(
-            examples,
-            rows_NW.reshape(-1),
-            torch.from_numpy(np.repeat(weight_B, count_B * width)),
-            torch.from_numpy((ends_B - count_B) * width),
+            x_RD,
+            y_R,
+            width,
+            rows_NW.reshape(-1).to(device),
+            torch.from_numpy(np.repeat(weight_B, count_B * width)).to(device),
+            torch.from_numpy((ends_B - count_B) * width).to(device),
+            torch.from_numpy(np.repeat(np.arange(len(ends_B)), count_B * width)).to(device),
         )
 
     def descents(self, theta_D: torch.Tensor, model: PreferenceModel, local: Steps) -> torch.Tensor:
         """θ − θ_u after each user's own gradient steps from θ, (B, D)."""
-        logits_K = self._dots(theta_D[None], self.begin_B[:1])
+        theta_1D = theta_D.to(self.x_RD.device)[None]
+        logits_K = self._dots(theta_1D, self.begin_B[:1], torch.zeros_like(self.user_K))
         # Kept as the way travelled: as the difference of two models it would be rounded like them.
         descent_BD = self._means(logits_K, model).mul_(local.rate)
         for _ in range(local.steps - 1):
-            moved_K = self._dots(descent_BD, self.begin_B)
+            moved_K = self._dots(descent_BD, self.begin_B, self.user_K)
             descent_BD.add_(self._means(logits_K - moved_K, model), alpha=local.rate)
         return descent_BD
 
-    def _dots(self, vectors_BD: torch.Tensor, begin_B: torch.Tensor) -> torch.Tensor:
-        """Inner products (K,) of rows with vectors, one vector for all rows from a bag's start on.
+    def _dots(
+        self, vectors_BD: torch.Tensor, begin_B: torch.Tensor, vector_K: torch.Tensor
+    ) -> torch.Tensor:
+        """Inner products (K,) of each row with its vector, one for all rows from a start on.
 
         Computed as the derivative of weighted sums by their weights, which is the one operation in
         torch that does not copy the rows first.
         """
         return torch.ops.aten._embedding_bag_per_sample_weights_backward(
-            vectors_BD, self.examples.x_RD, self.rows_K, begin_B, begin_B[:0], mode=0
+            vectors_BD, self.x_RD, self.rows_K, begin_B, vector_K, mode=0
         )
 
     def _means(self, logits_K: torch.Tensor, model: PreferenceModel) -> torch.Tensor:
         """Mean of each user's rows times slopes, (B, D)."""
-        width = self.examples.width
-        y_NW = self.examples.y_R[self.rows_K].view(-1, width)
-        slope_K = model.residual(logits_K.view(-1, width), y_NW).reshape(-1) * self.weight_K
+        y_NW = self.y_R[self.rows_K].view(-1, self.width)
+        slope_K = model.residual(logits_K.view(-1, self.width), y_NW).reshape(-1) * self.weight_K
         # What functional.embedding_bag calls.
         return torch.embedding_bag(
-            self.examples.x_RD, self.rows_K, self.begin_B, mode=0, per_sample_weights=slope_K
+            self.x_RD, self.rows_K, self.begin_B, mode=0, per_sample_weights=slope_K
         )[0]

@@ -6,25 +6,30 @@ Decisions:
   and what is missing is a row of zeros whose y is `ABSENT`.
 - The features of each distinct text are computed once, in chunks, and scattered into the
   differences. The peak is the result (4·R·D bytes) and a few chunks, whatever the number of
-  distinct texts.
+  distinct texts; a large result lies in a file (``preference.feature_rows``).
 - Non-finite features stop here with the row's number: past this point every number is finite.
 
 Shape suffixes: J judgements, W others in each, R = J·W rows, U users, T distinct texts,
 D dimensions, K = W + 1 responses.
 """
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 
+from preference.feature_rows import filled_rows
 from preference.features import FeatureMap, finite_features
 from preference.judgements import InputError, Judgements
 from preference.models import ABSENT
 from preference.rows import Kind
 
 _CHUNK = 4096
+_CHUNK_BYTES = 16 * 2**20  # of features; a map may take several times as much for them
+_GPU_WANTED = "MURMURATION_GPU"  # 1: asked for; the processor does it as fast for most heads
+_GPU_SPARE = 2 * 2**30  # bytes; gradients of a chunk, and others who use it
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +74,40 @@ class PairExamples:
     @cached_property
     def lengths_R(self) -> torch.Tensor:
         """float64: the ℓ2 norm of each row of x, computed once."""
-        blocks = self.x_RD.split(_CHUNK)
+        blocks = self.x_RD.split(_chunk(self.dimension))
         return torch.cat([torch.linalg.vector_norm(x.double(), dim=1) for x in blocks])
 
     @property
     def counts_U(self) -> torch.Tensor:
         """int64: how many judgements each user has."""
         return self.start_U.diff()
+
+    @cached_property
+    def gpu(self) -> torch.device | None:
+        """The GPU on which gradients are computed, with x on it: if it is asked for and has room.
+
+        Looked for once.
+        """
+        if os.environ.get(_GPU_WANTED) != "1" or not torch.cuda.is_available():
+            return None
+        free, _ = torch.cuda.mem_get_info()
+        if 2 * self.x_RD.nbytes + _GPU_SPARE > free:
+            return None
+        try:
+            self.on(there := torch.device("cuda"))
+        except torch.cuda.OutOfMemoryError:  # another process was faster
+            return None
+        return there
+
+    def on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """x and y on a device, moved there once and kept."""
+        if device not in self._moved:
+            self._moved[device] = self.x_RD.to(device), self.y_R.to(device)
+        return self._moved[device]
+
+    @cached_property
+    def _moved(self) -> dict[torch.device, tuple[torch.Tensor, torch.Tensor]]:
+        return {}
 
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
         """x·θ of each row, (R,)."""
@@ -91,8 +123,14 @@ class PairExamples:
         rows = kept_J
         if self.width > 1:
             rows = (kept_J[:, None] * self.width + torch.arange(self.width)).reshape(-1)
+        x_RD = filled_rows(
+            len(rows),
+            self.dimension,
+            self.x_RD.dtype,
+            lambda into_RD: torch.index_select(self.x_RD, 0, rows, out=into_RD),
+        )
         return PairExamples(
-            self.x_RD[rows],
+            x_RD,
             self.y_R[rows],
             start_S,
             self.width,
@@ -109,7 +147,6 @@ def pair_examples(judgements: Judgements, feature_map: FeatureMap) -> PairExampl
     """
     width = judgements.most_responses - 1
     text_JK, prompts, responses, first_row_T = distinct_texts(judgements, feature_map.uses_prompt)
-    x_RD = torch.zeros(len(judgements) * width, feature_map.dimension)
     # Rows in order of the text they take, which is that of the first response or of the other's:
     # those of a chunk of texts are then one slice.
     there_R = text_JK[:, 1:].reshape(-1) >= 0
@@ -118,19 +155,26 @@ def pair_examples(judgements: Judgements, feature_map: FeatureMap) -> PairExampl
         order_R = np.argsort(text_R, kind="stable")
         order_R = order_R[there_R[order_R]]
         sides.append((text_R[order_R], order_R, sign))
-    for low in range(0, len(responses), _CHUNK):
-        high = min(low + _CHUNK, len(responses))
-        phi_TD = torch.from_numpy(
-            finite_features(
-                feature_map, prompts[low:high], responses[low:high], rows=first_row_T[low:high]
+    chunk = _chunk(feature_map.dimension)
+
+    def add_features(x_RD: torch.Tensor) -> None:
+        for low in range(0, len(responses), chunk):
+            high = min(low + chunk, len(responses))
+            phi_TD = torch.from_numpy(
+                finite_features(
+                    feature_map, prompts[low:high], responses[low:high], rows=first_row_T[low:high]
+                )
             )
-        )
-        for text_R, order_R, sign in sides:
-            first, last = np.searchsorted(text_R, (low, high))
-            for at in range(first, last, _CHUNK):
-                part = slice(at, min(at + _CHUNK, last))
-                to_R = torch.from_numpy(order_R[part])
-                x_RD.index_add_(0, to_R, phi_TD[torch.from_numpy(text_R[part] - low)], alpha=sign)
+            for text_R, order_R, sign in sides:
+                first, last = np.searchsorted(text_R, (low, high))
+                for at in range(first, last, chunk):
+                    part = slice(at, min(at + chunk, last))
+                    to_R, from_R = order_R[part], text_R[part] - low
+                    add_RD = phi_TD[torch.from_numpy(from_R)]
+                    x_RD.index_add_(0, torch.from_numpy(to_R), add_RD, alpha=sign)
+
+    rows = len(judgements) * width
+    x_RD = filled_rows(rows, feature_map.dimension, torch.float32, add_features)
     return PairExamples(
         x_RD=x_RD,
         y_R=labels(judgements, there_R.reshape(-1, width)),
@@ -139,6 +183,11 @@ def pair_examples(judgements: Judgements, feature_map: FeatureMap) -> PairExampl
         flip_J=flips(judgements),
         kind=judgements.kind,
     )
+
+
+def _chunk(dimension: int) -> int:
+    """How many rows are worked on at a time."""
+    return max(1, min(_CHUNK, _CHUNK_BYTES // (4 * dimension)))
 
 
 def labels(judgements: Judgements, there_JW: np.ndarray) -> torch.Tensor:

@@ -4,7 +4,8 @@ The loss of a user is the mean over their chosen judgements of a function of the
 judgement's rows, so a user's gradient is a weighted sum of rows of x. Users are processed in
 chunks; nothing but the gradients of a chunk is ever stored, and ragged users are as cheap as equal
 ones. The preference models that ship are compiled (``preference.compiled``); any other is computed
-by tensor operations (``preference.batched``).
+by tensor operations (``preference.batched``), and so is every one on a GPU, where one is asked for
+and has room for the rows.
 
 Chunks need nothing of each other, so each is worked on by one core; see ``preference.cores``. How
 users are cut into chunks and in which order these are added up depends on the users alone, so the
@@ -25,18 +26,19 @@ import numpy as np
 import torch
 
 from preference import compiled
-from preference.batched import Bags
+from preference.batched import CPU, Bags
 from preference.cores import on_each_core
 from preference.examples import PairExamples
+from preference.language_examples import LanguageExamples
 from preference.models import PreferenceModel
-from preference.token_examples import TokenExamples
 
 #: What users' gradients can be computed from: feature differences, or a language model's tokens.
-Examples = PairExamples | TokenExamples
+Examples = PairExamples | LanguageExamples
 
 # Bytes of rows in a chunk: enough that handing it to another core costs nothing in comparison.
 _CHUNK_BYTES, _LARGE_CHUNK_BYTES = 4 * 2**20, 16 * 2**20
 _CHUNKS = 4  # as many as a sum is cut into, between these sizes
+_GPU_CHUNK_BYTES = 64 * 2**20  # clipping takes some times as much besides
 _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
 
 
@@ -95,14 +97,15 @@ def user_gradients(
 ) -> Iterator[torch.Tensor]:
     """Each sampled user's mean gradient at θ, chunk by chunk, each of shape (B, D) float32.
 
-    ``taken_N`` and ``taken_S`` come from ``windows``; no user is split over two chunks.
+    ``taken_N`` and ``taken_S`` come from ``windows``; no user is split over two chunks. The chunks
+    are in this machine's memory.
     """
-    if isinstance(examples, TokenExamples):
+    if isinstance(examples, LanguageExamples):
         yield from examples.user_gradients(theta_D, taken_N, taken_S, model)
         return
     work = _Work.of(examples, theta_D, taken_N, taken_S, model)
     for chunk in range(work.chunks):
-        yield work.descents(chunk, _ONE_STEP)
+        yield work.descents(chunk, _ONE_STEP).cpu()
 
 
 def sum_over_users(
@@ -114,6 +117,7 @@ def sum_over_users(
     model: PreferenceModel,
     local: LocalSteps | None = None,
     width: int | None = None,
+    device: torch.device | None = None,
 ) -> torch.Tensor:
     """The sum over chunks of ``reduce`` of the users' gradients, (D,) float64, on every core.
 
@@ -121,11 +125,14 @@ def sum_over_users(
     threads at once; with ``local`` it takes how far these steps descend, θ − θ_u, instead. Its
     vectors may have another ``width`` than D. Other arguments as in ``user_gradients``. The result
     is the same, bit for bit, on any number of cores.
+
+    With a ``device``, by tensor operations there, where ``reduce`` finds its chunks; without, on a
+    GPU if one suits the examples, or else by the processor.
     """
-    if isinstance(examples, TokenExamples):
+    if isinstance(examples, LanguageExamples):
         return examples.sum_over_users(theta_D, taken_N, taken_S, reduce, model, local, width)
     width = examples.dimension if width is None else width
-    work = _Work.of(examples, theta_D, taken_N, taken_S, model)
+    work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
 
     def part_of(part: int) -> torch.Tensor:
         sum_D = torch.zeros(width, dtype=torch.float64)
@@ -137,7 +144,8 @@ def sum_over_users(
     if parts == 1:
         return part_of(0)
     total_D = torch.zeros(width, dtype=torch.float64)
-    for part_D in on_each_core(part_of, parts):
+    each = map(part_of, range(parts)) if work.device else on_each_core(part_of, parts)
+    for part_D in each:
         total_D += part_D
     return total_D
 
@@ -147,7 +155,10 @@ _ONE_STEP = LocalSteps(1, 1.0)  # what it descends is the gradient
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """The sampled users, cut into chunks: chunk c is users ``cuts[c]`` to ``cuts[c + 1]``."""
+    """The sampled users, cut into chunks: chunk c is users ``cuts[c]`` to ``cuts[c + 1]``.
+
+    ``device`` is where tensor operations compute; None: compiled code does, where there is any.
+    """
 
     examples: PairExamples
     theta_D: torch.Tensor
@@ -155,6 +166,7 @@ class _Work:
     taken_N: torch.Tensor
     ends_S: np.ndarray
     cuts: list[int]
+    device: torch.device | None
 
     @classmethod
     def of(
@@ -164,6 +176,7 @@ class _Work:
         taken_N: torch.Tensor,
         taken_S: torch.Tensor,
         model: PreferenceModel,
+        device: torch.device | None = None,
     ) -> "_Work":
         # Compiled code does not look again, and would read beyond the end of a shorter model.
         if theta_D.shape != (examples.dimension,):
@@ -171,8 +184,10 @@ class _Work:
                 f"a model of shape {tuple(theta_D.shape)} for {examples.dimension} features"
             )
         ends_S = np.cumsum(taken_S.numpy())
-        cuts = _cuts(ends_S, 4 * examples.dimension * examples.width)
-        return cls(examples, theta_D, model, taken_N, ends_S, cuts)
+        device = device or examples.gpu
+        sizes = (_GPU_CHUNK_BYTES,) * 2 if device else (_CHUNK_BYTES, _LARGE_CHUNK_BYTES)
+        cuts = _cuts(ends_S, 4 * examples.dimension * examples.width, *sizes)
+        return cls(examples, theta_D, model, taken_N, ends_S, cuts, device)
 
     @property
     def chunks(self) -> int:
@@ -186,8 +201,9 @@ class _Work:
         ends_B = self.ends_S[users] - first
         taken_N = self.taken_N[first : first + int(ends_B[-1])]
         examples = self.examples
-        if self.model.code is None:
-            return Bags.of(examples, taken_N, ends_B).descents(self.theta_D, self.model, local)
+        if self.device or self.model.code is None:
+            bags = Bags.of(examples, taken_N, ends_B, self.device or CPU)
+            return bags.descents(self.theta_D, self.model, local)
         out_BD = torch.empty(len(ends_B), examples.dimension)
         compiled.descents(
             examples.x_RD.numpy(),
@@ -204,10 +220,10 @@ class _Work:
         return out_BD
 
 
-def _cuts(ends_S: np.ndarray, bytes_each: int) -> list[int]:
+def _cuts(ends_S: np.ndarray, bytes_each: int, least: int, most: int) -> list[int]:
     """Where chunks begin and end: whole users, about equally many judgements in each."""
     total = int(ends_S[-1]) if len(ends_S) else 0
-    size = min(max(_CHUNK_BYTES, total * bytes_each // _CHUNKS), _LARGE_CHUNK_BYTES)
+    size = min(max(least, total * bytes_each // _CHUNKS), most)
     chunks = -(-total // max(1, size // bytes_each))
     inner = np.searchsorted(ends_S, [total * c // chunks for c in range(1, chunks)], side="right")
     return sorted({0, *inner.tolist(), len(ends_S)})

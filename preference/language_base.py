@@ -1,11 +1,13 @@
-"""A transformer that gives a response a number: its reward, before and while it is trained.
+"""A transformer that is trained: to give a response its reward, or to say the next token.
 
-Any causal language model or encoder that transformers loads, with a head of one number on the last
-token (or on the pooled text, for an encoder). What is trained, by `train`:
+For a reward, any causal language model or encoder that transformers loads, with a head of one
+number on the last token (or on the pooled text, for an encoder). For the next token a causal model
+with its own head. What is trained, by `train`:
 
-- `lora`: low-rank changes of some linear layers (Hu et al. 2022, through peft) and the head;
+- `lora`: low-rank changes of some linear layers (Hu et al. 2022, through peft), and a reward's
+  head; the head for the next token stays, as it is often the embedding, too;
 - `full`: every parameter;
-- `head`: see `preference.language_head`, which needs no backward pass.
+- `head`: of a reward; see `preference.language_head`, which needs no backward pass.
 
 θ is how far the trained parameters are from where they begin, as one vector: strategies, noise and
 checkpoints see no layers. The head's weights are counted in units of 1/√(states' width): states are
@@ -34,7 +36,8 @@ import numpy as np
 import torch
 
 from preference.judgements import InputError
-from preference.language_loading import load_with_head, resolve_base, with_lora
+from preference.language_loading import load_causal, load_with_head, resolve_base, with_lora
+from preference.tasks import TASKS
 from preference.text_tokens import TextTokens, Tokens
 from preference.user_backward import UserBackward
 
@@ -42,6 +45,8 @@ TRAINED = ("head", "lora", "full")
 KIND = "language-model"
 #: A processor's caches hold no more: four times as many take half as long again.
 _BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
+#: Of the next token there is a number for each word known: at most 1 GiB of these at a time.
+_MOST_LOGITS = 2**28
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class BaseSettings:
         max_tokens: the most tokens of prompt and response together.
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
+        task: one of `preference.tasks.TASKS`.
+        as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
 
     Raises:
         InputError: a value out of range.
@@ -69,10 +76,18 @@ class BaseSettings:
     max_tokens: int = 256
     batch_tokens: int = 0
     memory: int = 512
+    task: str = "reward"
+    as_published: bool = False
 
     def __post_init__(self) -> None:
         if self.train not in TRAINED:
             raise InputError(f"--train must be one of {', '.join(TRAINED)}; got {self.train!r}")
+        if self.task not in TASKS:
+            raise InputError(f"--task must be one of {', '.join(TASKS)}; got {self.task!r}")
+        if self.task != "reward" and self.train == "head":
+            raise InputError(
+                f"--task {self.task} has no head of its own to train: use --train lora or full"
+            )
         for name, option in (
             ("rank", "--lora-rank"),
             ("max_tokens", "--max-tokens"),
@@ -85,7 +100,7 @@ class BaseSettings:
 
 
 class LanguageBase:
-    """A loaded model with a reward head, and θ.
+    """A loaded model with the head that its task takes, and θ.
 
     Attributes:
         settings: as given, with an absolute path.
@@ -96,6 +111,8 @@ class LanguageBase:
         backward: gives each user's gradient by θ.
         device: where it runs; a GPU if there is one.
         batch_tokens: how many are computed at a time.
+        head: name of a reward's head; empty where the next token is said.
+        words: how many there are for the next token; 0 for a reward.
 
     Raises:
         InputError: the model cannot be loaded, or not be trained in this way.
@@ -103,16 +120,23 @@ class LanguageBase:
 
     def __init__(self, settings: BaseSettings) -> None:
         self.settings = BaseSettings(**{**asdict(settings), "path": resolve_base(settings.path)})
-        self.tokenizer, self.model, self.head = load_with_head(self.settings.path)
-        width = self.model.get_submodule(self.head).in_features
-        self._head_unit = 1.0 / math.sqrt(width)
+        path, causal = self.settings.path, settings.task != "reward"
+        if causal:
+            (self.tokenizer, self.model), self.head = load_causal(path), ""
+            self.words: int = self.model.get_output_embeddings().weight.shape[0]
+        else:
+            self.tokenizer, self.model, self.head = load_with_head(path)
+            width = self.model.get_submodule(self.head).in_features
+            self._head_unit, self.words = 1.0 / math.sqrt(width), 0
         if settings.train == "lora":
-            self.model = with_lora(self.model, self.settings.path, settings.rank, settings.targets)
+            lora = (settings.rank, settings.targets)
+            self.model = with_lora(self.model, path, *lora, causal=causal)
         self.model.eval()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model.to(self.device)
-        self.batch_tokens = self.settings.batch_tokens or _BATCH_TOKENS[self.device.type]
-        self.texts = TextTokens(self.tokenizer, _context(self.settings, self.model.config))
+        most = max(1, _MOST_LOGITS // max(1, self.words))
+        self.batch_tokens = settings.batch_tokens or min(_BATCH_TOKENS[self.device.type], most)
+        self.texts = TextTokens(self.tokenizer, context(self.settings, self.model.config))
         if settings.train == "head":  # by another way: nothing here is trained
             self.model.requires_grad_(False)
         self._trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
@@ -146,6 +170,18 @@ class LanguageBase:
             parameter.data.copy_(moved.view(parameter.shape))
             start = end
 
+    @contextmanager
+    def differentiable(self) -> Iterator[dict[str, torch.nn.Parameter]]:
+        """The trained parameters by name, which have gradients of their own within, as usual."""
+        try:
+            for parameter in self._parameters:
+                parameter.requires_grad_(True)
+            yield dict(zip(self._trained, self._parameters, strict=True))
+        finally:
+            for parameter in self._parameters:
+                parameter.requires_grad_(False)
+                parameter.grad = None
+
     def to_theta(self, grads_BD: torch.Tensor) -> torch.Tensor:
         """Gradients by the parameters as gradients by θ; in place, (B, D)."""
         start = 0
@@ -158,7 +194,8 @@ class LanguageBase:
 
     def _unit(self, name: str) -> float:
         """What θ's numbers for a parameter are counted in."""
-        return self._head_unit if self.head in name and name.endswith("weight") else 1.0
+        of_head = self.head and self.head in name and name.endswith("weight")
+        return self._head_unit if of_head else 1.0
 
     def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
         """Rewards of some texts at the θ that was put last, (R,)."""
@@ -166,6 +203,14 @@ class LanguageBase:
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with naming_the_knob():
             return self.model(**inputs).logits[:, 0].float()
+
+    def next_tokens(self, tokens: Tokens, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        """What is said of the tokens that follow, at the θ that was put last, (R, L, V), and the
+        texts' own tokens, (R, L)."""
+        ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
+        inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
+        with naming_the_knob():
+            return self.model(**inputs).logits.float(), inputs["input_ids"]
 
     def inputs(
         self, tokens: Tokens, texts_R: np.ndarray, ids_RL: torch.Tensor, mask_RL: torch.Tensor
@@ -222,7 +267,7 @@ def naming_the_knob() -> Iterator[None]:
         ) from error
 
 
-def _context(settings: BaseSettings, config: Any) -> int:
+def context(settings: BaseSettings, config: Any) -> int:
     """The most tokens of one text: as asked for, and as the model has positions."""
     positions = getattr(config, "max_position_embeddings", None) or settings.max_tokens
     if config.model_type in ("roberta", "xlm-roberta", "camembert"):

@@ -1,4 +1,6 @@
-"""Loading a language model with a reward head, from a folder or a hub, and giving it LoRA layers.
+"""Loading a language model, from a folder or a hub, and giving it LoRA layers.
+
+Its head gives one number, a reward, or it is the one that it came with, for the next token.
 
 What transformers and peft say when something does not fit becomes one line that names the option.
 Whatever is drawn is drawn from a fixed seed: every node begins with the same network.
@@ -39,6 +41,36 @@ def load_with_head(path: str):
     Raises:
         InputError: there is no such model, or it and its tokenizer do not fit each other.
     """
+    tokenizer, model, loading = _load(path, "AutoModelForSequenceClassification", num_labels=1)
+    name, head = _head(model, path)
+    if any(f"{name}.weight" in str(key) for key in _new(loading)):
+        torch.nn.init.zeros_(head.weight)
+        if head.bias is not None:
+            torch.nn.init.zeros_(head.bias)
+    return tokenizer, model, name
+
+
+def load_causal(path: str):
+    """Tokenizer and network with its own head for the next token.
+
+    Raises:
+        InputError: as `load_with_head`, or the model is an encoder, or has no such head.
+    """
+    tokenizer, model, loading = _load(path, "AutoModelForCausalLM")
+    said = f"--base {path}: no causal language model, which --task text and sft need"
+    head = model.get_output_embeddings()
+    missing = {str(key) for key in _new(loading)}
+    if head is None or any(
+        missing & {name, f"{name}.weight"} for name, m in model.named_modules() if m is head
+    ):
+        raise InputError(f"{said}: the checkpoint has no head for the next token")
+    if not _is_causal(model):
+        raise InputError(f"{said}: its tokens see what follows, as an encoder's do")
+    return tokenizer, model
+
+
+def _load(path: str, kind: str, **more: Any):
+    """Tokenizer, network of one of transformers' kinds, and what it says of the loading."""
     try:
         import transformers
     except ImportError:
@@ -51,13 +83,13 @@ def load_with_head(path: str):
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=local)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
-            model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
+            model, loading = getattr(transformers, kind).from_pretrained(
                 path,
-                num_labels=1,
                 dtype=torch.float32,
                 local_files_only=local,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
+                **more,
             )
     except Exception as error:  # broken files raise errors of many unrelated types
         where = "the folder" if folder else "there is no such folder here, and the hub"
@@ -77,12 +109,19 @@ def load_with_head(path: str):
             raise InputError(f"--base {path}: the tokenizer has neither padding nor end of text")
         tokenizer.pad_token = tokenizer.eos_token
     model.config.pad_token_id = tokenizer.pad_token_id
-    name, head = _head(model, path)
-    if any(f"{name}.weight" in str(key) for key in _new(loading)):
-        torch.nn.init.zeros_(head.weight)
-        if head.bias is not None:
-            torch.nn.init.zeros_(head.bias)
-    return tokenizer, model, name
+    return tokenizer, model, loading
+
+
+def _is_causal(model: torch.nn.Module) -> bool:
+    """Whether another last token leaves what is said of the tokens before it as it is.
+
+    Tried, not asked: configurations of encoders and of causal models say the same.
+    """
+    ids_RL = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1]])
+    with torch.no_grad():
+        logits_RLV = model.eval()(input_ids=ids_RL).logits
+    before_RLV = logits_RLV[:, :-1].float()
+    return bool(torch.allclose(before_RLV[0], before_RLV[1], atol=1e-4, rtol=1e-4))
 
 
 def _new(loading: Mapping[str, Any]) -> list:
@@ -102,8 +141,10 @@ def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
     return found[-1]
 
 
-def with_lora(model: torch.nn.Module, path: str, rank: int, targets_text: str) -> torch.nn.Module:
-    """The network with LoRA layers, and only these and the head requiring gradients.
+def with_lora(
+    model: torch.nn.Module, path: str, rank: int, targets_text: str, *, causal: bool = False
+) -> torch.nn.Module:
+    """The network with LoRA layers, and only these and a reward's head requiring gradients.
 
     Raises:
         InputError: peft is not installed, or there are no such layers (names those there are).
@@ -120,7 +161,7 @@ def with_lora(model: torch.nn.Module, path: str, rank: int, targets_text: str) -
             return peft.get_peft_model(
                 model,  # type: ignore[arg-type]
                 peft.LoraConfig(
-                    task_type=peft.TaskType.SEQ_CLS,
+                    task_type=peft.TaskType.CAUSAL_LM if causal else peft.TaskType.SEQ_CLS,
                     r=rank,
                     lora_alpha=rank,
                     lora_dropout=0.0,

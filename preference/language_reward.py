@@ -1,8 +1,9 @@
-"""A trained language model as it is saved and used: a reward for a prompt and a response.
+"""A trained language model as it is saved, and used as a reward for a prompt and a response.
 
 A saved model is a folder that transformers (or peft, for LoRA) loads by itself, with its tokenizer
 and card; `murmuration.json` beside them says what it was trained as and how texts are written down
-for it. A LoRA folder names its base and does not hold it.
+for it. A LoRA folder names its base and does not hold it. One that says the next token is saved
+here, too, and used by `preference.likelihood`.
 
     from preference.language_reward import load_reward
     load_reward("r/model").score("Spend or save?", "Put it aside for now.")
@@ -10,6 +11,7 @@ for it. A LoRA folder names its base and does not hold it.
 
 import json
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ _FILE = "murmuration.json"
 
 
 class LanguageReward:
-    """A language model's reward at θ; see `save`."""
+    """A language model at θ; see `save`."""
 
     def __init__(
         self, theta_D: np.ndarray, base: LanguageBase | LanguageHead, model: str = "btl"
@@ -55,7 +57,7 @@ class LanguageReward:
             (new / _FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
             (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
 
-        replace_folder(folder, write, _read, overwrite)
+        replace_folder(folder, write, read_about, overwrite)
 
 
 class SavedReward:
@@ -72,18 +74,15 @@ class SavedReward:
             InputError: the folder is not such a model, or its base is not there.
         """
         folder = Path(folder)
-        base = _read(folder)["base"]
+        base = read_about(folder)["base"]
+        if (task := base.get("task", "reward")) != "reward":
+            raise InputError(f"{folder}: a language model of --task {task}, which gives no reward")
         adapter = (folder / "adapter_config.json").exists()
         path = base["path"] if adapter else str(folder)
         limits = {name: base[name] for name in ("max_tokens", "batch_tokens")}
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
         if adapter:
-            import peft  # there, or the base would not have been trained
-
-            try:
-                loaded.model = peft.PeftModel.from_pretrained(loaded.model, str(folder)).eval()
-            except (OSError, ValueError, RuntimeError, KeyError) as error:
-                raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
+            loaded.model = with_adapter(loaded.model, folder)
         return cls(loaded)
 
     def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
@@ -103,10 +102,33 @@ def load_reward(folder: str | os.PathLike) -> RewardModel | SavedReward:
     Raises:
         InputError: it is not a model, or what it needs is not there.
     """
-    return SavedReward.load(folder) if (Path(folder) / _FILE).exists() else RewardModel.load(folder)
+    return SavedReward.load(folder) if is_language_model(folder) else RewardModel.load(folder)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def is_language_model(folder: str | os.PathLike) -> bool:
+    """Whether a folder says that it holds a language model."""
+    return (Path(folder) / _FILE).exists()
+
+
+def with_adapter(model: torch.nn.Module, folder: Path) -> torch.nn.Module:
+    """A base with the LoRA layers that a folder holds.
+
+    Raises:
+        InputError: peft is not installed, or they do not fit.
+    """
+    try:
+        import peft
+    except ImportError:
+        raise InputError(f"{folder} needs peft: pip install 'murmuration[lm]'") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of what peft asks transformers
+            return peft.PeftModel.from_pretrained(model, str(folder)).eval()  # type: ignore[arg-type]
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
+
+
+def read_about(folder: Path) -> dict[str, Any]:
     """What `murmuration.json` in a folder says."""
     path = folder / _FILE
     try:

@@ -1,4 +1,4 @@
-"""Judgements from files, folders, functions and dataset hubs.
+"""Judgements and texts from files, folders, functions and dataset hubs.
 
 Decisions:
 - One reader per kind of file; each yields rows with the file and line they stand in, so that every
@@ -25,6 +25,7 @@ import pyarrow.parquet
 
 from preference.judgements import BadRow, InputError, Judgements, OnBadRows
 from preference.sources import first_line, hub_is_reachable, is_hub_name, looks_like_path
+from preference.user_texts import UserTexts
 
 Placed = tuple[str, int, Mapping[str, object] | BadRow]
 
@@ -53,6 +54,24 @@ def load_judgements(
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
     return Judgements.from_placed_rows(
+        _rows(source, split), columns=columns, on_bad_rows=on_bad_rows, source=source
+    )
+
+
+def load_texts(
+    source: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_rows: OnBadRows = "refuse",
+    split: str = "train",
+) -> UserTexts:
+    """Users' own texts from a source, grouped by user; as `load_judgements`, with the fields of
+    `preference.user_texts.FIELDS`.
+
+    Raises:
+        InputError: as there.
+    """
+    return UserTexts.from_placed_rows(
         _rows(source, split), columns=columns, on_bad_rows=on_bad_rows, source=source
     )
 

@@ -53,6 +53,8 @@ class Accuracy:
         users: users with a judgement that is not a tie.
         judgements: judgements that are not ties.
         chance: what guessing comes to, as a mean over judgements; NaN without any.
+        loss: of models that say the next token, where `judgements` are tokens: the mean
+            cross-entropy in nats; NaN for a reward.
     """
 
     pooled: float
@@ -60,6 +62,7 @@ class Accuracy:
     users: int
     judgements: int
     chance: float
+    loss: float = math.nan
 
 
 def accuracy_of(

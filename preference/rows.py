@@ -68,7 +68,19 @@ def parse_row(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> R
     listed = "responses" in names or ("responses" in row and names["chosen"] not in row)
     needed = {**names, "responses": names.get("responses", "responses")} if listed else names
     unused = ("chosen", "rejected") if listed else ()
-    missing = [f for f, column in needed.items() if f not in unused and column not in row]
+    check_columns(row, {f: column for f, column in needed.items() if f not in unused})
+    cells = {field: row.get(names.get(field, field)) for field in FIELDS}
+    columns = {field: names.get(field, field) for field in FIELDS}
+    prompt = text_cell(cells["prompt"], columns["prompt"])
+    kind, responses, y = (_listed if listed else _pair)(cells, columns)
+    user_id = user_cell(cells["user_id"], columns["user_id"])
+    flip = _flip(cells["flip_probability"], columns["flip_probability"], kind, len(responses))
+    return Row(user_id, prompt, responses, y, kind, flip)
+
+
+def check_columns(row: Mapping[str, object], needed: Mapping[str, str]) -> None:
+    """BadRow, with the columns that there are, unless a row has those of all ``needed`` fields."""
+    missing = [field for field, column in needed.items() if column not in row]
     if missing:
         wanted = ", ".join(repr(needed[field]) for field in missing)
         found = ", ".join(str(column) for column in row) or "none"
@@ -76,20 +88,13 @@ def parse_row(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> R
         raise BadRow(
             f"no column {wanted}; the columns are: {found}. Name yours with --columns {example}"
         )
-    cells = {field: row.get(names.get(field, field)) for field in FIELDS}
-    columns = {field: names.get(field, field) for field in FIELDS}
-    prompt = _text(cells["prompt"], columns["prompt"])
-    kind, responses, y = (_listed if listed else _pair)(cells, columns)
-    user_id = _user_id(cells["user_id"], columns["user_id"])
-    flip = _flip(cells["flip_probability"], columns["flip_probability"], kind, len(responses))
-    return Row(user_id, prompt, responses, y, kind, flip)
 
 
 _Judged = tuple[Kind, tuple[str, ...], float]
 
 
 def _pair(cells: Mapping[str, object], columns: Mapping[str, str]) -> _Judged:
-    chosen, rejected = (_text(cells[side], columns[side]) for side in ("chosen", "rejected"))
+    chosen, rejected = (text_cell(cells[side], columns[side]) for side in ("chosen", "rejected"))
     tie = _tie(cells["tie"], columns["tie"]) or chosen == rejected
     return "pairs", (chosen, rejected), 0.5 if tie else 1.0
 
@@ -102,7 +107,7 @@ def _listed(cells: Mapping[str, object], columns: Mapping[str, str]) -> _Judged:
             f"{columns['responses']!r} must be a list of 2 to {MOST_RESPONSES} texts, "
             f"found {_kind(cells['responses'])}"
         )
-    responses = [_text(response, columns["responses"]) for response in found]
+    responses = [text_cell(response, columns["responses"]) for response in found]
     best, ranking = (
         None if isinstance(cell, str) and not cell.strip() else cell
         for cell in (cells["best"], cells["ranking"])
@@ -193,7 +198,8 @@ def _whole(value: object) -> int | None:
     return int(number) if number.is_integer() else None
 
 
-def _user_id(value: object, column: str) -> str:
+def user_cell(value: object, column: str) -> str:
+    """A user's id as text; BadRow if it is none."""
     if isinstance(value, Integral) and not isinstance(value, (bool, np.bool_)):
         return str(int(value))
     if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
@@ -201,10 +207,11 @@ def _user_id(value: object, column: str) -> str:
         if not math.isfinite(number):
             raise BadRow(f"{column!r} is {number}, which is no user id")
         return str(int(number)) if number.is_integer() else repr(number)
-    return _text(value, column).strip()
+    return text_cell(value, column).strip()
 
 
-def _text(value: object, column: str) -> str:
+def text_cell(value: object, column: str) -> str:
+    """A cell's text, as it is; BadRow if it is empty or none."""
     if not isinstance(value, str):
         raise BadRow(f"{column!r} must be text, found {_kind(value)}")
     if not value.strip():

@@ -3,9 +3,10 @@
 A model with a chat template reads the exchange as its template writes it; an encoder reads a pair
 of texts between its special tokens; any other reads the prompt, an empty line and the response. No
 end of text is added: models learn to forget at it what stood before, and the reward is read off the
-last token. Where this is longer than the context, tokens are cut from the front of the prompt. A
-response is never cut: one that does not fit is an error, because a judgement about a text that the
-model did not see would teach it something else.
+last token. Only where next tokens are learnt is an end written, and learnt. Where it all is longer
+than the context, tokens are cut from the front of the prompt. A response is never cut: one that
+does not fit is an error, because a judgement about a text that the model did not see would teach it
+something else. A text by itself is cut into windows.
 
 Legend: T texts (a prompt with a response), R of them in a batch, L tokens of the longest.
 """
@@ -28,7 +29,8 @@ class Tokens:
     Attributes:
         ids: int64, all texts' tokens one after the other.
         start_T: T + 1 offsets into ``ids``.
-        second_T: where in a text an encoder's second segment begins.
+        second_T: where in a text the response begins: an encoder's second segment, and what is
+            scored where next tokens are said.
         cut: how many prompts were cut.
     """
 
@@ -73,15 +75,25 @@ class TextTokens:
         self._before, self._between, self._after = self._special()
 
     def __call__(
-        self, prompts: Sequence[str], responses: Sequence[str], rows: Sequence[int] | None = None
+        self,
+        prompts: Sequence[str],
+        responses: Sequence[str],
+        rows: Sequence[int] | None = None,
+        *,
+        ended: bool = False,
     ) -> Tokens:
         """Tokens of T texts; ``rows`` says in which row each stands, if not in its own.
+
+        ``ended``: with an end of text, where the tokenizer has one and no template writes its own.
 
         Raises:
             InputError: a response does not fit into the context.
         """
         heads, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
-        special = len(self._before) + len(self._between) + len(self._after)
+        after = self._after
+        if ended and not self.chat:
+            after = after + self._end(after)
+        special = len(self._before) + len(self._between) + len(after)
         found, second_T, cut = [], [], 0
         for text, (head, tail) in enumerate(zip(self._ids(heads), self._ids(tails), strict=True)):
             room = self.limit - special - len(tail)
@@ -94,11 +106,32 @@ class TextTokens:
                 )
             cut += len(head) > room
             kept = head[len(head) - room :] if len(head) > room else head
-            found.append([*self._before, *kept, *self._between, *tail, *self._after])
+            found.append([*self._before, *kept, *self._between, *tail, *after])
             second_T.append(len(self._before) + len(kept) + len(self._between))
-        start_T = np.cumsum([0, *map(len, found)], dtype=np.int64)
-        ids = np.fromiter((i for text in found for i in text), np.int64, int(start_T[-1]))
-        return Tokens(torch.from_numpy(ids), start_T, np.array(second_T, np.int64), cut)
+        return _joined(found, second_T, cut)
+
+    def windows(self, texts: Sequence[str]) -> tuple[Tokens, np.ndarray]:
+        """Tokens of texts by themselves, with their end, and how many windows each was cut into.
+
+        Windows of at most ``limit`` tokens; each but a text's first begins with the last token of
+        the one before, which is scored there. A text of a single token has no window.
+        """
+        if self.limit < 2:
+            raise InputError("--max-tokens must be at least 2 for a token to follow on another")
+        written = self.tokenizer(list(texts), verbose=False)["input_ids"] if texts else []
+        found: list[list[int]] = []
+        windows_R = np.zeros(len(written), dtype=np.int64)
+        for row, ids in enumerate(written):
+            ids = [*ids, *self._end(ids)]
+            parts = [ids[at : at + self.limit] for at in range(0, len(ids) - 1, self.limit - 1)]
+            windows_R[row] = len(parts)
+            found += parts
+        return _joined(found, [1] * len(found), 0), windows_R
+
+    def _end(self, written: Sequence[int]) -> list[int]:
+        """The end of text, unless there is none or it is written already."""
+        end = self.tokenizer.eos_token_id
+        return [] if end is None or [*written[-1:]] == [end] else [end]
 
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         if not texts:
@@ -144,6 +177,12 @@ class TextTokens:
             return before, between, after
         before, after = _around(list(self.tokenizer("a")["input_ids"]), first)
         return before, [], after
+
+
+def _joined(found: Sequence[Sequence[int]], second_T: Sequence[int], cut: int) -> Tokens:
+    start_T = np.cumsum([0, *map(len, found)], dtype=np.int64)
+    ids = np.fromiter((i for text in found for i in text), np.int64, int(start_T[-1]))
+    return Tokens(torch.from_numpy(ids), start_T, np.array(second_T, np.int64), cut)
 
 
 def _around(whole: list[int], part: list[int]) -> tuple[list[int], list[int]]:

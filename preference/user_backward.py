@@ -9,7 +9,8 @@ away. What it costs is a row of D numbers for each user of a chunk, so the calle
 Exact for what the network computes, with rules for linear layers (`torch.nn.Linear`, GPT-2's
 transposed one; LoRA is two of the first), embeddings and layer norms. Any other layer that treats
 each sequence by itself (RMS norms, say) is differentiated once more, user by user. A layer that
-mixes sequences or sees them only added up is refused: there is no telling users apart in it.
+mixes sequences or sees them only added up is refused: there is no telling users apart in it. What
+two layers share, as an embedding and the head for the next token often do, gets both their parts.
 
 Two rejected ways: a backward pass for each user by itself (the oracle of the tests) makes small
 operations of large ones; norms from Gram matrices of a user's tokens and a second, weighted
@@ -68,15 +69,22 @@ class UserBackward:
     """
 
     def __init__(self, model: nn.Module, trained: Sequence[str]) -> None:
-        parameters, places, start = dict(model.named_parameters()), {}, 0
+        parameters, starts, start = dict(model.named_parameters()), {}, 0
         for name in trained:
             if name not in parameters:
                 raise InputError(f"the model has no parameter {name!r} to train")
-            owner, _, own = name.rpartition(".")
-            places.setdefault(owner, {})[own] = (start, parameters[name].shape)
+            starts[id(parameters[name])] = start
             start += parameters[name].numel()
         self.dimension = start
-        self._layers = [_Layer(o, model.get_submodule(o), p) for o, p in places.items()]
+        self._layers = []
+        for name, module in model.named_modules():
+            places = {
+                own: (starts[id(parameter)], parameter.shape)
+                for own, parameter in module.named_parameters(recurse=False)
+                if id(parameter) in starts
+            }
+            if places:
+                self._layers.append(_Layer(name, module, places))
 
     @contextmanager
     def into(self, grads_BD: torch.Tensor, spans: Sequence[Span], rows: int) -> Iterator[None]:

@@ -11,6 +11,16 @@ from typing import Any
 from privacy.adjacency import Adjacency
 from server import card_language
 from server.rounding import about, delta_text, epsilon_text, points_of_error, share_text
+from server.task_words import (
+    examples_of,
+    in_words,
+    loss_text,
+    revealed,
+    rows_of,
+    says_next_tokens,
+    shared,
+    task_of,
+)
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -19,7 +29,7 @@ def model_card(result: Mapping[str, Any]) -> str:
     """README.md of the model of the run whose ``result.json`` this is."""
     parts = [
         _front_matter(result),
-        "# A reward model learnt from a crowd's preferences",
+        card_language.TITLES[task_of(result)],
         _what(result),
         "## Privacy",
         *_privacy(result),
@@ -38,6 +48,8 @@ def model_card(result: Mapping[str, Any]) -> str:
 
 def _front_matter(result: Mapping[str, Any]) -> str:
     tags = ["reward-model", "preference-learning", "rlhf", "federated-learning", "flower"]
+    if says_next_tokens(result):
+        tags = ["text-generation", "federated-learning", "flower"]
     if result["private"] and result.get("proven", True):
         tags.insert(0, "differential-privacy")
     encoder = str(result["features"].get("path", ""))
@@ -47,6 +59,8 @@ def _front_matter(result: Mapping[str, Any]) -> str:
 
 
 def _what(result: Mapping[str, Any]) -> str:
+    if says_next_tokens(result):
+        return card_language.next_tokens(result, _plain(result["features"]["path"]))
     if card_language.is_language_model(result["features"]):
         kind = card_language.what(result, _plain(result["features"]["path"]))
     else:
@@ -82,10 +96,10 @@ def _features(result: Mapping[str, Any]) -> str:
 def _privacy(result: Mapping[str, Any]) -> list[str]:
     if not result["private"]:
         return [
-            "**No privacy.** Exact gradients were used; the weights may reveal what a single user "
-            "judged. This model is for comparison with private ones."
+            f"**No privacy.** Exact gradients were used; the weights may reveal "
+            f"{revealed(task_of(result))}. This model is for comparison with private ones."
         ]
-    sentence = Adjacency(result["adjacency"]).sentence
+    sentence = in_words(Adjacency(result["adjacency"]).sentence, task_of(result))
     if not result.get("proven", True):
         return [f"**Nothing proven.** {_plain(result['guarantee'])}"]
     if result.get("privacy_level") == "item":
@@ -111,6 +125,12 @@ def _accuracy(result: Mapping[str, Any]) -> str:
     users, by_user = result["heldout_users"], result["heldout_accuracy_by_user"]
     if result["heldout_accuracy"] is None:
         return "Not measured."
+    if says_next_tokens(result):
+        return (
+            f"On the {rows_of(task_of(result))} of {users:,} users who were not trained on: "
+            f"{loss_text(result)}; {share_text(result['heldout_accuracy'], users)} of the next "
+            f"tokens guessed right, {share_text(by_user, users)} averaged by user."
+        )
     return (
         f"{share_text(result['heldout_accuracy'], users)} of the judgements of {users:,} users who "
         f"were not trained on (ties left out); {share_text(by_user, users)} averaged by user, with "
@@ -127,15 +147,15 @@ def _chance(result: Mapping[str, Any]) -> str:
 def _training(result: Mapping[str, Any]) -> str:
     text = (
         f"{result['rounds']:,} rounds of federated gradient descent (strategy "
-        f"`{result['strategy']}`, model of preferences `{result.get('model', 'btl')}`) over "
-        f"{result['users']:,} users."
+        f"`{result['strategy']}`, {_learnt(result)}) over {result['users']:,} users."
     )
     if result.get("account"):
         text += f" {_plain(result['account'])}"
     else:
         text += (
             f" {result['cohort']:,} of them were expected in a round, each with the average "
-            f"gradient over at most {result['group_size']:,} of their judgements."
+            f"gradient over at most {result['group_size']:,} of their "
+            f"{examples_of(task_of(result))}."
         )
     if result["private"] and result["clip_norm"] and not result.get("account"):
         text += (
@@ -150,13 +170,22 @@ def _training(result: Mapping[str, Any]) -> str:
     )
 
 
+def _learnt(result: Mapping[str, Any]) -> str:
+    if says_next_tokens(result):
+        return f"task `{task_of(result)}`"
+    return f"model of preferences `{result.get('model', 'btl')}`"
+
+
+_REWARD_LIMITS = (
+    "It knows what this crowd said about the topics it was asked about, and the majority's "
+    "taste more than anybody's own. It does not know what is true, safe or good.",
+    "It is not for judging people, nor for guessing what a particular person prefers.",
+    "Used as the reward in optimization it can be gamed: check what comes out by other means.",
+)
+
+
 def _limits(result: Mapping[str, Any]) -> list[str]:
-    texts = [
-        "It knows what this crowd said about the topics it was asked about, and the majority's "
-        "taste more than anybody's own. It does not know what is true, safe or good.",
-        "It is not for judging people, nor for guessing what a particular person prefers.",
-        "Used as the reward in optimization it can be gamed: check what comes out by other means.",
-    ]
+    texts = [*(card_language.LIMITS if says_next_tokens(result) else _REWARD_LIMITS)]
     if result["features"].get("kind") == "hashing":
         texts.append(
             "It sees words and short phrases, not meaning, and does not look at the prompt."
@@ -164,8 +193,8 @@ def _limits(result: Mapping[str, Any]) -> list[str]:
     if result["private"]:
         texts.append(
             "The guarantee does not cover held-out or test users, other runs on the same people, "
-            "or what the crowd as a whole prefers. It holds as long as seeds and sampling coins "
-            "stay secret."
+            f"or what the crowd as a whole {shared(task_of(result))}. It holds as long as seeds "
+            "and sampling coins stay secret."
         )
     return texts
 

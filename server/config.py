@@ -12,74 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from preference.judgements import InputError
-from preference.language_base import TRAINED
-from preference.models import MODELS
-from privacy.adjacency import Adjacency
-from server import noise
-from strategies import secure_rounds, support
-from strategies.optimizer import KINDS
+from server.choices import FEW_ROUNDS
+from server.config_checks import check
 
 Scalar = bool | int | float | str
 
-STRATEGIES = (
-    "uls",
-    "dp-fedavg",
-    "els",
-    "group",
-    "adaptive",
-    "aup",
-    "label-moment",
-    "objective-perturbation",
-    "local-label",
-    "nonprivate",
-)
-VARIANTS = ("centred", "corrected", "published")
-SCHEDULES = ("constant", "theorem-4")
-ADAPTATIONS = ("quantile", "above-threshold")
-CALIBRATIONS = ("analytic", "paper")
-ESTIMATORS = ("debiased", "mle", "sgd", "square")
-LEVELS = ("user", "item")
-LABEL_WEIGHTS = ("information", "equal")
-SGD_STEPS = ("decaying", "published")
-#: Strategies that solve for the model, and how many rounds they may take; everybody takes part.
-FEW_ROUNDS: dict[str, tuple[int, ...]] = {
-    "label-moment": (1, 2),
-    "objective-perturbation": (1,),
-    "local-label": (1,),
-}
-#: Options about steps and sampling, which have no meaning there.
-_ABOUT_STEPS = ("--learning-rate", "--optimizer", "--group-size")
 _ROUNDS = 200
-#: Options about a language model.
-_WITH_BASE = (
-    "--train",
-    "--lora-rank",
-    "--lora-targets",
-    "--max-tokens",
-    "--batch-tokens",
-    "--user-memory",
-)
 #: The named choice ``--delta n^-1.1``: always below 1 / users.
 DELTA_EXPONENT = -1.1
-_ONLY_FOR = {
-    "--sampling-probability": ("els", "group"),
-    "--normalized": ("uls", "dp-fedavg", "els", "group"),
-    "--local-steps": ("dp-fedavg",),
-    "--local-rate": ("dp-fedavg",),
-    "--phases": ("aup",),
-    "--quantile": ("adaptive", "aup"),
-    "--ridge": ("label-moment", "objective-perturbation", "local-label"),
-    "--ball": ("label-moment", "objective-perturbation", "local-label"),
-    "--estimator": ("local-label",),
-    "--level": ("local-label",),
-    "--label-weights": ("local-label",),
-    "--sgd-steps": ("local-label",),
-    "--label-cap": ("local-label",),
-    "--label-delta": ("local-label",),
-    "--sum-zero": ("local-label",),
-    "--calibration": ("objective-perturbation",),
-    "--retain": ("uls", "dp-fedavg", "adaptive", "aup", "nonprivate"),
-}
 
 
 @dataclass(frozen=True)
@@ -110,7 +50,9 @@ class RunConfig:
     local_steps: int = 0  # of dp-fedavg; 0: its default
     local_rate: float = 0.0  # of dp-fedavg; 0: its default
     features: str = "hashing"
-    base: str = ""  # a language model to learn the reward with; empty: a linear head on features
+    base: str = ""  # a language model to learn with; empty: a linear head on features
+    task: str = "reward"  # what is learnt: reward, text or sft
+    as_published: bool = False  # sft: from preferred responses only
     train: str = ""  # of the base: head, lora or full; empty: lora
     lora_rank: int = 0  # 0: 16
     lora_targets: str = ""  # layers that LoRA changes, comma-separated; empty: by architecture
@@ -150,127 +92,7 @@ class RunConfig:
         if self.rounds == 0:
             few = FEW_ROUNDS.get(self.strategy)
             object.__setattr__(self, "rounds", few[0] if few else _ROUNDS)
-        checks = [
-            (self.strategy in STRATEGIES, "--strategy", f"one of {', '.join(STRATEGIES)}"),
-            (self.model in MODELS, "--model", f"one of {', '.join(MODELS)}"),
-            (_positive(self.epsilon), "--epsilon", "a positive number"),
-            (
-                0.0 <= self.delta < 1.0,
-                "--delta",
-                "between 0 and 1, well below 1 / users, or n^-1.1",
-            ),
-            (self.adjacency in set(Adjacency), "--adjacency", f"one of {', '.join(Adjacency)}"),
-            (self.rounds >= 1, "--rounds", "at least 1"),
-            (self.cohort >= 1, "--cohort", "at least 1"),
-            (self.users >= 0, "--users", "a positive number"),
-            (self.clip == 0 or _positive(self.clip), "--clip", "a positive number"),
-            (self.group_size >= 0, "--group-size", "at least 1"),
-            (0.0 < self.heldout < 1.0, "--heldout", "a share between 0 and 1"),
-            (self.on_bad_rows in ("refuse", "skip"), "--on-bad-rows", "refuse or skip"),
-            (self.optimizer in ("", *KINDS), "--optimizer", f"one of {', '.join(KINDS)}"),
-            (self.retain >= 0, "--retain", "at least 1"),
-            (
-                0.0 <= self.sampling_probability <= 1.0,
-                "--sampling-probability",
-                "between 0 and 1",
-            ),
-            (self.variant in VARIANTS, "--variant", f"one of {', '.join(VARIANTS)}"),
-            (self.phases >= 0, "--phases", "at least 1"),
-            (self.schedule in SCHEDULES, "--schedule", f"one of {', '.join(SCHEDULES)}"),
-            (self.local_steps >= 0, "--local-steps", "at least 1"),
-            (
-                self.local_rate == 0 or _positive(self.local_rate),
-                "--local-rate",
-                "a positive number",
-            ),
-            (self.ridge == 0 or _positive(self.ridge), "--ridge", "a positive number"),
-            (self.ball == 0 or _positive(self.ball), "--ball", "a positive number"),
-            (self.estimator in ("", *ESTIMATORS), "--estimator", f"one of {', '.join(ESTIMATORS)}"),
-            (self.level in ("", *LEVELS), "--level", "user or item"),
-            (self.label_cap >= 0, "--label-cap", "at least 1"),
-            (
-                0.0 <= self.label_delta <= (self.delta or self.label_delta),
-                "--label-delta",
-                "between 0 and --delta, which it is part of",
-            ),
-            (
-                self.label_weights in ("", *LABEL_WEIGHTS),
-                "--label-weights",
-                f"one of {', '.join(LABEL_WEIGHTS)}",
-            ),
-            (self.sgd_steps in ("", *SGD_STEPS), "--sgd-steps", f"one of {', '.join(SGD_STEPS)}"),
-            (
-                self.calibration in ("", *CALIBRATIONS),
-                "--calibration",
-                f"one of {', '.join(CALIBRATIONS)}",
-            ),
-            (self.adaptation in ADAPTATIONS, "--adaptation", f"one of {', '.join(ADAPTATIONS)}"),
-            (0.0 <= self.quantile < 1.0, "--quantile", "between 0 and 1"),
-            (
-                self.learning_rate == 0 or _positive(self.learning_rate),
-                "--learning-rate",
-                "a positive number",
-            ),
-            (0.0 <= self.momentum < 1.0, "--momentum", "at least 0 and below 1"),
-            (0.0 <= self.warmup <= 1.0, "--warmup", "a share of the rounds, 0 to 1"),
-            (0.0 <= self.averaging <= 1.0, "--averaging", "a share of the rounds, 0 to 1"),
-            (self.seed >= -1, "--seed", "a non-negative integer, or left out"),
-            (self.noise in ("", *noise.NOISES), "--noise", f"one of {', '.join(noise.NOISES)}"),
-            (_positive(self.timeout), "--timeout", "a positive number of seconds"),
-            (self.least_nodes >= 0, "--least-nodes", "at least 0"),
-            (self.refresh >= 0, "--refresh", "at least 0"),
-            (self.train in ("", *TRAINED), "--train", f"one of {', '.join(TRAINED)}"),
-            (self.lora_rank >= 0, "--lora-rank", "at least 1"),
-            (self.max_tokens >= 0, "--max-tokens", "at least 1"),
-            (self.batch_tokens >= 0, "--batch-tokens", "at least 1"),
-            (self.user_memory >= 0, "--user-memory", "at least 1"),
-        ]
-        for good, option, expected in checks:
-            if not good:
-                value = getattr(self, option[2:].replace("-", "_"))
-                raise InputError(f"{option} must be {expected}; got {value!r}")
-        for option, strategies in _ONLY_FOR.items():
-            value = getattr(self, option[2:].replace("-", "_"))
-            if value and self.strategy not in strategies:
-                raise InputError(
-                    f"{option} is for --strategy {' and '.join(strategies)}, not {self.strategy}"
-                )
-        for option in _WITH_BASE if not self.base else ():
-            if getattr(self, option[2:].replace("-", "_")):
-                raise InputError(f"{option} is about a language model: name one with --base")
-        if few := FEW_ROUNDS.get(self.strategy):
-            self._check_few(few)
-        if self.refresh and not self.users:
-            raise InputError(
-                "--refresh lets users come and go; state their nominal number with --users, which "
-                "fixes the sampling probability for the whole run"
-            )
-        try:
-            support.check(self.strategy, Adjacency(self.adjacency))
-            noise.check(self)
-            if self.secure_aggregation:
-                secure_rounds.check(self.strategy, self.variant, Adjacency(self.adjacency))
-        except ValueError as error:
-            raise InputError(str(error)) from None
-
-    def _check_few(self, few: tuple[int, ...]) -> None:
-        """Refuse what has no meaning where the model is solved for."""
-        if self.rounds not in few:
-            raise InputError(
-                f"--strategy {self.strategy} solves for the model in {' or '.join(map(str, few))} "
-                f"rounds, not {self.rounds}; leave out --rounds, or set it to {few[0]}"
-            )
-        if self.refresh:
-            raise InputError(
-                f"--refresh has no meaning for --strategy {self.strategy}, whose users are fixed "
-                "when it starts; leave it out"
-            )
-        for option in _ABOUT_STEPS:
-            if getattr(self, option[2:].replace("-", "_")):
-                raise InputError(
-                    f"{option} has no meaning for --strategy {self.strategy}, which solves for the "
-                    "model from all judgements at once; leave it out"
-                )
+        check(self)
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "RunConfig":
@@ -327,7 +149,3 @@ def parse_delta(text: str) -> float:
     if not 0.0 < delta < 1.0:
         raise InputError(f"--delta must be a number between 0 and 1, or n^-1.1; got {text!r}")
     return delta
-
-
-def _positive(value: float) -> bool:
-    return math.isfinite(value) and value > 0

@@ -1,4 +1,4 @@
-"""Accuracy on people who were never trained on.
+"""Accuracy on people who were never trained on; of a model that says the next token also its loss.
 
 With a test source, which its owner thereby declares public, the server evaluates by itself, as
 often as it likes. Without one, a share of the registered users is held out; their nodes are asked
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.serverapp import Grid
 
-from preference.bases import Base, Examples, examples_of
-from preference.judgements import InputError
-from preference.loading import load_judgements, parse_columns
-from preference.reward import accuracy_of
+from preference.bases import Base, Examples, accuracy_at, examples_of
+from preference.judgements import InputError, Judgements
+from preference.next_tokens import NextTokens
+from preference.tasks import load_data
 from server.config import RunConfig
 from strategies.rounds import CohortStrategy
 
@@ -22,13 +22,15 @@ from strategies.rounds import CohortStrategy
 class HeldOut:
     """Held-out accuracy: over judgements that are not ties, and the mean of users' means.
 
-    ``chance`` is what guessing comes to: one over the number of responses, on average.
+    ``chance`` is what guessing comes to: one over the number of responses, on average. Of a model
+    that says the next token all is about tokens, and ``loss`` is its mean cross-entropy in nats.
     """
 
     accuracy: float
     by_user: float
     users: int
     chance: float
+    loss: float | None = None
 
 
 def public_test(config: RunConfig, features: Base) -> Examples | None:
@@ -39,14 +41,10 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
     """
     if not config.test:
         return None
-    judgements = load_judgements(
-        config.test,
-        columns=parse_columns(config.columns),
-        on_bad_rows="skip" if config.on_bad_rows == "skip" else "refuse",
-    )
-    if not judgements.decided:
+    data = load_data(config.task, config.test, config.columns, config.on_bad_rows)
+    if config.task == "reward" and isinstance(data, Judgements) and not data.decided:
         raise InputError(f"--test {config.test}: every judgement is a tie, nothing to predict")
-    return examples_of(judgements, features)
+    return examples_of(data, features)
 
 
 def held_out(
@@ -54,8 +52,9 @@ def held_out(
 ) -> HeldOut | None:
     """The figure for a model; None if no held-out user could be asked."""
     if test is not None:
-        found = accuracy_of(theta_D, test)
-        return HeldOut(found.pooled, found.by_user, found.users, found.chance)
+        found = accuracy_at(theta_D, test)
+        loss = found.loss if isinstance(test, NextTokens) else None
+        return HeldOut(found.pooled, found.by_user, found.users, found.chance, loss)
     metrics = strategy.evaluate(grid, theta_D)
     if metrics is None:
         return None
@@ -64,4 +63,5 @@ def held_out(
         float(metrics["heldout_accuracy_by_user"]),  # type: ignore[arg-type]
         int(metrics["heldout_users"]),  # type: ignore[arg-type]
         float(metrics["heldout_chance"]),  # type: ignore[arg-type]
+        metrics.get("heldout_loss"),  # type: ignore[arg-type]
     )

@@ -7,7 +7,8 @@ from preference.judgements import InputError
 from preference.language_base import KIND, BaseSettings
 from preference.language_head import KIND as HEAD
 from preference.language_loading import resolve_base
-from server.config import FEW_ROUNDS, RunConfig
+from server.choices import FEW_ROUNDS
+from server.config import RunConfig
 
 #: Adam's step by what is trained. θ starts at zero and is measured in the parameters' own units,
 #: so features' scale says nothing about it; at these rates a hundred rounds of noise alone move a
@@ -16,7 +17,7 @@ RATES = {"lora": 1e-2, "full": 1e-3}
 
 
 def base_config(config: RunConfig) -> dict[str, Any]:
-    """The description of what the reward is learnt on, for `preference.bases.base_of`.
+    """The description of what is learnt on, for `preference.bases.base_of`.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -28,6 +29,8 @@ def base_config(config: RunConfig) -> dict[str, Any]:
         "max_tokens": config.max_tokens,
         "batch_tokens": config.batch_tokens,
         "memory": config.user_memory,
+        "task": config.task,
+        "as_published": config.as_published,
     }
     if not config.base:
         return parse_features(config.features)

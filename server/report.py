@@ -15,7 +15,17 @@ from typing import Any
 from privacy.adjacency import Adjacency
 from server import page, plots
 from server.atomic import replace_file
-from server.rounding import about, delta_text, duration, epsilon_text, points_of_error, share_text
+from server.report_heldout import accuracy_words, heldout_rows
+from server.rounding import about, delta_text, duration, epsilon_text
+from server.task_words import (
+    examples_of,
+    in_words,
+    revealed,
+    rows_of,
+    says_next_tokens,
+    shared,
+    task_of,
+)
 
 Result = Mapping[str, Any]
 
@@ -32,7 +42,7 @@ def write_report(folder: Path, result: Result, metrics: Sequence[Mapping[str, An
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     figures = []
     for name, draw, text, caption in (
-        ("accuracy.png", plots.accuracy_plot, *_accuracy_words(result)),
+        ("accuracy.png", plots.accuracy_plot, *accuracy_words(result)),
         ("noise.png", plots.noise_plot, *_noise_words(result)),
     ):
         light = draw(result, metrics, plots.LIGHT)
@@ -84,11 +94,11 @@ def claim(result: Result) -> list[str]:
     if not result["private"]:
         return [
             result["guarantee"],
-            "The model may reveal what any single user judged. It exists to be compared with "
+            f"The model may reveal {revealed(task_of(result))}. It exists to be compared with "
             "private runs; do not release it where that matters.",
         ]
     guarantee = result["guarantee"]
-    sentence = Adjacency(result["adjacency"]).sentence
+    sentence = in_words(Adjacency(result["adjacency"]).sentence, task_of(result))
     if sentence not in guarantee:
         guarantee = f"{guarantee} {sentence}"
     if not result.get("proven", True):
@@ -114,7 +124,7 @@ def claim(result: Result) -> list[str]:
 
 
 def _figures(result: Result) -> list[page.Row]:
-    users, done, planned = result["heldout_users"], result["rounds"], result["rounds_planned"]
+    done, planned = result["rounds"], result["rounds_planned"]
     rows: list[page.Row] = []
     if result["private"]:
         target = result["epsilon_target"]
@@ -125,49 +135,15 @@ def _figures(result: Result) -> list[page.Row]:
         ]
     else:
         rows.append(("Privacy", "none", ""))
-    pooled, by_user = result["heldout_accuracy"], result["heldout_accuracy_by_user"]
-    if pooled is None:
-        rows.append(("Held-out accuracy", "not measured", "No held-out user could be asked."))
-    else:
-        rows += [
-            (
-                "Held-out accuracy",
-                share_text(pooled, users),
-                f"of the judgements of {users:,} users who were not trained on; ties left out; "
-                f"guessing comes to {share_text(result.get('heldout_chance') or 0.5)}",
-            ),
-            (
-                "the same, averaged by user",
-                share_text(by_user, users),
-                f"standard error at most {points_of_error(by_user, users)} points",
-            ),
-        ]
     speed = result["users_per_second"]
     pace = f"{about(speed)} users a second" if speed else ""
     return [
         *rows,
+        *heldout_rows(result),
         ("Users trained on", f"{result['users']:,}", f"{result['cohort']:,} expected in a round"),
         ("Rounds", f"{done:,}", f"of {planned:,} planned" if done != planned else ""),
         ("Time in rounds", duration(result["seconds_training"]), pace),
     ]
-
-
-def _accuracy_words(result: Result) -> tuple[str, str]:
-    measured = (
-        "How often the model prefers the response that a held-out user preferred. A curve "
-        "that has gone flat will gain little from more rounds; one that falls is losing to noise, "
-        "or its steps are too long."
-        if result["test_is_public"]
-        else "Held-out accuracy, measured once, after the last round, since every further "
-        "figure about the held-out users would be one more release."
-    )
-    if not result["private"]:
-        return "Held-out accuracy over rounds", measured
-    return (
-        "Held-out accuracy over rounds, and epsilon spent so far",
-        f"Top: {measured[0].lower()}{measured[1:]} Bottom: ε so far. It grows fast at first and "
-        "slower later, so stopping a run early saves less than it seems.",
-    )
 
 
 def _noise_words(result: Result) -> tuple[str, str]:
@@ -201,7 +177,7 @@ def _accounting(result: Result) -> list[str]:
             0,
             f"In each round every user took part with probability {about(share, 3)}, by a coin of "
             "their own. Whoever did contributed one vector: the average gradient over at most "
-            f"{result['group_size']:,} of their judgements, clipped to length "
+            f"{result['group_size']:,} of their {examples_of(task_of(result))}, clipped to length "
             f"{result['clip_norm']:g}. Gaussian noise of {about(result['noise_multiplier'], 3)} "
             "times that length per coordinate was added to the sum, which was divided by "
             f"{result['cohort']:,}, however many had taken part.",
@@ -221,7 +197,8 @@ def _limits(result: Result) -> list[str]:
     held_out = (
         "The test file was declared public; the people in it are not protected."
         if result["test_is_public"]
-        else "The held-out users: the accuracy is an exact figure about their judgements."
+        else "The held-out users: the accuracy is an exact figure about their "
+        f"{rows_of(task_of(result))}."
     )
     coins = "The seed" if result["seeded"] else "The generator's state"
     return [
@@ -241,8 +218,8 @@ def _limits(result: Result) -> list[str]:
         "Running times, here and in the ledger, are measured and not accounted for.",
         "Other runs on the same people: epsilons add up, and choosing the best of several runs is "
         "a release of each of them.",
-        "What the crowd as a whole prefers. Learning that is the purpose, and it may well say "
-        "something about a person of whom one knows enough.",
+        f"What the crowd as a whole {shared(task_of(result))}. Learning that is the purpose, and "
+        "it may well say something about a person of whom one knows enough.",
     ]
 
 
@@ -250,10 +227,11 @@ def _settings(result: Result) -> list[page.Row]:
     features = dict(result["features"])
     kind = str(features.pop("kind", "unknown"))
     details = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in features.items())
-    rows: list[page.Row] = [
-        ("Strategy", result["strategy"], ""),
-        ("Model of preferences", result.get("model", "btl"), ""),
-    ]
+    rows: list[page.Row] = [("Strategy", result["strategy"], "")]
+    if says_next_tokens(result):
+        rows.append(("Task", task_of(result), "The model says the next token."))
+    else:
+        rows.append(("Model of preferences", result.get("model", "btl"), ""))
     if result["private"]:
         rows += [
             ("Noise multiplier", about(result["noise_multiplier"], 4), ""),
@@ -261,7 +239,11 @@ def _settings(result: Result) -> list[page.Row]:
         ]
     return [
         *rows,
-        ("Judgements of a user in a round", f"at most {result['group_size']:,}", ""),
+        (
+            f"{rows_of(task_of(result)).capitalize()} of a user in a round",
+            f"at most {result['group_size']:,}",
+            "A long text counts once for each of its windows." if task_of(result) == "text" else "",
+        ),
         ("Expected cohort", f"{result['cohort']:,} of {result['users']:,} users", ""),
         ("Features", kind, details),
         ("Weights", f"{result['dimension']:,}", ""),

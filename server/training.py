@@ -21,10 +21,11 @@ from privacy.randomness import Randomness
 from server.build import build
 from server.card import model_card
 from server.config import RunConfig
-from server.evaluation import HeldOut, held_out, public_test
+from server.evaluation import held_out, public_test
 from server.language import base_config, trains_layers
 from server.participants import participants, refresh
 from server.report import write_report
+from server.result import Pace, result_of
 from server.run_directory import RunDirectory
 from server.setting import Built, Setting
 from strategies.stated import StatedPlan
@@ -38,14 +39,6 @@ _FEW_EVALUATIONS = 4  # of a language model, each as long as several rounds
 class _Clock:
     started: float
     saved: float
-
-
-@dataclass(frozen=True)
-class _Pace:
-    """What this process did of the run: after a resume, less than the whole."""
-
-    rounds: int
-    seconds: float
 
 
 def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[str, object]:
@@ -101,7 +94,7 @@ def _train(
         pace = _rounds(config, grid, folder, built, ledger, test)
         theta_D = built.strategy.optimizer.result_D
         figure = held_out(theta_D, test, built.strategy, grid)
-        result = _result(config, setting, built, ledger, figure, pace, folder)
+        result = result_of(config, setting, built, ledger, figure, pace, folder)
     result["features"] = features.to_config()
     model = reward_model(theta_D, features, config.model)
     model.save(folder.path / "model", model_card(result), overwrite=True)
@@ -117,7 +110,7 @@ def _rounds(
     built: Built,
     ledger: Ledger,
     test: Examples | None,
-) -> _Pace:
+) -> Pace:
     """Run what is left of the rounds."""
     strategy, optimizer = built.strategy, built.strategy.optimizer
     checkpoint = folder.load_checkpoint() if config.resume else None
@@ -151,6 +144,8 @@ def _rounds(
         if test is not None and (round_ % every == 0 or round_ == config.rounds):
             figure = held_out(optimizer.result_D, test, strategy, grid)
             line["heldout_accuracy"] = figure.accuracy if figure else None
+            if figure and figure.loss is not None:
+                line["heldout_loss"] = figure.loss if math.isfinite(figure.loss) else None
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         now = time.monotonic()
         last = round_ == config.rounds
@@ -164,133 +159,9 @@ def _rounds(
 
     before = strategy.rounds_done
     strategy.start(grid, num_rounds=config.rounds, on_round=on_round, before_round=before_round)
-    return _Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
-
-
-def _result(
-    config: RunConfig,
-    setting: Setting,
-    built: Built,
-    ledger: Ledger,
-    figure: HeldOut | None,
-    pace: _Pace,
-    folder: RunDirectory,
-) -> dict[str, object]:
-    strategy = built.strategy
-    private = bool(built.charges)
-    return {
-        "strategy": config.strategy,
-        "model": config.model,
-        "adjacency": config.adjacency,
-        "epsilon": _spent(config, built, ledger),
-        "privacy_level": built.level,
-        "epsilon_target": config.epsilon if private else None,
-        "delta": config.delta,
-        "noise_multiplier": built.noise_multiplier,
-        "clip_norm": built.clip_norm,
-        "group_size": built.group_size,
-        "rounds": strategy.rounds_done,
-        "rounds_planned": config.rounds,
-        "users": setting.users,
-        "cohort": config.cohort,
-        "dimension": setting.dimension,
-        "gradients": built.gradients,
-        "bytes_per_user": built.bytes_per_user,
-        "learning_rate": strategy.optimizer.rate(),
-        "heldout_accuracy": figure.accuracy if figure else None,
-        "heldout_accuracy_by_user": figure.by_user if figure else None,
-        "heldout_users": _heldout_users(config, figure),
-        "heldout_chance": figure.chance if figure else None,
-        # Not to the last digit: how long a round takes depends on who took part.
-        "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
-        if pace.seconds > 0
-        else None,
-        "seconds_training": round(pace.seconds, 1),
-        "out": str(folder.path),
-        "private": private,
-        "seeded": strategy.source.seeded,
-        "stopped": strategy.stopped,
-        "guarantee": built.guarantee,
-        "account": built.account,
-        "proven": built.proven,
-        "test_is_public": bool(config.test),
-        "noise": setting.noise.kind if private else None,
-        "secure_aggregation": config.secure_aggregation,
-        "warnings": [*strategy.notes(), *_warnings(config, setting, private)],
-    }
+    return Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
 
 
 def _budget(config: RunConfig) -> float | None:
     """What a user may spend. What is promised about items says nothing about users."""
     return None if config.strategy == "nonprivate" or config.level == "item" else config.epsilon
-
-
-def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:
-    """ε of a user, from the ledger; of an item, as promised, where that is the level."""
-    if not built.charges:
-        return None
-    return config.epsilon if built.level == "item" else ledger.epsilon()
-
-
-def _heldout_users(config: RunConfig, figure: HeldOut | None) -> int:
-    """How many users the accuracy is about; the nominal number where the true one is not public."""
-    if figure is None:
-        return 0
-    if config.test or not config.users:
-        return figure.users
-    return round(config.users * config.heldout / (1 - config.heldout))
-
-
-def _randomized(setting: Setting) -> list[str]:
-    """That labels are false by chance: other strategies know nothing of it, nor does accuracy."""
-    strategy, found = setting.config.strategy, []
-    if not setting.participants.registry.randomized:
-        return found
-    if strategy != "local-label":
-        found.append(
-            "THE MODEL IS BIASED: labels here went through randomized response (flip_probability), "
-            f"and --strategy {strategy} takes them for true ones. Use --strategy local-label, "
-            "whose estimators correct for the coins."
-        )
-    if not setting.config.test:
-        found.append(
-            "THE HELD-OUT ACCURACY IS NOT THE TRUE ONE: the labels of held-out users went through "
-            "randomized response (flip_probability) as well, so even a perfect model would agree "
-            "only with those that were told truly. Name judgements with true labels with --test."
-        )
-    return found
-
-
-def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
-    """What a reader must know before believing the epsilon."""
-    if not private:
-        return [
-            "No privacy: this is the non-private twin, for comparison only.",
-            *_randomized(setting),
-        ]
-    found = _randomized(setting)
-    users = setting.users
-    if config.delta >= 1 / users:
-        found.append(
-            f"delta = {config.delta:g} is not below 1 / users = {1 / users:.2g}: such a delta "
-            "allows a mechanism that publishes one user outright. Choose a smaller --delta."
-        )
-    if config.adjacency == "add-remove" and not config.users:
-        found.append(
-            f"The number of users, {users}, was taken from the registry and decides the sampling "
-            "probability, so it is treated as public. State a nominal number with --users if it "
-            "is not, or call the adjacency zero-out."
-        )
-    if setting.source.seeded:
-        found.append(
-            "A seeded simulation: whoever knows or guesses the seed can subtract the noise. The "
-            "guarantee holds for a run without --seed, or for a seed that is secret and random."
-        )
-    if setting.noise.warning:
-        found.append(setting.noise.warning)
-    if not config.test:
-        found.append(
-            "The held-out accuracy is a figure about users outside training; their judgements "
-            "are not covered by the guarantee."
-        )
-    return found

@@ -44,7 +44,8 @@ from preference.features import HashingFeatures
 from server.config import RunConfig
 from server.training import train
 from sims.local import LocalGrid, Scalar
-from sims.ray_grid import RayGrid, Workers, cluster, workers_of
+from sims.ray_cluster import Workers, cluster, workers_of
+from sims.ray_grid import RayGrid
 from strategies import messages, uls
 
 _WARMUP = 2  # readings

@@ -10,7 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sims import bench_accounting, bench_growth, bench_lm, bench_rivals
+from sims import (
+    bench_accounting,
+    bench_growth,
+    bench_lm,
+    bench_memory,
+    bench_rivals,
+    bench_where,
+)
 from sims.bench import SETTINGS, machine, measure
 from sims.bench_rivals import NoRival
 
@@ -18,6 +25,8 @@ bench = typer.Typer(
     help="Measure speed on this machine, beside what bounds it.", no_args_is_help=True
 )
 
+
+_WIDTH = 120  # of the widest table
 
 _Json = Annotated[bool, typer.Option("--json", help="End with the figures as one JSON line.")]
 _Quick = Annotated[bool, typer.Option("--quick", help="Few repetitions: to see that it works.")]
@@ -70,6 +79,25 @@ def rounds(
 
 
 @bench.command()
+def where(as_json: _Json = False, quick: _Quick = False) -> None:
+    """Where the time of a round goes, part by part, through the local runtime."""
+    console, about = _begin(as_json)
+    rows = []
+    for setting in SETTINGS:
+        if setting.runtime == "local":
+            with console.status(f"d = {setting.dimension:,}, {setting.cohort:,}"):
+                rows.append(bench_where.measure(setting, rounds=5 if quick else 200))
+    table = Table("part", title="milliseconds a round, medians", title_justify="left")
+    for row in rows:
+        table.add_column(f"d = {row['d']:,}, {row['cohort']:,} users", justify="right")
+    for part in rows[-1]["parts_ms"]:
+        table.add_row(part, *(f"{row['parts_ms'].get(part, 0.0):.2f}" for row in rows))
+    table.add_row("together", *(f"{sum(row['parts_ms'].values()):.2f}" for row in rows))
+    console.print(table)
+    _end(as_json, "where", about, rows)
+
+
+@bench.command()
 def accounting(as_json: _Json = False, quick: _Quick = False) -> None:
     """How long it takes to find the noise for a budget, beside dp-accounting."""
     console, about = _begin(as_json)
@@ -89,16 +117,18 @@ def memory(as_json: _Json = False, quick: _Quick = False) -> None:
     """The most memory a whole run takes as the number of users grows: d = 384, cohort 1,000."""
     console, about = _begin(as_json)
     rows = []
-    for point in bench_growth.MEMORY[: 1 if quick else None]:
+    for point in bench_memory.POINTS[: 1 if quick else None]:
         with console.status(f"{point.users:,} users"):
-            rows.append(bench_growth.measure_memory(point, rounds=5 if quick else 100))
-    columns = ("users", "cohort", "d", "judgements_each", "round_ms", "seconds", "peak_mib")
+            rows.append(bench_memory.measure_memory(point, rounds=5 if quick else 100))
+    columns = ("users", "cohort", "d", "round_ms", "seconds", "peak_mib", "own_mib")
     console.print(_plain("whole runs, each in a process of its own", columns, rows))
     _end(as_json, "memory", about, rows)
 
 
 def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
     about, console = machine(), Console(stderr=as_json)
+    if console.width < _WIDTH:  # a cut figure is worse than a wrapped line
+        console.width = _WIDTH
     console.print(_machine_line(about), highlight=False, soft_wrap=True)
     if about["load"] > about["cores"] / 2:
         console.print("others are using this machine: repeat when it is quiet", style="yellow")
@@ -202,5 +232,12 @@ def _plain(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -
         table.add_column(column.replace("_", " "), justify="right")
     for row in rows:
         values = (row[column] for column in columns)
-        table.add_row(*(f"{v:,.3g}" if isinstance(v, float) else f"{v}" for v in values))
+        table.add_row(*(_figure(value) for value in values))
     return table
+
+
+def _figure(value: float | str) -> str:
+    """Three figures of a fraction, and all of a whole number."""
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else value
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

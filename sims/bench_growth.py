@@ -1,13 +1,10 @@
-"""How long a round takes as users, cohort, dimensions and judgements grow; and how much memory.
+"""How long a round takes as users, cohort, dimensions and judgements grow.
 
 One quantity grows at a time, from the middle of the others. A round is everything the ``local``
 runtime does for a cohort; medians over the rounds of one run.
 """
 
 import itertools
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
@@ -51,7 +48,6 @@ GROWTH: dict[str, tuple[Point, ...]] = {
     "dimension": tuple(Point(dimension=d) for d in (96, 384, 1536, 6144)),
     "each": tuple(Point(each=m) for m in (2, 10, 50)),
 }
-MEMORY = tuple(Point(users=n, cohort=1000) for n in (2500, 10_000, 40_000, 100_000))
 
 
 class _Paced(LocalGrid):
@@ -99,29 +95,8 @@ def measure(point: Point, rounds: int) -> dict[str, Any]:
     }
 
 
-def measure_memory(point: Point, rounds: int) -> dict[str, Any]:
-    """The row of a run in a process of its own, with the most memory that process had."""
-    code = (
-        "import json, resource, sys\n"
-        "from sims.bench_growth import Point, measure\n"
-        "row = measure(Point(*map(int, sys.argv[1:5])), int(sys.argv[5]))\n"
-        "row['peak_mib'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
-        "print(json.dumps(row))\n"
-    )
-    numbers = (point.users, point.cohort, point.dimension, point.each, rounds)
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, numbers)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{point} failed: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def plot(rows: dict[str, list[dict[str, Any]]]) -> Figure:
-    """Milliseconds a round against each quantity that grows, on logarithmic axes."""
+    """Milliseconds a round against each quantity that grows (logarithmic) in four panels."""
     names = {
         "users": ("users", "users in all"),
         "cohort": ("cohort", "users in a round"),
@@ -130,10 +105,11 @@ def plot(rows: dict[str, list[dict[str, Any]]]) -> Figure:
     }
     figure = Figure(figsize=(9.0, 5.6), layout="constrained")
     axes = figure.subplots(2, 2, sharey=True).ravel()
+    most = max(row["round_ms"] for found in rows.values() for row in found)
     for panel, (kind, found) in zip(axes, rows.items(), strict=True):
         column, label = names[kind]
-        panel.loglog([r[column] for r in found], [r["round_ms"] for r in found], marker="o")
-        panel.set(xlabel=label, ylabel="ms a round")
+        panel.semilogx([r[column] for r in found], [r["round_ms"] for r in found], marker="o")
+        panel.set(xlabel=label, ylabel="ms a round", ylim=(0.0, 1.1 * most))
         panel.set_xticks([r[column] for r in found], [f"{r[column]:,}" for r in found])
         panel.minorticks_off()
         panel.grid(alpha=0.3)

@@ -16,7 +16,7 @@ from pathlib import Path
 from preference.judgements import InputError
 from server.config import RunConfig
 from sims.bench import Setting
-from sims.run_command import Runtime, execute
+from sims.execution import Runtime, execute
 
 PFL = "pfl==0.6.0"
 _ROUNDS = 15

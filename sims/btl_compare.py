@@ -31,7 +31,8 @@ from privacy.clipping import UserClip
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from server.build import build
-from server.config import FEW_ROUNDS, RunConfig
+from server.choices import FEW_ROUNDS
+from server.config import RunConfig
 from server.setting import Setting
 from sims.bounds_command import all_bounds
 from sims.btl import NORM, Population, node_of

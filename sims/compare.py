@@ -19,7 +19,8 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import Event
 from privacy.ledger import read_charges
-from server.config import FEW_ROUNDS, RunConfig
+from server.choices import FEW_ROUNDS
+from server.config import RunConfig
 from sims.sweep import OnRun, Outcome, one_by_one
 from strategies.support import SUPPORT
 

@@ -18,7 +18,7 @@ from preference.models import MODELS
 from privacy.adjacency import Adjacency
 from server.config import RunConfig
 from sims.compare import Cell, compare, composed_epsilon, write
-from sims.run_command import settings
+from sims.run_settings import settings
 from sims.sweep import on_cluster, one_by_one
 
 

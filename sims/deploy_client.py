@@ -23,7 +23,7 @@ from cryptography import x509
 from client.label_state import LabelState
 from client.own_ledger import OwnLedger
 from client.policy import BOUNDED, NODE_HALF, Policy
-from client.store import load
+from client.store import load_judged
 from preference.judgements import InputError, Judgements
 from sims.certificates import load_client_key, public_line
 from sims.deploy_init import CLIENT_SETTINGS
@@ -107,7 +107,8 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
     others = ", ".join(name for name in names if name not in policy.strategies)
     lines += ["", others, "  nothing: not among the policy's strategies"]
     if policy.max_evaluations:
-        lines += ["", "evaluation", f"  {policy.max_evaluations} exact accuracies of given models"]
+        told = "accuracies and losses" if "sft" in policy.tasks else "accuracies"
+        lines += ["", "evaluation", f"  {policy.max_evaluations} exact {told} of given models"]
     lines += ["", "never: a judgement, a gradient that is not clipped, anything not listed here"]
     return lines
 
@@ -160,7 +161,7 @@ def checks(client: Client, data: Path, columns: str) -> tuple[Judgements, list[s
     Raises:
         InputError: the data cannot be used.
     """
-    judgements = load(str(data.expanduser().absolute()), columns, "refuse")
+    judgements = load_judged(str(data.expanduser().absolute()), columns, "refuse")
     found = [
         f"data      {data}: {len(judgements)} judgements, {len(judgements.user_ids)} users",
         f"key       node.key, private to you; its public half must be registered as {client.name}",

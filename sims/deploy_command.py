@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from preference.judgements import InputError
-from server.config import FEW_ROUNDS, RunConfig
+from server.choices import FEW_ROUNDS
+from server.config import RunConfig
 from sims.deploy_client import Client, checks, describe, run_client, run_node, spent
 from sims.deploy_doctor import examine
 from sims.deploy_init import Deployment, write_deployment

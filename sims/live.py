@@ -30,6 +30,7 @@ from rich.text import Text
 
 from privacy.adjacency import Adjacency
 from server.rounding import about, delta_text, duration, epsilon_text, share_text
+from server.task_words import in_words, loss_text, says_next_tokens, task_of
 from sims.progress import Progress, Tail
 
 _LOOKS_PER_SECOND = 8
@@ -201,7 +202,7 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
             + ("single judgements" if result.get("privacy_level") == "item" else "whole users")
             + ("" if result.get("proven", True) else " as published: claimed, not proven"),
         )
-        sentence = Adjacency(result["adjacency"]).sentence
+        sentence = in_words(Adjacency(result["adjacency"]).sentence, task_of(result))
         rows = [("privacy", claim), (result["adjacency"], Text(sentence))]
     else:
         rows = [("privacy", Text("none", style="bold yellow"))]
@@ -209,9 +210,10 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
     if result["heldout_accuracy"] is None:
         accuracy = Text("not measured")
     else:
+        of = "next tokens" if says_next_tokens(result) else "judgements"
         accuracy = Text.assemble(
             (share_text(result["heldout_accuracy"], users), "bold"),
-            f" of judgements, {share_text(result['heldout_accuracy_by_user'], users)} by user "
+            f" of {of}, {share_text(result['heldout_accuracy_by_user'], users)} by user "
             f"({users:,} users held out)",
         )
     done, planned, speed = result["rounds"], result["rounds_planned"], result["users_per_second"]
@@ -223,6 +225,7 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
     )
     return [
         *rows,
+        *([("loss", Text(loss_text(result)))] if says_next_tokens(result) and users else []),
         ("accuracy", accuracy),
         ("trained on", Text(trained)),
         ("model", Text(str(out / "model"))),

@@ -19,7 +19,8 @@ from preference.judgements import InputError
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
-from server.config import ADAPTATIONS, DELTA_EXPONENT, STRATEGIES, VARIANTS, parse_delta
+from server.choices import ADAPTATIONS, STRATEGIES, VARIANTS
+from server.config import DELTA_EXPONENT, parse_delta
 from sims import plan_adaptive, plan_examples, plan_optimize, plan_solved
 from strategies import support
 

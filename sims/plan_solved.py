@@ -8,7 +8,7 @@ from preference.judgements import InputError
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
-from server.config import FEW_ROUNDS
+from server.choices import FEW_ROUNDS
 from sims.plan_examples import Asked
 
 STRATEGIES = ("label-moment", "objective-perturbation")

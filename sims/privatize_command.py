@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from client.label_state import Answer, LabelState, Spend
-from client.store import load
+from client.store import load_judged
 from preference.items import canonical
 from preference.judgements import InputError, Judgements
 from privacy.adjacency import Adjacency
@@ -81,7 +81,7 @@ def privatize(
         raise InputError(str(error)) from None
     if not out.name.endswith(".jsonl"):
         raise InputError(f"--out {out}: the file that is written must be named .jsonl")
-    judgements = load(
+    judgements = load_judged(
         str(Path(data).expanduser()) if Path(data).exists() else data, columns, on_bad_rows
     )
     try:

@@ -72,6 +72,7 @@ class Progress:
     round: int = 0
     epsilon: float | None = None
     accuracy: float | None = None
+    loss: float | None = None
     first_new: tuple[int, float] | None = None
     last_new: tuple[int, float] | None = None
 
@@ -84,7 +85,7 @@ class Progress:
             now: seconds on a clock that only goes forward.
         """
         if anew:
-            self.round, self.epsilon, self.accuracy = 0, None, None
+            self.round, self.epsilon, self.accuracy, self.loss = 0, None, None, None
             self.first_new = self.last_new = None
         found = [line for line in lines if type(line.get("round")) is int]
         for line in found:
@@ -92,6 +93,8 @@ class Progress:
             self.epsilon = _number(line.get("epsilon"))
             accuracy = _number(line.get("heldout_accuracy"))
             self.accuracy = self.accuracy if accuracy is None else accuracy
+            loss = _number(line.get("heldout_loss"))
+            self.loss = self.loss if loss is None else loss
         if not found or anew:
             return False
         self.last_new = (self.round, now)
@@ -117,6 +120,7 @@ class Progress:
         texts = [
             None if self.epsilon is None else f"ε {about(self.epsilon, 3)}{target}",
             None if self.accuracy is None else f"held-out {share_text(self.accuracy)}",
+            None if self.loss is None else f"{self.loss:.2f} nats a token",
             None if pace is None else f"{about(self.cohort / pace)} users/s",
             None if ended else self.left(),
         ]

@@ -8,17 +8,11 @@ workers, not of users. Waiting is Ray's own: nothing polls.
 A worker that dies is started again by Ray, gets its users from the object store once more, and is
 asked again: node halves are functions of what they are asked, so no user and no round is lost.
 (Without a seed, an answer that never arrived is drawn afresh; nobody has seen the first one.)
-
-Ray is imported when a run needs it.
 """
 
+import logging
 import os
-import tempfile
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -29,79 +23,13 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.run import Run
 
 from client import store
-from preference.judgements import InputError, Judgements
-from sims.bundle import write_bundle
+from preference.tasks import Data
 from sims.local import RAISED, Scalar, identify
+from sims.ray_cluster import Workers, cluster, workers_of
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
-
-
-@dataclass(frozen=True)
-class Workers:
-    """What a run asks of a cluster. 0 workers: as many as there are processors for."""
-
-    number: int = 0
-    cpus: int = 1
-    gpus: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.number < 0:
-            raise InputError(f"--workers must be at least 1; got {self.number}")
-        if self.cpus < 1:
-            raise InputError(f"--cpus-per-worker must be at least 1; got {self.cpus}")
-        if not self.gpus >= 0.0:
-            raise InputError(f"--gpus-per-worker must not be negative; got {self.gpus}")
-
-
-@contextmanager
-def cluster() -> Iterator[Any]:
-    """Ray, connected: to RAY_ADDRESS, to the job we are part of, or to a cluster of our own.
-
-    Raises:
-        InputError: there is no cluster at that address.
-    """
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    import ray
-
-    if ray.is_initialized():  # whoever connected also disconnects
-        yield ray
-        return
-    quiet = {"log_to_driver": False, "logging_level": "error"}
-    address, in_job = os.environ.get("RAY_ADDRESS"), "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
-    with tempfile.TemporaryDirectory(prefix="murmuration-") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if address is None and not in_job:
-            ray.init(address="local", include_dashboard=False, **quiet)
-        elif in_job:  # the job's working directory holds the code
-            ray.init(**quiet)
-        else:
-            bundle = write_bundle(Path(folder) / "app", {})
-            try:
-                ray.init(address=address, runtime_env={"working_dir": str(bundle)}, **quiet)
-            except ConnectionError as error:
-                raise InputError(f"RAY_ADDRESS={address}: no cluster there ({error})") from None
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
-
-
-def workers_of(ray: Any, workers: Workers) -> int:
-    """How many workers the cluster has room for, at most as many as are asked for.
-
-    Raises:
-        InputError: not even one, or fewer than were asked for.
-    """
-    there = ray.cluster_resources()
-    room = int(there.get("CPU", 0)) // workers.cpus
-    if workers.gpus:
-        room = min(room, int(there.get("GPU", 0) / workers.gpus + 1e-9))
-    if room < max(1, workers.number):
-        raise InputError(
-            f"the cluster has {there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs: room "
-            f"for {room} workers of {workers.cpus} CPUs and {workers.gpus:g} GPUs; ask for less"
-        )
-    return workers.number or room
+_SILENCE = 15.0  # seconds of waiting for the cluster without a word
+_log = logging.getLogger("murmuration")
 
 
 class RayGrid(Grid):
@@ -114,7 +42,7 @@ class RayGrid(Grid):
         self,
         ray: Any,
         client_app: ClientApp,
-        judgements: Judgements,
+        judgements: Data,
         nodes: int,
         run_config: Mapping[str, Scalar],
         workers: Workers,
@@ -141,12 +69,21 @@ class RayGrid(Grid):
             part = ray.put(judgements.select(np.arange(first, last)))
             self._kept.append(part)
             settings = dict(run_config)
-            worker = actor.remote(
-                client_app, [part], first, users, mine, nodes, settings, workers.cpus
-            )
+            # Written down, because Ray prints an error about workers that may start again and begin
+            # with references, which might have gone away by then.
+            written = ray.cloudpickle.dumps(part)
+            worker = actor.remote(client_app, written, first, users, mine, nodes, settings, workers)
             self._workers.update((node, worker) for node in mine)
         # Here, so that what is wrong with a cluster shows before the first question.
-        ray.get([worker.process.remote() for worker in set(self._workers.values())])
+        begun = [worker.process.remote() for worker in set(self._workers.values())]
+        there, missing = ray.wait(begun, num_returns=len(begun), timeout=_SILENCE)
+        if missing:
+            _log.warning(
+                "waiting for the cluster: %d of %d workers have begun; others may be using it",
+                len(there),
+                len(begun),
+            )
+        ray.get(begun)
 
     def set_run(self, run: Run) -> None:
         """Set the run's description."""
@@ -228,26 +165,29 @@ class RayGrid(Grid):
 class _Worker:
     """The nodes of one worker; runs in a process of its own.
 
-    ``part`` refers to the judgements of consecutive users from ``first`` on, out of ``users``.
+    ``part`` is a written-down reference to the judgements of consecutive users from ``first`` on,
+    out of ``users``.
     """
 
     def __init__(
         self,
         client_app: ClientApp,
-        part: list[Any],
+        part: bytes,
         first: int,
         users: int,
         mine: list[int],
         nodes: int,
         run_config: dict[str, Scalar],
-        cpus: int,
+        workers: Workers,
     ) -> None:
         import ray
         import torch
 
-        torch.set_num_threads(cpus)
+        torch.set_num_threads(workers.cpus)
+        if not workers.gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what was not asked for is left to others
         identify()
-        judgements: Judgements = ray.get(part[0])
+        judgements: Data = ray.get(ray.cloudpickle.loads(part))
         self._client_app, self._contexts = client_app, {}
         for node in mine:
             node_config: dict[str, Scalar] = {"partition-id": node - 1, "num-partitions": nodes}
@@ -276,7 +216,7 @@ class _Worker:
 
 def run_ray(
     run_config: Mapping[str, Scalar],
-    judgements: Judgements,
+    judgements: Data,
     *,
     nodes: int,
     workers: Workers,
@@ -294,6 +234,9 @@ def run_ray(
         users = len(judgements.user_ids)
         nodes = nodes or min(users, workers_of(ray, workers))
         grid = RayGrid(ray, client_app, judgements, nodes, run_config, workers)
+        # The workers have them now.
+        del judgements
+        store.load.cache_clear()
         context = Context(
             run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=dict(run_config)
         )

@@ -1,4 +1,4 @@
-"""``murmuration score``: what a saved reward model thinks of an answer."""
+"""``murmuration score``: what a saved model thinks of an answer."""
 
 import json
 from typing import Annotated
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from preference.language_reward import load_reward
+from preference.likelihood import load_scorer
 
 
 def score(
@@ -17,8 +17,11 @@ def score(
     response: Annotated[list[str], typer.Option(help="A response; repeat to compare several.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
-    """Score responses to a prompt: the higher, the better liked. Only differences mean anything."""
-    scores = load_reward(model).score([prompt] * len(response), response)
+    """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
+
+    A model of --task text or sft gives the response's log-likelihood in nats instead.
+    """
+    scores = load_scorer(model).score([prompt] * len(response), response)
     if as_json:
         print(json.dumps({"scores": [float(value) for value in scores]}))
         return

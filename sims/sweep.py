@@ -17,8 +17,8 @@ from uuid import uuid4
 from preference.judgements import InputError
 from privacy.ledger import LedgerInUse
 from server.config import RunConfig
-from sims.ray_grid import cluster
-from sims.run_command import execute
+from sims.execution import execute
+from sims.ray_cluster import cluster, machines
 
 #: What a run gave: its result, or why it was refused.
 Outcome = dict[str, Any] | str
@@ -40,11 +40,18 @@ def on_cluster(configs: Sequence[RunConfig], on_run: OnRun, cpus: int = 1) -> li
     """The outcomes of runs, as many at a time as the cluster has ``cpus`` processors for.
 
     Raises:
-        InputError: no cluster, or one whose machines do not share the folders of the runs.
+        InputError: no cluster, or one whose machines do not share the folders of the runs or have
+            too few processors.
     """
     if not configs:
         return []
     with cluster() as ray:
+        there = [int(machine.get("CPU", 0)) for machine in machines(ray)]
+        if max(there) < cpus:
+            raise InputError(
+                f"--cpus-per-run {cpus}: no machine of the cluster has as many CPUs; the most is "
+                f"{max(there)}"
+            )
         remote = ray.remote(num_cpus=cpus, max_retries=-1)
         _check_shared(ray, Path(configs[0].out).parent)
         task = remote(_outcome_with).options(scheduling_strategy="SPREAD")

@@ -7,6 +7,7 @@ line and only then split by node.
 Legend: N users in the registry, U users of a node, S sampled users.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -96,7 +97,9 @@ class Registry:
             node = reply.metadata.src_node_id
             try:
                 if reply.has_error():
-                    raise RegistryError(f"a node did not register: {reply.error.reason}")
+                    raise RegistryError(
+                        f"a node did not register: {_said(str(reply.error.reason))}"
+                    )
                 entries[node] = messages.read_registry(reply.content)
                 slow.discard(node)
             except ValueError as error:
@@ -183,6 +186,12 @@ class Registry:
                 "pass --test with judgements of others"
             )
         return train, held_out
+
+
+def _said(reason: str) -> str:
+    """A node's own words, without the traceback that Flower's simulation wraps around them."""
+    found = re.findall(r"ClientAppException occurred\. Message: (.+?)'?>?\s*$", reason, re.DOTALL)
+    return found[-1] if found else reason
 
 
 def _together(

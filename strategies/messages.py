@@ -146,21 +146,28 @@ def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dic
     return sums
 
 
-_TALLY = ("correct", "judgements", "mean-sum", "users", "guessed")
+_TALLY = ("correct", "judgements", "mean-sum", "users", "guessed", "loss")
 
 
 def tally_reply(
-    correct: float, judgements: int, mean_sum: float, users: int, guessed: float
+    correct: float,
+    judgements: int,
+    mean_sum: float,
+    users: int,
+    guessed: float,
+    loss: float = 0.0,
 ) -> RecordDict:
-    """How a node's held-out users fared: sums over judgements and over users.
+    """How a node's held-out users fared: sums over judgements (or tokens) and over users.
 
-    ``guessed`` is how many judgements guessing would be right about, on average.
+    ``guessed`` is how many judgements guessing would be right about, on average; ``loss`` the
+    cross-entropy of models that say the next token, in nats.
     """
-    tally = dict(zip(_TALLY, (correct, judgements, mean_sum, users, guessed), strict=True))
+    values = (correct, judgements, mean_sum, users, guessed, loss)
+    tally = dict(zip(_TALLY, values, strict=True))
     return RecordDict({"tally": MetricRecord(tally)})  # type: ignore[arg-type]
 
 
-def read_tally(content: RecordDict) -> tuple[float, int, float, int, float]:
+def read_tally(content: RecordDict) -> tuple[float, int, float, int, float, float]:
     """The numbers of ``tally_reply``; MalformedReply for anything else."""
     try:
         tally = content.metric_records["tally"]
@@ -169,5 +176,5 @@ def read_tally(content: RecordDict) -> tuple[float, int, float, int, float]:
         raise MalformedReply(f"no tally in the reply: {error!r}") from None
     if not np.isfinite(values).all():
         raise MalformedReply("a tally that is not finite")
-    correct, judgements, mean_sum, users, guessed = values
-    return correct, int(judgements), mean_sum, int(users), guessed
+    correct, judgements, mean_sum, users, guessed, loss = values
+    return correct, int(judgements), mean_sum, int(users), guessed, loss

@@ -286,7 +286,7 @@ class CohortStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Accuracy on held-out users, pooled and by user; None if nobody could be asked."""
-        total = np.zeros(5)
+        total = np.zeros(6)
         for reply in replies:
             node = reply.metadata.src_node_id
             try:
@@ -295,7 +295,7 @@ class CohortStrategy(Strategy):
                 total += messages.read_tally(reply.content)
             except messages.MalformedReply as error:
                 self.log({"round": server_round, "node": node, "not evaluated": str(error)})
-        correct, judgements, mean_sum, users, guessed = total
+        correct, judgements, mean_sum, users, guessed, loss = total
         if users == 0:
             return None
         return MetricRecord(
@@ -304,6 +304,7 @@ class CohortStrategy(Strategy):
                 "heldout_accuracy_by_user": float(mean_sum / users),
                 "heldout_users": int(users),
                 "heldout_chance": float(guessed / judgements),
+                **({"heldout_loss": float(loss / judgements)} if loss else {}),
             }
         )
 

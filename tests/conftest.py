@@ -93,6 +93,16 @@ def crowd_test(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture(scope="session")
+def crowd_texts(tmp_path_factory):
+    """A file with texts of 50 users: what they chose, one of them long."""
+    found = [{"user_id": row["user_id"], "text": row["chosen"]} for row in rows(ragged(50))]
+    found[0]["text"] = "Wait and compare prices, keep the old one. " * 12
+    path = tmp_path_factory.mktemp("crowd") / "texts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in found), encoding="utf-8")
+    return str(path)
+
+
 @pytest.fixture(scope="session", params=["top-1", "ranking"])
 def crowd_of_four(request, tmp_path_factory):
     """A file with the judgements of 50 users over two to four responses."""

@@ -9,9 +9,11 @@ from client.answers import Host, answer
 from client.label_state import LabelState
 from client.store import UserStore
 from preference.judgements import InputError, Judgements
+from preference.user_texts import UserTexts
+from privacy.randomized_response import LabelPromise
 from privacy.randomness import Randomness
 from privacy.secure_sum import ProtocolError
-from strategies import messages
+from strategies import local_labels, messages, public_items
 
 FEATURES = '{"kind": "hashing", "dimension": 33}'
 
@@ -80,3 +82,17 @@ def test_every_kind_has_an_answer_in_the_app():
     registered = {*app._registered_funcs, "train.default", "evaluate.default"}
     for name in names - {"train", "evaluate"}:
         assert any(name in entry for entry in registered), name
+
+
+def test_texts_are_not_told_as_what_was_shown_or_judged(host):
+    texts = UserTexts(("a", "b"), np.array([0, 1, 2]), ["mine", "also mine"])
+    writers = Host(lambda: UserStore(texts, 0), host.labels, host.source, {})
+    promise = LabelPromise(1.0)
+    for kind, content in (
+        ("query.items", public_items.request(np.array([0]))),
+        ("query.labels", local_labels.request(promise, np.array([0]))),
+    ):
+        with pytest.raises(ValueError, match="hosts users' texts, not judgements"):
+            answer(kind, content, writers)
+    with pytest.raises(InputError, match="--task reward is not for users' texts"):
+        answer("train", work(np.zeros(33)), writers)

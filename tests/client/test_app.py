@@ -124,12 +124,13 @@ def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
 def test_evaluate(ask, store):
     users_S, theta_D = np.array([1, 2, 20]), np.linspace(-1, 1, 33, dtype=np.float32)
     reply = ask(work(users_S, theta_D), "evaluate")
-    correct, judgements, mean_sum, users, guessed = messages.read_tally(reply.content)
+    correct, judgements, mean_sum, users, guessed, loss = messages.read_tally(reply.content)
     expected = accuracy_of(theta_D, store.examples(FEATURES).select(users_S))
     assert (judgements, users) == (expected.judgements, expected.users)
     assert correct == pytest.approx(expected.pooled * expected.judgements)
     assert mean_sum == pytest.approx(expected.by_user * expected.users)
     assert guessed == pytest.approx(expected.judgements / 2)
+    assert loss == 0.0  # there is none of a reward
 
 
 def test_evaluate_users_who_only_have_ties(ask, store):
@@ -140,4 +141,4 @@ def test_evaluate_users_who_only_have_ties(ask, store):
         reply = ask(work([1, 2]), "evaluate")
     finally:
         tied.y_R.copy_(kept)
-    assert messages.read_tally(reply.content) == (0.0, 0, 0.0, 0, 0.0)
+    assert messages.read_tally(reply.content) == (0.0, 0, 0.0, 0, 0.0, 0.0)

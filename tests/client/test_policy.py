@@ -11,7 +11,7 @@ from preference.features import HashingFeatures
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
-from server.config import STRATEGIES
+from server.choices import STRATEGIES
 from strategies import messages
 from strategies.catalogue import NODE_HALVES
 from strategies.stated import PARAMETER, StatedPlan
@@ -81,6 +81,23 @@ def test_a_refusal_names_the_rule(rule, changes):
     assert refusal.value.rule == rule
 
 
+def test_a_base_that_is_allowed_for_rewards_is_not_for_responses():
+    def asked(**more):
+        return json.dumps({"kind": "language-model", "path": "/tiny", "train": "lora", **more})
+
+    rewards = Policy(features=("/tiny",))
+    rewards.check_features(asked())
+    rewards.check_features(asked(task="reward"))
+    both = dataclasses.replace(rewards, tasks=("reward", "sft"))
+    for task in ("sft", "text", None, ["reward"]):
+        request = messages.registry_request(b"salt", False, asked(task=task, as_published=True))
+        with pytest.raises(PolicyRefusal, match=r"refuses \(tasks\)"):
+            rewards.check_registry(request)
+    both.check_features(asked(task="sft"))
+    with pytest.raises(PolicyRefusal, match=r"refuses \(tasks\)"):
+        both.check_features(asked(task="text"))
+
+
 def test_a_bound_on_features_bounds_a_users_part():
     policy = Policy(strategies=("objective-perturbation",), max_clip=0.5, max_rounds=1)
     asked = {"strategy": "objective-perturbation", "clip_norm": None, "group_size": None}
@@ -146,6 +163,8 @@ def test_terms_are_those_of_the_owner():
         ("adjacency = 'sideways'", "adjacency"),
         ("label_level = 'house'", "label_level"),
         ("public_items = 1", "public_items"),
+        ("tasks = ['text']", "tasks"),  # an agent hosts judgements
+        ("tasks = 'sft'", "tasks"),
         ("strategies = ['uls']\nlabel_epsilon = 1.0", "strategies"),
         ("secure_only = true\nmax_evaluations = 1", "max_evaluations"),
         ("max_epsilom = 1", "max_epsilom"),

@@ -12,6 +12,7 @@ from client import store
 from client.store import UserStore, share, source_for, store_for
 from preference.features import HashingFeatures
 from preference.judgements import InputError, Judgements
+from preference.user_texts import UserTexts
 from privacy.randomness import Randomness, user_key
 
 HASHING = json.dumps(HashingFeatures(dimension=9).to_config())
@@ -116,13 +117,13 @@ def test_a_server_does_not_choose_the_columns_of_a_deployed_node(write_rows, mak
 
 def test_a_source_is_read_once_for_all_nodes(crowd, monkeypatch):
     read = []
-    real = store.load_judgements
+    real = store.load_data
 
     def counted(*arguments, **more):
         read.append(arguments)
         return real(*arguments, **more)
 
-    monkeypatch.setattr(store, "load_judgements", counted)
+    monkeypatch.setattr(store, "load_data", counted)
     store.load.cache_clear()
     monkeypatch.setattr(store, "_kept", {})
     for place in range(7):
@@ -159,3 +160,13 @@ def test_users_that_may_be_asked_for(small, users_S):
 def test_users_that_may_not(small, users_S):
     with pytest.raises(ValueError, match="twice, or users this node does not host"):
         small.check_users(np.array(users_S))
+
+
+def test_what_is_learnt_decides_what_is_read(crowd_texts, crowd):
+    found = store_for(context(partition(0, 2), data=crowd_texts, task="text")).judgements
+    assert isinstance(found, UserTexts)
+    assert len(found.user_ids) == 25
+    deployed = store_for(context({"data": crowd_texts, "task": "text"}, task="reward"))
+    assert isinstance(deployed.judgements, UserTexts)
+    # A server's word does not make texts of a deployed node's judgements.
+    assert isinstance(store_for(context({"data": crowd}, task="text")).judgements, Judgements)

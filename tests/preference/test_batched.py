@@ -33,3 +33,19 @@ def test_a_link_of_ones_own_needs_no_compiled_form():
     found = bags.descents(torch.ones(5), own, LocalSteps(1, 1.0))
     wanted = run(x_RD, y_R, 1, range(10), [4, 10], torch.ones(5), shipped)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "kind", "width"), MODELS)
+@pytest.mark.parametrize("local", [LocalSteps(1, 1.0), LocalSteps(3, 0.2)])
+def test_everything_is_on_the_device_that_is_asked_for(name, kind, width, local):
+    """Of a device that holds no numbers, torch still knows shapes and what lies on it."""
+    x_RD, y_R = judgements(kind, width, 30, 21, seed=3)
+    examples = PairExamples(x_RD, y_R, torch.tensor([0, 10, 30]), width=width, kind=kind)
+    model, there = preference_model(name, kind, width), torch.device("meta")
+    bags = Bags.of(examples, torch.arange(6), np.array([3, 3, 4, 6]), there)
+    tensors = [value for value in vars(bags).values() if isinstance(value, torch.Tensor)]
+    assert len(tensors) == 6
+    assert all(tensor.device == there for tensor in tensors)
+    found = bags.descents(torch.ones(21), model, local)
+    assert found.device == there
+    assert found.shape == (4, 21)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from preference import examples as module
+from preference import feature_rows
 from preference.examples import PairExamples, pair_examples
 from preference.features import HashingFeatures
 from preference.judgements import InputError, Judgements, LabelChannel
@@ -242,3 +243,75 @@ def test_lengths_of_rows_are_computed_once_in_double_precision():
     examples = PairExamples(x_RD, torch.ones(3), torch.tensor([0, 3]))
     assert examples.lengths_R.tolist() == pytest.approx([5.0, 0.0, 2**0.5 * 1e25])
     assert examples.lengths_R is examples.lengths_R
+
+
+@pytest.mark.parametrize("rows", [ROWS, BEST])
+@pytest.mark.parametrize("uses_prompt", [False, True])
+def test_in_a_file_they_are_the_same_bit_for_bit(monkeypatch, rows, uses_prompt):
+    judgements = (judgements_of if rows is ROWS else best_of)(rows)
+    generator = np.random.default_rng(1)
+    features = Counting(uses_prompt)
+    noise = generator.standard_normal(3).astype(np.float32)
+    shifted = type("Shifted", (), {"__call__": lambda self, *given: features(*given) * noise})()
+    shifted.dimension, shifted.uses_prompt = 3, uses_prompt
+    monkeypatch.setattr(module, "_CHUNK", 2)
+    wanted = pair_examples(judgements, shifted)
+    monkeypatch.setattr(feature_rows, "IN_MEMORY", 0)
+    found = pair_examples(judgements, shifted)
+    assert torch.equal(found.x_RD, wanted.x_RD)
+    assert torch.equal(found.select([1, 0]).x_RD, wanted.select([1, 0]).x_RD)
+    assert torch.equal(found.lengths_R, wanted.lengths_R)
+
+
+class Cuda:
+    """What ``torch.cuda`` says of a GPU with so many free bytes."""
+
+    OutOfMemoryError = torch.cuda.OutOfMemoryError
+
+    def __init__(self, free):
+        self.free = free
+
+    def is_available(self):
+        return self.free > 0
+
+    def mem_get_info(self):
+        return self.free, 2**40
+
+
+@pytest.mark.parametrize(("free", "used"), [(0, False), (2**31, False), (2**31 + 2**20, True)])
+def test_a_gpu_with_ample_room_takes_the_rows_once(monkeypatch, make_examples, free, used):
+    examples, moved = make_examples([3, 4]), []
+    monkeypatch.setenv("MURMURATION_GPU", "1")
+    monkeypatch.setattr(module.torch, "cuda", Cuda(free))
+    monkeypatch.setattr(PairExamples, "on", lambda self, device: moved.append(device))
+    assert examples.gpu == (torch.device("cuda") if used else None)
+    assert examples.gpu == (torch.device("cuda") if used else None)
+    assert moved == [torch.device("cuda")] * used
+
+
+@pytest.mark.parametrize("said", [None, "0", ""])
+def test_a_gpu_that_nobody_asked_for_is_left_alone(monkeypatch, make_examples, said):
+    monkeypatch.delenv("MURMURATION_GPU", raising=False)
+    if said is not None:
+        monkeypatch.setenv("MURMURATION_GPU", said)
+    monkeypatch.setattr(module.torch, "cuda", Cuda(2**40))
+    assert make_examples([3, 4]).gpu is None
+
+
+def test_a_gpu_that_others_have_filled_is_left_alone(monkeypatch, make_examples):
+    def full(self, device):
+        raise torch.cuda.OutOfMemoryError
+
+    monkeypatch.setenv("MURMURATION_GPU", "1")
+    monkeypatch.setattr(module.torch, "cuda", Cuda(2**40))
+    monkeypatch.setattr(PairExamples, "on", full)
+    assert make_examples([3, 4]).gpu is None
+
+
+def test_what_was_moved_is_kept(make_examples):
+    examples = make_examples([3, 4])
+    there = torch.device("meta")
+    x_RD, y_R = examples.on(there)
+    assert (x_RD.shape, x_RD.device, y_R.device) == (examples.x_RD.shape, there, there)
+    assert examples.on(there)[0] is x_RD
+    assert examples.on(torch.device("cpu"))[0] is examples.x_RD

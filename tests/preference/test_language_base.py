@@ -88,6 +88,8 @@ def test_the_context_is_the_models_if_that_is_shorter(language_model):
         ({"max_tokens": 0}, "--max-tokens"),
         ({"batch_tokens": -1}, "--batch-tokens"),
         ({"memory": 0}, "--user-memory"),
+        ({"task": "write"}, "--task"),
+        ({"task": "sft", "train": "head"}, "--task sft has no head of its own to train"),
     ],
 )
 def test_settings_that_no_model_could_have(changes, said):

@@ -68,3 +68,35 @@ def test_a_batch_is_filled_up_on_the_right(tokens_of):
     assert ids_RL.shape == (2, 6)
     assert there_RL.sum(1).tolist() == [2, 6]
     assert (ids_RL[0, 2:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("gpt2", "what now ? save it . [EOS]"), ("gpt2-chat", "[USER] what now ? [BOT] save it .")],
+)
+def test_an_end_is_written_where_it_is_learnt_unless_a_template_does(
+    language_model, kind, expected
+):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(language_model(kind))
+    found = TextTokens(tokenizer, 64)(["What now?"], ["Save it."], ended=True)
+    assert " ".join(tokenizer.convert_ids_to_tokens(found.ids.tolist())) == expected
+    assert found.second_T[0] == expected.split().index("save")
+
+
+def test_windows_of_texts_by_themselves(language_model):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2"))
+    found, windows_R = TextTokens(tokenizer, 4).windows(["Save it.", "Wait and compare it.", "it"])
+    words = tokenizer.convert_ids_to_tokens(found.ids.tolist())
+    parts = [" ".join(words[a:b]) for a, b in zip(found.start_T, found.start_T[1:], strict=False)]
+    assert parts == ["save it . [EOS]", "wait and compare it", "it . [EOS]", "it [EOS]"]
+    assert windows_R.tolist() == [1, 2, 1]
+    tokenizer.eos_token = None
+    found, windows_R = TextTokens(tokenizer, 4).windows(["it", "Save it."])
+    assert windows_R.tolist() == [0, 1]
+    assert TextTokens(tokenizer, 4).windows([])[1].tolist() == []
+    with pytest.raises(InputError, match="--max-tokens must be at least 2"):
+        TextTokens(tokenizer, 1).windows(["Save it."])

@@ -68,6 +68,19 @@ def states(generator):
     return torch.randn(ROWS, TOKENS, 4, generator=generator)
 
 
+class Tied(nn.Module):
+    """Words in and words out, by the same weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(7, 3)
+        self.out = nn.Linear(3, 7, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.words(x)))
+
+
 LAYERS = {
     "linear": (lambda: nn.Linear(4, 3), states),
     "without a bias": (lambda: nn.Linear(4, 3, bias=False), states),
@@ -80,6 +93,7 @@ LAYERS = {
     "any other": (RootMeanSquare, states),
     "low rank": (LowRank, states),
     "used twice": (Twice, states),
+    "tied": (Tied, ids),
     "one after the other": (
         lambda: nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.LayerNorm(4), RootMeanSquare()),
         states,

@@ -84,3 +84,30 @@ def make_metrics():
         return lines
 
     return make
+
+
+@pytest.fixture
+def broken_off(monkeypatch):
+    """A function: run a config and die right after the checkpoint of a round."""
+    from client.app import app as client_app
+    from server import training
+    from server.run_directory import RunDirectory
+    from sims.local import LocalGrid
+
+    class Killed(BaseException):
+        pass
+
+    def run(config, after):
+        save = RunDirectory.save_checkpoint
+
+        def save_and_die(self, round_, state):
+            save(self, round_, state)
+            if round_ == after:
+                raise Killed
+
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            patched.setattr(training, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+            patched.setattr(RunDirectory, "save_checkpoint", save_and_die)
+            training.train(config, LocalGrid(client_app, 1, config.to_run_config()))
+
+    return run

@@ -11,7 +11,8 @@ from privacy.events import PoissonGaussian
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from server.build import build
-from server.config import FEW_ROUNDS, STRATEGIES, RunConfig
+from server.choices import FEW_ROUNDS, STRATEGIES
+from server.config import RunConfig
 from server.setting import Setting
 from sims.local import LocalGrid
 from strategies import nonprivate, uls

@@ -73,9 +73,20 @@ def test_nodes_do_not_change_the_trajectory(config, tmp_path):
     np.testing.assert_allclose(theta(config), theta(other), atol=1e-4)
 
 
-def test_resuming_gives_the_same_model(config, tmp_path):
+@pytest.mark.parametrize("part", ["lora", "full"])
+def test_resuming_gives_what_an_uninterrupted_run_gives(config, part, broken_off):
+    whole = replace(config, rounds=4, train=part, lora_rank=2 if part == "lora" else 0)
+    expected = run(whole)
+    broken = replace(whole, out=whole.out + "2")
+    broken_off(broken, after=2)
+    found = run(replace(broken, resume=True))
+    np.testing.assert_array_equal(theta(broken), theta(whole))
+    for name in ("epsilon", "heldout_accuracy", "rounds"):
+        assert found[name] == expected[name]
+
+
+def test_an_unseeded_run_goes_on_from_its_last_round(config, tmp_path):
     config = replace(config, rounds=4)
-    run(config)
     broken = replace(config, out=str(tmp_path / "broken"))
     seen = []
 

@@ -146,3 +146,13 @@ def test_threads_draw_the_same_as_one_alone(tmp_path, make_result, make_metrics)
 def test_pyplot_is_left_alone():
     code = "import sys, server.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_where_there_are_texts_nobody_speaks_of_judgements(written):
+    features = {"kind": "language-model", "train": "full", "path": "x", "task": "text"}
+    more = {"task": "text", "heldout_loss": 2.5, "heldout_perplexity": 12.18, "features": features}
+    for private in (True, False):
+        text = written(private, **more)
+        assert "2.500 nats a token" in text
+        assert "Texts of a user in a round" in text
+        assert "judge" not in text and "referred" not in text

@@ -2,7 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
+import threading
+import time
 import warnings
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +17,13 @@ from safetensors.numpy import load_file
 
 from client.app import app as client_app
 from client.store import load
-from preference.judgements import InputError
 from server.app import app as server_app
 from server.config import RunConfig
 from server.training import train
+from sims import ray_grid
 from sims.local import run_local
-from sims.ray_grid import RayGrid, Workers, run_ray, workers_of
+from sims.ray_cluster import Workers
+from sims.ray_grid import RayGrid, run_ray
 from strategies import messages
 from strategies.exchange import exchange
 
@@ -109,23 +115,101 @@ def test_what_a_node_raises_is_an_error_reply(ray, config):
     assert {reply.metadata.src_node_id for reply in replies} == {1, 2}
 
 
-def test_more_workers_than_there_is_room_for_are_refused(ray):
-    assert workers_of(ray, Workers()) == 2
-    assert workers_of(ray, Workers(cpus=2)) == 1
-    for wanted in (Workers(3), Workers(cpus=3), Workers(gpus=0.5)):
-        with pytest.raises(InputError, match="ask for less"):
-            workers_of(ray, wanted)
+def test_a_cluster_that_others_use_is_waited_for_with_a_word(ray, config, monkeypatch, caplog):
+    monkeypatch.setattr(ray_grid, "_SILENCE", 0.5)
+    chosen = config("r")
+    judgements = load(chosen.data, "", "refuse")
+
+    @ray.remote(num_cpus=2)
+    class Other:
+        def there(self):
+            return True
+
+    other = Other.remote()
+    assert ray.get(other.there.remote())
+    arguments = (ray, client_app, judgements, 2, chosen.to_run_config(), Workers(2))
+    waiting = threading.Thread(target=RayGrid, args=arguments)
+    waiting.start()
+    deadline = time.monotonic() + 60
+    while not caplog.messages and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert waiting.is_alive()
+    ray.kill(other)
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert caplog.messages == [
+        "waiting for the cluster: 0 of 2 workers have begun; others may be using it"
+    ]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "option"),
-    [
-        ({"number": -1}, "--workers"),
-        ({"cpus": 0}, "--cpus-per-worker"),
-        ({"gpus": -0.5}, "--gpus-per-worker"),
-        ({"gpus": float("nan")}, "--gpus-per-worker"),
-    ],
-)
-def test_wrong_numbers_are_refused_by_name(wrong, option):
-    with pytest.raises(InputError, match=option):
-        Workers(**wrong)
+def test_the_driver_keeps_no_judgements(ray, config, monkeypatch, quick_runs):
+    chosen, seen = config("r"), []
+    load.cache_clear()
+    judgements = load(chosen.data, "", "refuse")
+    there = weakref.ref(judgements)
+
+    def server(grid, context):
+        seen.append(there())
+        server_app(grid, context)
+
+    real = RayGrid.__init__
+
+    def begin(self, *arguments):
+        assert there() is not None
+        real(self, *arguments)
+
+    monkeypatch.setattr(RayGrid, "__init__", begin)
+    settings, given = chosen.to_run_config(), [judgements]
+    del judgements
+    run_ray(
+        settings,
+        given.pop(),
+        nodes=0,
+        workers=Workers(2),
+        server_app=server,
+        client_app=client_app,
+    )
+    assert seen == [None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_resumed_is_the_uninterrupted_one(crowd, crowd_test, tmp_path, how):
+    pytest.importorskip("ray")
+    import psutil
+
+    def command(out, *more):
+        return [
+            *(sys.executable, "-m", "sims.main", "run", "--runtime", "ray", "--workers", "2"),
+            *("--out", str(tmp_path / out), *more),
+        ]
+
+    settings = ["--data", crowd, "--test", crowd_test, "--rounds", "400", "--cohort", "20"]
+    settings += ["--delta", "1e-3", "--seed", "3"]
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    quiet = {"stdout": subprocess.DEVNULL, "env": environment}
+    driver = subprocess.Popen(command("rough", *settings), **quiet, start_new_session=True)
+    metrics = tmp_path / "rough" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not metrics.exists() or metrics.read_text().count("\n") < 40:
+        assert driver.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    children = psutil.Process(driver.pid).children(recursive=True)
+    driver.send_signal(how)
+    driver.wait(60)
+    done = metrics.read_text().count("\n")
+    assert done < 400
+    assert not (tmp_path / "rough" / "result.json").exists()
+    subprocess.run(command("rough", "--resume"), **quiet, check=True)
+    subprocess.run(command("quiet", *settings), **quiet, check=True)
+    results = [
+        load_file(tmp_path / name / "model" / "model.safetensors")["theta_D"]
+        for name in ("rough", "quiet")
+    ]
+    np.testing.assert_array_equal(*results)
+    lines = (tmp_path / "rough" / "ledger.jsonl").read_text().splitlines()
+    assert len(lines) == len((tmp_path / "quiet" / "ledger.jsonl").read_text().splitlines())
+    assert children
+    _, alive = psutil.wait_procs(children, timeout=120)  # Ray's own agents take their time
+    assert not alive, "processes outlived their driver"

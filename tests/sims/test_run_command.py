@@ -1,17 +1,16 @@
-"""``murmuration run``: settings, the JSON contract, resuming, nodes."""
+"""``murmuration run``: options, the JSON contract, what is learnt."""
 
+import dataclasses
+import inspect
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from preference.judgements import InputError
 from preference.reward import RewardModel
 from server.config import RunConfig
 from sims import run_command
-from sims.ray_grid import Workers
-from sims.run_command import execute
+from sims.ray_cluster import Workers
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -132,6 +131,33 @@ def test_every_option_reaches_its_setting(murmuration, executed, crowd, crowd_te
     assert more == {"runtime": "flower", "users_per_node": 9, "workers": Workers()}
 
 
+def test_every_option_is_a_setting_or_known_not_to_be_one():
+    options = set(inspect.signature(run_command.run).parameters)
+    fields = {field.name for field in dataclasses.fields(RunConfig)}
+    beside = {"resume", "out", *run_command._NO_SETTINGS}
+    assert options - beside == fields - {"timeout", "least_nodes", "refresh", "resume", "out"}
+
+
+def test_the_help_tells_defaults(murmuration, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, stdout, _ = murmuration("run", "--help")
+    assert code == 0
+    for said in ("Algorithm. [default: uls]", "[default: lora]", "[default: reward]", "--task"):
+        assert said in " ".join(stdout.split())
+
+
+def test_options_about_a_language_model(murmuration, executed, tmp_path):
+    given = {
+        "base": str(tmp_path), "task": "sft", "train": "full", "lora_rank": 3, "max_tokens": 7,
+        "lora_targets": "a,b", "batch_tokens": 8, "user_memory": 9,
+    }  # fmt: skip
+    options = [p for name, v in given.items() for p in (f"--{name.replace('_', '-')}", v)]
+    murmuration("run", *options, "--as-published", "--out", tmp_path / "o")
+    ((config, _),) = executed
+    assert {name: getattr(config, name) for name in given} == given
+    assert config.as_published
+
+
 def test_options_of_the_ray_runtime(murmuration, executed, tmp_path):
     asked = ["--workers", 3, "--cpus-per-worker", 2, "--gpus-per-worker", 0.25]
     murmuration("run", "--runtime", "ray", *asked, "--out", tmp_path / "o")
@@ -149,67 +175,6 @@ def test_defaults(murmuration, executed, tmp_path, monkeypatch):
     assert Path(config.out).parent == tmp_path / "runs"
 
 
-def test_own_data_has_no_embedded_test(murmuration, executed, crowd):
-    murmuration("run", "--data", crowd)
-    assert executed[0][0].test == ""
-
-
-def test_paths_become_absolute(murmuration, executed, crowd, crowd_test, monkeypatch):
-    monkeypatch.chdir(Path(crowd).parent)
-    test = os.path.relpath(crowd_test, Path(crowd).parent)
-    murmuration("run", "--data", "crowd.jsonl", "--test", test, "--out", "o")
-    config = executed[0][0]
-    assert config.data == crowd
-    assert Path(config.test).is_absolute()
-    assert Path(config.test).samefile(crowd_test)
-    assert config.out == str(Path(crowd).parent / "o")
-
-
-def crash_at(monkeypatch, round_):
-    from server.run_directory import RunDirectory
-
-    class Killed(BaseException):
-        pass
-
-    real = RunDirectory.save_checkpoint
-
-    def save_checkpoint(self, done, state):
-        if done == round_:
-            raise Killed
-        real(self, done, state)
-
-    monkeypatch.setattr(RunDirectory, "save_checkpoint", save_checkpoint)
-    return Killed
-
-
-@pytest.mark.parametrize("users_per_node", [None, 7])
-def test_resume_needs_no_other_option(murmuration, crowd, tmp_path, monkeypatch, users_per_node):
-    """Not even the grouping of users: with another, replays would not be recognised."""
-    nodes = [] if users_per_node is None else ["--users-per-node", users_per_node]
-    common = ["run", "--data", crowd, *SMALL, "--seed", 3, *nodes, "--json"]
-    _, stdout, _ = murmuration(*common, "--out", tmp_path / "whole")
-    whole = json.loads(stdout.splitlines()[-1])
-    with monkeypatch.context() as patched:
-        killed = crash_at(patched, 3)
-        with pytest.raises(killed):
-            murmuration(*common, "--out", tmp_path / "run")
-    code, stdout, _ = murmuration("run", "--resume", "--out", tmp_path / "run", "--json")
-    assert code == 0
-    result = json.loads(stdout.splitlines()[-1])
-    assert (result["rounds"], result["stopped"]) == (3, None)
-    for name in ("epsilon", "heldout_accuracy", "noise_multiplier", "seeded"):
-        assert result[name] == whole[name]
-    assert (tmp_path / "run" / "ledger.jsonl").read_text().count("\n") == 4
-
-
-def test_resuming_a_finished_run_gives_its_result(murmuration, crowd, tmp_path):
-    first = murmuration(
-        "run", "--data", crowd, *SMALL, "--seed", 3, "--out", tmp_path / "run", "--json"
-    )[1]
-    again = murmuration("run", "--resume", "--out", tmp_path / "run", "--json")[1]
-    assert json.loads(again.splitlines()[-1]) == json.loads(first.splitlines()[-1])
-
-
 def test_bad_delta(murmuration, crowd, tmp_path):
     for delta in ("0", "1", "small"):
         code, _, lines = murmuration(
@@ -220,57 +185,60 @@ def test_bad_delta(murmuration, crowd, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
-def test_resume_needs_a_place(murmuration):
-    code, _, lines = murmuration("run", "--resume")
-    assert (code, lines) == (2, ["error: --resume needs --out: which run is to be continued?"])
+LM = {"heldout_loss", "heldout_perplexity", "task", *CONTRACT}
+
+
+@pytest.mark.parametrize("task", ["text", "sft"])
+def test_next_tokens(murmuration, crowd, crowd_texts, language_model, tmp_path, task):
+    data = crowd_texts if task == "text" else crowd
+    options = ["--task", task, "--base", language_model("gpt2"), "--lora-rank", 2, "--seed", 3]
+    code, stdout, _ = murmuration(
+        "run", "--data", data, *SMALL, *options, "--out", tmp_path / "run", "--json"
+    )
+    assert code == 0
+    result = json.loads(stdout.splitlines()[-1])
+    assert set(result) >= LM
+    assert result["task"] == task
+    asked = ["--prompt", "What now?", "--response", "Save it.", "--response", "Bet on it."]
+    code, stdout, _ = murmuration("score", tmp_path / "run" / "model", *asked, "--json")
+    assert code == 0
+    assert all(score < 0 for score in json.loads(stdout)["scores"])
+
+
+def test_a_summary_of_next_tokens_has_no_judgements(
+    murmuration, crowd_texts, language_model, tmp_path
+):
+    options = ["--task", "text", "--base", language_model("gpt2"), "--lora-rank", 2, "--seed", 3]
+    code, stdout, _ = murmuration(
+        "run", "--data", crowd_texts, *SMALL, *options, "--out", tmp_path / "run"
+    )
+    assert code == 0
+    assert "nats a token" in stdout
+    assert "of next tokens" in stdout
+    assert "judgements" not in stdout
 
 
 @pytest.mark.parametrize(
-    ("config", "seed"),
-    [("{", '{"seed": 1}'), ("[]", '{"seed": 1}'), ('{"lr": 1}', '{"seed": 1}'), ("{}", "{}"),
-     ('{"rounds": "many"}', '{"seed": 1}'), ("{}", "[1]")],
-)  # fmt: skip
-def test_damaged_runs_are_not_resumed(murmuration, tmp_path, config, seed):
-    (tmp_path / "private").mkdir()
-    (tmp_path / "config.json").write_text(config)
-    (tmp_path / "private" / "seed.json").write_text(seed)
-    code, _, lines = murmuration("run", "--resume", "--out", tmp_path)
+    ("options", "said"),
+    [
+        (["--task", "text"], "--task text trains a language model: name one with --base"),
+        (["--task", "sft", "--base", "GPT2", "--train", "head"], "use --train lora"),
+        (["--task", "sft", "--base", "GPT2", "--strategy", "local-label"], "from labels"),
+        (["--task", "sft", "--base", "GPT2", "--adjacency", "replace-labels"], "no label"),
+        (["--task", "text", "--base", "BERT"], "its tokens see what follows"),
+        (["--task", "text", "--base", "GPT2"], "no column 'text'"),
+        (["--as-published"], "--as-published is about --task sft"),
+    ],
+)
+def test_refusals_are_one_line(murmuration, crowd, language_model, tmp_path, options, said):
+    folders = {"GPT2": language_model("gpt2"), "BERT": language_model("bert")}
+    options = [folders.get(option, option) for option in options]
+    data = crowd
+    if "BERT" in said or "see what follows" in said:
+        data = tmp_path / "texts.jsonl"
+        data.write_text('{"user_id": "a", "text": "Save it."}\n')
+    code, _, lines = murmuration("run", "--data", data, *options, "--out", tmp_path / "run")
     assert code == 2
-    assert len(lines) == 1
-
-
-def test_rows_set_aside_are_mentioned(murmuration, write_rows, make_rows, tmp_path):
-    data = write_rows([*make_rows([2] * 20), {"user_id": "x"}])
-    common = ["run", "--data", data, *SMALL, "--seed", 3]
-    assert murmuration(*common, "--out", tmp_path / "a")[0] == 2
-    code, _, lines = murmuration(*common, "--on-bad-rows", "skip", "--out", tmp_path / "b")
-    assert code == 0
-    assert "1 rows set aside, the first: " in "".join(lines)
-    assert ":41: no column" in "".join(lines)
-
-
-@pytest.mark.parametrize("begun", [False, True])
-def test_an_interrupt_says_how_to_go_on(murmuration, monkeypatch, crowd, tmp_path, begun):
-    out = tmp_path / "my run"
-
-    def interrupted(*_, **__):
-        if begun:
-            out.mkdir()
-            (out / "config.json").write_text("{}")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(run_command, "run_local", interrupted)
-    code, _, lines = murmuration("run", "--data", crowd, "--out", out)
-    assert code == 130
-    advice = f"; continue with: murmuration run --resume --out '{out}'" if begun else ""
-    assert lines == [f"interrupted{advice}"]
-
-
-def test_execute_from_python(crowd, tmp_path):
-    config = RunConfig(
-        data=crowd, epsilon=0.5, delta=1e-3, rounds=3, cohort=10, seed=3, out=str(tmp_path / "run")
-    )
-    assert execute(config, users_per_node=10)["rounds"] == 3
-    assert json.loads((tmp_path / "run" / "private" / "nodes.json").read_text()) == {"nodes": 5}
-    with pytest.raises(InputError, match="holds a run already"):
-        execute(config)
+    assert len([line for line in lines if line.startswith("error: ")]) == 1
+    assert said in lines[-1]
+    assert not (tmp_path / "run").exists()

@@ -1,15 +1,18 @@
 """One ServerApp and ClientApp, every runtime: the same seed gives the same weights."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from preference.reward import RewardModel
 from server.config import RunConfig
+from sims.execution import Runtime, execute
 from sims.population import Population, write
-from sims.run_command import Runtime, execute
+from sims.population_texts import texts
 
 SMALL = RunConfig(rounds=6, cohort=30, epsilon=8.0, delta=1e-3, seed=5)
 
@@ -45,3 +48,27 @@ def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> 
     first_D = weights(config, tmp_path / "first")
     other_D = weights(replace(config, seed=6), tmp_path / "other")
     assert np.abs(first_D - other_D).max() > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("runtime", "task"),
+    [pytest.param(Runtime.FLOWER, "reward", marks=pytest.mark.flower), (Runtime.RAY, "text")],
+)
+def test_language_models_are_trained_alike(data, language_model, tmp_path, runtime, task):
+    source = data
+    if task == "text":
+        source = str(tmp_path / "texts.jsonl")
+        rows = texts(Population(users=100), "train")
+        Path(source).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    base = language_model("gpt2", n_positions=256)
+    config = replace(SMALL, rounds=3, data=source, task=task, base=base, lora_rank=2, group_size=2)
+    found = []
+    for where in (Runtime.LOCAL, runtime):
+        out = tmp_path / where
+        result = execute(replace(config, out=str(out)), runtime=where, users_per_node=50)
+        theta_D = load_file(out / "checkpoint" / "state.safetensors")["theta"]
+        found.append((theta_D, result["heldout_accuracy"]))
+    assert np.abs(found[0][0]).max() > 0
+    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-4, rtol=0)
+    assert found[0][1] == pytest.approx(found[1][1], abs=1e-3)

@@ -12,8 +12,9 @@ from preference.reward import RewardModel
 from privacy.ledger import read_charges
 from privacy.on_grid import OnGrid
 from server.config import RunConfig
+from sims.execution import Runtime, execute
 from sims.population import Population, write
-from sims.run_command import Runtime, execute, settings
+from sims.run_settings import settings
 
 SMALL = RunConfig(rounds=4, cohort=30, epsilon=1.0, delta=1e-3, seed=5, adjacency="zero-out")
 

@@ -67,6 +67,20 @@ def test_no_runs():
     assert on_cluster([], lambda _: None) == []
 
 
+def test_runs_that_no_machine_can_hold_are_refused(config, monkeypatch):
+    from contextlib import contextmanager
+    from types import SimpleNamespace
+
+    @contextmanager
+    def small():
+        nodes = [{"Alive": True, "Resources": {"CPU": cpus}} for cpus in (2.0, 4.0)]
+        yield SimpleNamespace(nodes=lambda: nodes)
+
+    monkeypatch.setattr(sweep, "cluster", small)
+    with pytest.raises(InputError, match=r"--cpus-per-run 6: .* the most is 4"):
+        on_cluster([config("r")], lambda _: None, cpus=6)
+
+
 @pytest.mark.slow
 def test_a_sweep_outlives_a_machine_of_its_cluster(config):
     """Two raylets; the one that does not hold the driver is killed while its runs are going."""

@@ -5,7 +5,7 @@ import pytest
 
 from preference.judgements import InputError
 from privacy.randomness import Randomness
-from server.config import STRATEGIES
+from server.choices import STRATEGIES
 from strategies.catalogue import NODE_HALVES
 from strategies.messages import Work
 

@@ -230,6 +230,19 @@ def ask(monkeypatch):
     return call
 
 
+def test_a_nodes_own_words_stand_alone():
+    """Flower's simulation puts them at the end of a traceback of many lines."""
+    wrapped = (
+        "<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'ray::ClientAppActor.run()\n"
+        '  File "client_app.py", line 161, in __call__\n'
+        "preference.judgements.InputError: row 2: it isn't short\n\nThe above exception was …\n"
+        "flwr.clientapp.client_app.ClientAppException: \n"
+        "Exception ClientAppException occurred. Message: row 2: it isn't short'>"
+    )
+    with pytest.raises(RegistryError, match=r"^a node did not register: row 2: it isn't short$"):
+        Registry.ask(Asked({1: wrapped}), Randomness(0), features="{}", timeout=1)
+
+
 def test_who_fails_is_left_out_where_nodes_may_come_and_go(ask):
     registry, absent = ask({1: entry(IDS[:2]), 2: "no data here", 3: None, 4: entry(IDS[4:5])})
     assert set(registry.nodes) == {1, 4}

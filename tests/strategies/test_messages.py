@@ -135,7 +135,8 @@ def test_pickled_objects_are_not_loaded():
 
 
 def test_tally_round_trip():
-    assert messages.read_tally(messages.tally_reply(2.5, 4, 1.25, 2, 1.5)) == (2.5, 4, 1.25, 2, 1.5)
+    told = (2.5, 4, 1.25, 2, 1.5, 3.5)
+    assert messages.read_tally(messages.tally_reply(*told)) == told
 
 
 @pytest.mark.parametrize(

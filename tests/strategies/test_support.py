@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from privacy.adjacency import Adjacency, Unsupported
-from server.config import STRATEGIES
+from server.choices import STRATEGIES
 from strategies.support import SUPPORT, check
 
 

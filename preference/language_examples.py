@@ -1,0 +1,242 @@
+"""Users' texts in tokens, and users' gradients by what is trained in a language model.
+
+The counterpart of `preference.examples` and `preference.gradients` where a loss is not linear in
+θ: the same sampled examples, the same mean over each user's, the same bound on each user's vector.
+What the loss of an example is, a reward's or the next token's, is for its kind to say. Users are
+taken in chunks whose gradients fit into the memory that is set aside, and a chunk's examples in
+batches of so many tokens, padding included: users whose texts are about equally long are
+neighbours, so that there is little padding.
+
+Batching changes a gradient in its last digits only, but it does; that is why results are equal to
+about 1e-5, not bit for bit, however users are grouped. The same users on the same nodes give the
+same bits on the same machine.
+
+Legend: J examples of all users, N sampled ones, K texts of an example at most, T distinct texts,
+R texts in a batch, S sampled users, B users of a chunk, D trained parameters.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+
+from preference.judgements import InputError
+from preference.language_base import LanguageBase, naming_the_knob
+from preference.models import PreferenceModel
+from preference.rows import Kind
+from preference.text_tokens import Tokens
+from preference.user_backward import Span
+
+if TYPE_CHECKING:
+    from preference.gradients import LocalSteps
+
+_SAME = 1e-3  # of a gradient's length: a part that was missed is far more, rounding far less
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageExamples(ABC):
+    """Examples of users, in the order of the users.
+
+    Attributes:
+        base: the language model.
+        tokens: of the distinct texts.
+        text_JK: int64, which texts each example is made of; −1: there is none.
+        start_U: int64, U + 1 offsets of examples.
+        kind: as of judgements; every model of preferences suits pairs.
+    """
+
+    base: LanguageBase
+    tokens: Tokens
+    text_JK: np.ndarray
+    start_U: torch.Tensor
+    kind: Kind = field(default="pairs", kw_only=True)
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """As of judgements."""
+
+    @abstractmethod
+    def differentiate(
+        self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
+    ) -> None:
+        """Go forward and back through the loss of some examples, Σ weight · loss.
+
+        ``texts_R`` are the examples' texts, one example's after the other's.
+        """
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.base.dimension
+
+    @property
+    def counts_U(self) -> torch.Tensor:
+        """int64: how many examples each user has."""
+        return self.start_U.diff()
+
+    def select(self, users_S: np.ndarray) -> Self:
+        """The examples of some users, in the given order."""
+        start = self.start_U.tolist()
+        ranges = [np.arange(start[user], start[user + 1]) for user in users_S.tolist()]
+        kept_J = np.concatenate([np.empty(0, np.int64), *ranges])
+        start_S = torch.tensor(np.cumsum([0, *map(len, ranges)]), dtype=torch.int64)
+        chosen = replace(self, text_JK=self.text_JK[kept_J], start_U=start_S)
+        return chosen._with_rows_of(self, torch.from_numpy(kept_J))
+
+    def _with_rows_of(self, whole: Self, kept_J: torch.Tensor) -> Self:
+        """With those rows of whatever else belongs to examples."""
+        del whole, kept_J
+        return self
+
+    def batches(self, texts_T: np.ndarray) -> Iterator[np.ndarray]:
+        """These texts in batches of as many tokens as are computed at a time, short ones first."""
+        texts_T = texts_T[np.argsort(self.tokens.lengths_T[texts_T], kind="stable")]
+        at = 0
+        while at < len(texts_T):
+            # Ascending: the last of a batch is its longest.
+            ahead = self.tokens.lengths_T[texts_T[at:]] * np.arange(1, len(texts_T) - at + 1)
+            end = at + max(1, int((ahead <= self.base.batch_tokens).sum()))
+            yield texts_T[at:end]
+            at = end
+
+    def user_gradients(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        model: PreferenceModel,
+        local: "LocalSteps | None" = None,
+    ) -> Iterator[torch.Tensor]:
+        """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
+
+        With ``local``, how far these steps of their own lead them down from θ, θ − θ_u. A chunk is
+        valid until the next is asked for.
+        """
+        ends_S = np.cumsum(taken_S.numpy())
+        taken, theta_D = taken_N.numpy(), theta_D.float()
+        most = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
+        if local and local.steps > 1:
+            most = 1  # after one step of their own, users are no longer at the same place
+        with naming_the_knob():
+            grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
+        for low in range(0, len(ends_S), most):
+            high = min(low + most, len(ends_S))
+            into_BD, first = grads_BD[: high - low], int(ends_S[low - 1]) if low else 0
+            chosen_N, count_B = taken[first : ends_S[high - 1]], taken_S.numpy()[low:high]
+            self.base.put(theta_D)
+            self._add(into_BD.zero_(), chosen_N, count_B, model)
+            self.base.to_theta(into_BD)
+            if local is None:
+                yield into_BD
+                continue
+            down_BD = into_BD.mul_(local.rate)
+            for _ in range(local.steps - 1):
+                self.base.put(theta_D.to(down_BD.device) - down_BD[0])
+                gradient_BD = torch.zeros_like(down_BD)
+                self._add(gradient_BD, chosen_N, count_B, model)
+                down_BD += local.rate * self.base.to_theta(gradient_BD)
+            yield down_BD
+
+    def sum_over_users(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        reduce: Callable[[torch.Tensor], torch.Tensor],
+        model: PreferenceModel,
+        local: "LocalSteps | None" = None,
+        width: int | None = None,
+    ) -> torch.Tensor:
+        """As `preference.gradients.sum_over_users`: Σ over chunks of ``reduce``, (D,) float64."""
+        total = torch.zeros(self.dimension if width is None else width, dtype=torch.float64)
+        if len(taken_S) == 0:
+            return total
+        order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
+        chunks = self.user_gradients(
+            theta_D, torch.from_numpy(order_N), torch.from_numpy(order_S), model, local
+        )
+        for grads_BD in chunks:
+            total += reduce(grads_BD)
+        return total
+
+    def check(self, model: PreferenceModel) -> None:
+        """Compute one gradient, of the longest example, so that what is wrong shows early.
+
+        Raises:
+            InputError: it does not fit into memory, or users cannot be told apart in a layer.
+        """
+        if not len(self.text_JK):
+            return
+        longest, one = np.array([self._lengths_J.argmax()]), torch.ones(1, dtype=torch.int64)
+        theta_D = torch.zeros(self.dimension)
+        found = next(self.user_gradients(theta_D, torch.from_numpy(longest), one, model))
+        text_K = self.text_JK[longest[0]]
+        with naming_the_knob(), self.base.differentiable() as parameters:
+            self.differentiate(text_K[text_K >= 0], longest, np.ones(1), model)
+            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters.values()]
+        expected = self.base.to_theta(torch.cat([g.reshape(1, -1) for g in grads], dim=1))[0]
+        start, scale = 0, float(expected.norm())
+        for name, parameter in parameters.items():
+            end = start + parameter.numel()
+            if float((found[0, start:end] - expected[start:end]).norm()) > _SAME * scale:
+                raise InputError(
+                    f"{name!r} is used outside its own layer, where users cannot be told apart: "
+                    "use --train lora with --lora-targets that leave it out"
+                )
+            start = end
+
+    @property
+    def _lengths_J(self) -> np.ndarray:
+        """Tokens of each example's longest text."""
+        return np.append(self.tokens.lengths_T, 0)[self.text_JK].max(axis=1)
+
+    def _by_length(self, taken_N: np.ndarray, taken_S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same users and examples, users with long texts last."""
+        first_S = np.cumsum(taken_S) - taken_S
+        lengths_N = np.append(self._lengths_J[taken_N], 0)
+        longest_S = np.maximum.reduceat(lengths_N, first_S) * (taken_S > 0)
+        order_S = np.argsort(longest_S, kind="stable")
+        parts = [taken_N[first_S[user] : first_S[user] + taken_S[user]] for user in order_S]
+        return np.concatenate([taken_N[:0], *parts]), taken_S[order_S]
+
+    def _add(
+        self,
+        grads_BD: torch.Tensor,
+        taken_N: np.ndarray,
+        taken_B: np.ndarray,
+        model: PreferenceModel,
+    ) -> None:
+        """Add users' mean gradients, at the θ that was put, to their rows."""
+        user_N = np.repeat(np.arange(len(taken_B)), taken_B)
+        lengths_N, shown_N = self._lengths_J[taken_N], (self.text_JK[taken_N] >= 0).sum(1)
+        at = 0
+        while at < len(taken_N):
+            longest = np.maximum.accumulate(lengths_N[at:])
+            tokens = longest * np.cumsum(shown_N[at:])
+            end = at + max(1, int((tokens <= self.base.batch_tokens).sum()))
+            part = slice(at, end)
+            self._add_batch(grads_BD, taken_N[part], user_N[part], 1.0 / taken_B, model)
+            at = end
+
+    def _add_batch(
+        self,
+        grads_BD: torch.Tensor,
+        taken_N: np.ndarray,
+        user_N: np.ndarray,
+        weight_B: np.ndarray,
+        model: PreferenceModel,
+    ) -> None:
+        text_NK = self.text_JK[taken_N]
+        texts_R = text_NK[text_NK >= 0]
+        users, shown = np.unique(user_N), (text_NK >= 0).sum(1)
+        ends = np.cumsum([shown[user_N == user].sum() for user in users])
+        starts = [0, *ends[:-1]]
+        spans: list[Span] = [
+            (int(u), int(a), int(b)) for u, a, b in zip(users, starts, ends, strict=True)
+        ]
+        with naming_the_knob(), self.base.backward.into(grads_BD, spans, len(texts_R)):
+            self.differentiate(texts_R, taken_N, weight_B[user_N], model)

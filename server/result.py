@@ -1,0 +1,187 @@
+"""What a finished run says of itself: its figures, and what a reader must know before them."""
+
+import math
+from dataclasses import dataclass
+
+from privacy.ledger import Ledger
+from server.config import RunConfig
+from server.evaluation import HeldOut
+from server.run_directory import RunDirectory
+from server.setting import Built, Setting
+from server.task_words import in_words
+
+_MOST_LOSS = 700.0  # nats; the perplexity of more is no floating-point number
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What this process did of the run: after a resume, less than the whole."""
+
+    rounds: int
+    seconds: float
+
+
+def result_of(
+    config: RunConfig,
+    setting: Setting,
+    built: Built,
+    ledger: Ledger,
+    figure: HeldOut | None,
+    pace: Pace,
+    folder: RunDirectory,
+) -> dict[str, object]:
+    """What ``result.json`` says of a run that has ended, but for what it was learnt on."""
+    strategy = built.strategy
+    private = bool(built.charges)
+    warnings = [*strategy.notes(), *as_published(config), *_warnings(config, setting, private)]
+    return {
+        "task": config.task,
+        "strategy": config.strategy,
+        "model": config.model,
+        "adjacency": config.adjacency,
+        "epsilon": _spent(config, built, ledger),
+        "privacy_level": built.level,
+        "epsilon_target": config.epsilon if private else None,
+        "delta": config.delta,
+        "noise_multiplier": built.noise_multiplier,
+        "clip_norm": built.clip_norm,
+        "group_size": built.group_size,
+        "rounds": strategy.rounds_done,
+        "rounds_planned": config.rounds,
+        "users": setting.users,
+        "cohort": config.cohort,
+        "dimension": setting.dimension,
+        "gradients": built.gradients,
+        "bytes_per_user": built.bytes_per_user,
+        "learning_rate": strategy.optimizer.rate(),
+        "heldout_accuracy": figure.accuracy if figure else None,
+        "heldout_accuracy_by_user": figure.by_user if figure else None,
+        "heldout_users": _heldout_users(config, figure),
+        "heldout_chance": figure.chance if figure else None,
+        **(_loss(figure) if config.task != "reward" else {}),
+        # Not to the last digit: how long a round takes depends on who took part.
+        "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
+        if pace.seconds > 0
+        else None,
+        "seconds_training": round(pace.seconds, 1),
+        "out": str(folder.path),
+        "private": private,
+        "seeded": strategy.source.seeded,
+        "stopped": strategy.stopped,
+        "guarantee": in_words(built.guarantee, config.task),
+        "account": in_words(built.account, config.task),
+        "proven": built.proven,
+        "test_is_public": bool(config.test),
+        "noise": setting.noise.kind if private else None,
+        "secure_aggregation": config.secure_aggregation,
+        "warnings": [in_words(text, config.task) for text in warnings],
+    }
+
+
+def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:
+    """ε of a user, from the ledger; of an item, as promised, where that is the level."""
+    if not built.charges:
+        return None
+    return config.epsilon if built.level == "item" else ledger.epsilon()
+
+
+def _heldout_users(config: RunConfig, figure: HeldOut | None) -> int:
+    """How many users the accuracy is about; the nominal number where the true one is not public."""
+    if figure is None:
+        return 0
+    if config.test or not config.users:
+        return figure.users
+    return round(config.users * config.heldout / (1 - config.heldout))
+
+
+def _loss(figure: HeldOut | None) -> dict[str, float | None]:
+    """Of models that say the next token; None where it is not known, or has no finite value."""
+    loss = figure.loss if figure and figure.loss is not None else math.nan
+    finite = math.isfinite(loss)
+    perplexity = math.exp(loss) if finite and loss < _MOST_LOSS else None
+    return {"heldout_loss": loss if finite else None, "heldout_perplexity": perplexity}
+
+
+def as_published(config: RunConfig) -> list[str]:
+    """That SFT looked at labels, and what that means where."""
+    if not config.as_published:
+        return []
+    text = (
+        "AS PUBLISHED: trained on the responses that were chosen, and on no others, so this model "
+        "tells which ones they were. "
+    )
+    if config.strategy == "nonprivate":
+        text += "Nothing protects these labels here: no noise was added. "
+    else:
+        text += (
+            "The epsilon of this report covers that, for whole users, centrally: for what this run "
+            "released, and against everybody but the server, which sees sums before noise. "
+        )
+    return [
+        text + "It is no guarantee of randomized response: where the same labels are told through "
+        "that, to protect them from the server too (as in the paper), a model trained on the clean "
+        "ones reveals them before its coins protect them. Without --as-published both responses "
+        "of every judgement are learnt, and no label is looked at."
+    ]
+
+
+def _randomized(setting: Setting) -> list[str]:
+    """That labels are false by chance: other strategies know nothing of it, nor does accuracy."""
+    strategy, found = setting.config.strategy, []
+    if not setting.participants.registry.randomized:
+        return found
+    if setting.config.task != "reward":
+        if setting.config.as_published:
+            found.append(
+                "Labels here went through randomized response (flip_probability): some of the "
+                "responses that were trained on as chosen are not the ones that were chosen."
+            )
+        return found
+    if strategy != "local-label":
+        found.append(
+            "THE MODEL IS BIASED: labels here went through randomized response (flip_probability), "
+            f"and --strategy {strategy} takes them for true ones. Use --strategy local-label, "
+            "whose estimators correct for the coins."
+        )
+    if not setting.config.test:
+        found.append(
+            "THE HELD-OUT ACCURACY IS NOT THE TRUE ONE: the labels of held-out users went through "
+            "randomized response (flip_probability) as well, so even a perfect model would agree "
+            "only with those that were told truly. Name judgements with true labels with --test."
+        )
+    return found
+
+
+def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
+    """What a reader must know before believing the epsilon."""
+    if not private:
+        return [
+            "No privacy: this is the non-private twin, for comparison only.",
+            *_randomized(setting),
+        ]
+    found = _randomized(setting)
+    users = setting.users
+    if config.delta >= 1 / users:
+        found.append(
+            f"delta = {config.delta:g} is not below 1 / users = {1 / users:.2g}: such a delta "
+            "allows a mechanism that publishes one user outright. Choose a smaller --delta."
+        )
+    if config.adjacency == "add-remove" and not config.users:
+        found.append(
+            f"The number of users, {users}, was taken from the registry and decides the sampling "
+            "probability, so it is treated as public. State a nominal number with --users if it "
+            "is not, or call the adjacency zero-out."
+        )
+    if setting.source.seeded:
+        found.append(
+            "A seeded simulation: whoever knows or guesses the seed can subtract the noise. The "
+            "guarantee holds for a run without --seed, or for a seed that is secret and random."
+        )
+    if setting.noise.warning:
+        found.append(setting.noise.warning)
+    if not config.test:
+        found.append(
+            "The held-out accuracy is a figure about users outside training; their judgements "
+            "are not covered by the guarantee."
+        )
+    return found

@@ -1,0 +1,124 @@
+"""A run in one of the runtimes of simulation, with a live view."""
+
+import json
+import shlex
+import sys
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from client.app import app as client_app
+from client.store import load
+from preference.judgements import InputError, Judgements
+from preference.models import preference_model
+from server.app import app as server_app
+from server.config import RunConfig
+from server.result import as_published
+from server.run_directory import RunDirectory
+from server.task_words import rows_of
+from sims.flower import run_flower
+from sims.live import LiveView
+from sims.local import run_local
+from sims.ray_cluster import Workers
+from sims.ray_grid import run_ray
+
+#: Sums of single nodes are hidden among so many, unless it is said how many users a node has.
+_MASKING_NODES = 5
+
+
+class Runtime(StrEnum):
+    """Where the ServerApp and ClientApp run."""
+
+    LOCAL = "local"
+    FLOWER = "flower"
+    RAY = "ray"
+
+
+def execute(
+    config: RunConfig,
+    *,
+    runtime: Runtime = Runtime.LOCAL,
+    users_per_node: int | None = None,
+    workers: Workers = Workers(),  # noqa: B008  frozen
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Run a config in a runtime, with a live view on stderr unless ``quiet``; its result.
+
+    Raises:
+        InputError: data or settings that cannot be used.
+        FlowerRunFailed: Flower could not complete the run.
+    """
+    folder = Path(config.out)
+    target = config.epsilon if config.strategy != "nonprivate" else None
+    if config.resume and (folder / "result.json").exists():
+        RunDirectory(config)  # refuses other settings
+        return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    live = LiveView(folder, config.rounds, config.cohort, target, config.strategy)
+    try:
+        with nullcontext() if quiet else live:
+            live.stage(f"loading {rows_of(config.task)}")
+            nodes = _nodes(config, runtime, users_per_node, live)
+            live.stage("computing features" if config.task == "reward" else "reading texts")
+            if runtime is Runtime.LOCAL:
+                run_local(
+                    config.to_run_config(),
+                    nodes=nodes,
+                    server_app=server_app,
+                    client_app=client_app,
+                )
+            elif runtime is Runtime.RAY:
+                live.stage("starting Ray")
+                run_ray(
+                    config.to_run_config(),
+                    load(config.data, config.columns, config.on_bad_rows, config.task),
+                    nodes=nodes,
+                    workers=workers,
+                    server_app=server_app,
+                    client_app=client_app,
+                )
+            else:
+                live.stage("starting Flower")
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                log = folder.with_name(f"{folder.name}.flower.log")
+                try:
+                    run_flower(config.to_run_config(), nodes=nodes, log=log)
+                finally:
+                    # What nodes print depends on their data.
+                    if log.exists() and (folder / "private").exists():
+                        log.rename(folder / "private" / "flower.log")
+    except KeyboardInterrupt:
+        # The command-line library turns this into exit code 130, without a word.
+        begun = (folder / "config.json").exists()
+        advice = f"; continue with: murmuration run --resume --out {shlex.quote(str(folder))}"
+        print("interrupted" + (advice if begun else ""), file=sys.stderr)
+        raise
+    return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
+    """How many nodes host the users (0: one for each worker); loads and checks their data."""
+    data = load(config.data, config.columns, config.on_bad_rows, config.task)
+    if config.task == "reward" and isinstance(data, Judgements):
+        preference_model(config.model, data.kind, data.most_responses - 1)
+        if not data.decided:
+            raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
+    for warning in as_published(config):
+        live.note(warning)
+    if data.set_aside:
+        first = data.set_aside[0]
+        live.note(f"{len(data.set_aside)} rows set aside, the first: {first}")
+    users = len(data.user_ids)
+    if users_per_node is not None and users_per_node < 1:
+        raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")
+    former = Path(config.out) / "private" / "nodes.json"
+    if users_per_node is None and config.resume and former.exists():
+        return int(json.loads(former.read_text(encoding="utf-8"))["nodes"])
+    if users_per_node is None and runtime is Runtime.RAY:
+        return 0
+    if users_per_node is None:
+        if config.secure_aggregation:
+            return min(_MASKING_NODES, users)
+        # One node computes everything in one batch; Flower runs one per two-core actor pair.
+        return 1 if runtime is Runtime.LOCAL else min(2, users)
+    return -(-users // users_per_node)

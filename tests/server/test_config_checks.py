@@ -1,0 +1,144 @@
+"""Settings that no run could use, and messages that name the option."""
+
+import dataclasses
+import math
+
+import pytest
+
+from preference.judgements import InputError
+from server.choices import FEW_ROUNDS
+from server.config import RunConfig
+
+BAD = {
+    "task": ["", "write"],
+    "train": ["half"],
+    "lora_rank": [-1],
+    "max_tokens": [-1],
+    "batch_tokens": [-1],
+    "user_memory": [-1],
+    "strategy": ["", "dp"],
+    "model": ["", "elo"],
+    "epsilon": [0.0, -1.0, math.nan, math.inf],
+    "delta": [1.0, -1e-5, math.nan],
+    "adjacency": ["", "remove"],
+    "rounds": [-3],
+    "cohort": [0, -1],
+    "users": [-1],
+    "clip": [-0.1, math.nan, math.inf],
+    "group_size": [-1],
+    "heldout": [0.0, 1.0, 1.5, math.nan],
+    "on_bad_rows": ["", "repair"],
+    "retain": [-1],
+    "sampling_probability": [-0.1, 1.1, math.nan],
+    "local_steps": [-1],
+    "local_rate": [-0.1, math.nan, math.inf],
+    "variant": ["", "best"],
+    "adaptation": ["", "guess"],
+    "quantile": [-0.1, 1.0, math.nan],
+    "ridge": [-0.1, math.nan, math.inf],
+    "ball": [-0.1, math.nan, math.inf],
+    "calibration": ["guess"],
+    "phases": [-1],
+    "schedule": ["", "fast"],
+    "optimizer": ["lion"],
+    "learning_rate": [-1.0, math.nan],
+    "momentum": [1.0, -0.1, math.nan],
+    "warmup": [-0.1, 1.1, math.nan],
+    "averaging": [-0.1, 1.1, math.nan],
+    "noise": ["laplace", "Discrete"],
+    "seed": [-2],
+    "timeout": [0.0, -1.0, math.inf],
+    "estimator": ["best"],
+    "level": ["house"],
+    "label_cap": [-1],
+    "label_delta": [-0.1, 1e-4, math.nan],
+    "label_weights": ["many"],
+    "sgd_steps": ["long"],
+    "least_nodes": [-1],
+    "refresh": [-1],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in BAD.items() for v in values])
+def test_bad_values_name_their_option(name, value):
+    with pytest.raises(InputError) as caught:
+        RunConfig(**{name: value})
+    message = str(caught.value)
+    assert message.startswith(f"--{name.replace('_', '-')} must be ")
+    assert repr(value) in message
+    assert "\n" not in message
+
+
+def test_every_option_with_limits_is_tested_here():
+    free = {"secure_aggregation", "sum_zero", "as_published"}
+    free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
+    free |= {"base", "lora_targets"}
+    assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"strategy": "uls", "sampling_probability": 0.1}, "--sampling-probability is for"),
+        (
+            {"strategy": "local-label", "adjacency": "replace-labels", "users": 9, "refresh": 1},
+            "--refresh has no meaning for --strategy local-label",
+        ),
+        ({"strategy": "els", "local_steps": 2}, "--local-steps is for --strategy dp-fedavg"),
+        ({"strategy": "uls", "local_rate": 2.0}, "--local-rate is for --strategy dp-fedavg"),
+        ({"strategy": "els", "retain": 3}, "--retain is for --strategy uls and dp-fedavg"),
+        ({"strategy": "els", "adjacency": "replace"}, "no guarantee under replace"),
+        ({"strategy": "uls", "level": "item"}, "--level is for --strategy local-label"),
+        ({"strategy": "local-label"}, "use --adjacency replace-labels"),
+        ({"noise": "discrete", "seed": 1}, "cannot be repeated: leave out --seed"),
+        ({"noise": "discrete", "strategy": "group"}, "not for --strategy group"),
+        (
+            {"noise": "discrete", "strategy": "aup", "variant": "published"},
+            "not for --strategy aup --variant published",
+        ),
+        ({"secure_aggregation": True}, "use --adjacency zero-out, at the same epsilon"),
+        (
+            {
+                "secure_aggregation": True,
+                "strategy": "aup",
+                "variant": "corrected",
+                "adjacency": "zero-out",
+            },
+            "the server needs everybody's vector",
+        ),
+        (
+            {"secure_aggregation": True, "strategy": "nonprivate", "adjacency": "zero-out"},
+            "--secure-aggregation is not for --strategy nonprivate",
+        ),
+    ],
+)
+def test_options_that_a_strategy_does_not_have(settings, message):
+    with pytest.raises(InputError, match=message):
+        RunConfig(**settings)
+
+
+@pytest.mark.parametrize("task", ["text", "sft"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"base": ""}, "--task {} trains a language model: name one with --base"),
+        ({"train": "head"}, "--task {} has no head of its own to train: use --train lora"),
+        ({"model": "thurstone"}, "--model thurstone is a model of preferences"),
+        ({"adjacency": "replace-labels"}, "--task {} looks at no label"),
+        *(({"strategy": name, "adjacency": "replace-labels"}, "learns a reward from labels")
+          for name in FEW_ROUNDS),
+    ],
+)  # fmt: skip
+def test_what_has_no_meaning_where_next_tokens_are_said(task, settings, message):
+    with pytest.raises(InputError) as caught:
+        RunConfig(**{"base": "b", "task": task, **settings})
+    assert message.format(task) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_as_published_is_about_sft():
+    for task in ("reward", "text"):
+        with pytest.raises(InputError, match="--as-published is about --task sft"):
+            RunConfig(base="b", task=task, as_published=True)
+    # Labels are looked at, so that they can be what neighbours differ in.
+    RunConfig(base="b", task="sft", as_published=True, adjacency="replace-labels")

@@ -1,0 +1,39 @@
+"""What a finished run says of itself: losses, and what must be known of labels."""
+
+import math
+
+import pytest
+
+from server.config import RunConfig
+from server.evaluation import HeldOut
+from server.result import _loss, as_published
+
+
+def test_loss_and_perplexity():
+    found = _loss(HeldOut(0.5, 0.5, 3, 0.1, 2.0))
+    assert found == {"heldout_loss": 2.0, "heldout_perplexity": pytest.approx(math.e**2)}
+
+
+@pytest.mark.parametrize("loss", [None, math.nan, math.inf])
+def test_a_loss_that_is_not_known_stays_unknown(loss):
+    nothing = {"heldout_loss": None, "heldout_perplexity": None}
+    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, loss)) == nothing
+    assert _loss(None) == nothing
+
+
+def test_a_perplexity_beyond_all_numbers():
+    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, 1e4)) == {
+        "heldout_loss": 1e4,
+        "heldout_perplexity": None,
+    }
+
+
+def test_who_learns_from_chosen_responses_is_warned():
+    sft = {"task": "sft", "base": "b", "as_published": True}
+    assert as_published(RunConfig(task="sft", base="b")) == []
+    (private,) = as_published(RunConfig(**sft))
+    (open_,) = as_published(RunConfig(**sft, strategy="nonprivate"))
+    assert "epsilon of this report covers that" in private
+    assert "before its coins protect them" in private
+    assert "epsilon" not in open_
+    assert "Nothing protects these labels" in open_

@@ -1,0 +1,47 @@
+"""Memory is measured on runs of the stated size, each in a process of its own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sims.bench_growth import Point
+from sims.bench_memory import POINTS, OwnMemory, measure_memory
+
+TINY = Point(users=30, cohort=10, dimension=8)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_row():
+    row = measure_memory(TINY, rounds=2)
+    assert row["users"] == 30
+    assert 50 < row["own_mib"] < row["peak_mib"]  # an interpreter with torch
+
+
+def test_a_run_that_fails_says_why():
+    with pytest.raises(RuntimeError, match="--cohort"):
+        measure_memory(replace(TINY, cohort=10**6), rounds=2)
+
+
+def test_what_is_mapped_is_not_the_processs_own(tmp_path):
+    path = tmp_path / "numbers"
+    with path.open("wb") as file:
+        file.truncate(80 * 2**20)
+    with OwnMemory() as before:
+        pass
+    with OwnMemory() as mapped:
+        assert np.memmap(path, np.uint8, "r").sum() == 0
+    with OwnMemory() as owned:
+        own = np.ones(80 * 2**20, np.uint8)
+    assert own.sum() == 80 * 2**20
+    assert mapped.most_mib - before.most_mib < 40
+    assert owned.most_mib - before.most_mib > 60
+
+
+def test_up_to_a_hundred_thousand_users():
+    assert POINTS[-1].users == 100_000
+    assert all(point.source == f"sims.bench_crowds:users_{point.users}" for point in POINTS)
