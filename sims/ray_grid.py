@@ -182,12 +182,13 @@ class _Worker:
     ) -> None:
         import ray
         import torch
+        from ray import cloudpickle
 
         torch.set_num_threads(workers.cpus)
         if not workers.gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what was not asked for is left to others
         identify()
-        judgements: Data = ray.get(ray.cloudpickle.loads(part))
+        judgements: Data = ray.get(cloudpickle.loads(part))
         self._client_app, self._contexts = client_app, {}
         for node in mine:
             node_config: dict[str, Scalar] = {"partition-id": node - 1, "num-partitions": nodes}
