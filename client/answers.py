@@ -61,6 +61,7 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
         examples.check(model)
     entry = messages.RegistryEntry(
         place=store.place,
+        places=store.places,
         keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]
         counts_U=store.judgements.counts_U if request["counts"] else None,
         randomized=store.judgements.channel.kind == "randomized-response",

@@ -25,10 +25,14 @@ from privacy.randomness import Randomness, user_key
 
 @dataclass(eq=False)
 class UserStore:
-    """Judgements (or texts) and features of a node's users; ``place`` is −1 for a deployed one."""
+    """Judgements (or texts) and features of a node's users.
+
+    ``place`` is its own of so many ``places`` in a simulation; −1 and 0 for a deployed one.
+    """
 
     judgements: Data
     place: int
+    places: int = 0
     _examples: dict[str, Examples] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,8 +74,8 @@ def share(users: int, place: int, places: int) -> range:
 
 def keep(context: Context, judgements: Data) -> None:
     """Let the node that a context describes host these users, whatever its settings say."""
-    place = int(context.node_config["partition-id"])
-    _kept[_settings(context)] = UserStore(judgements, place)
+    *_, place, places = settings = _settings(context)
+    _kept[settings] = UserStore(judgements, place, places)
 
 
 def store_for(context: Context) -> UserStore:
@@ -87,7 +91,7 @@ def store_for(context: Context) -> UserStore:
         if places > 1:
             users = share(len(judgements.user_ids), place, places)
             judgements = judgements.select(np.arange(users.start, users.stop))
-        _kept[settings] = UserStore(judgements, place)
+        _kept[settings] = UserStore(judgements, place, 0 if place < 0 else places)
     return _kept[settings]
 
 

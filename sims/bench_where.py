@@ -33,7 +33,7 @@ _REST = "the rest: Flower's message loop, checks, bookkeeping"
 _MESSAGES = "messages: arrays written and read"
 #: What is timed: of which object, which function, as which part.
 _PARTS = (
-    (CohortStrategy, "invited", "cohort: coins of all users"),
+    (CohortStrategy, "invited", "cohort: who is in"),
     (messages, "work_request", _MESSAGES),
     (messages, "read_work", _MESSAGES),
     (messages, "sums_reply", _MESSAGES),

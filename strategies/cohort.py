@@ -83,6 +83,8 @@ class Registry:
         is in a ``former`` registry and does not answer stays in, unless somebody else hosts one of
         its users now; nobody waits for ``slow`` nodes alone, and who answers is ``slow`` no more.
 
+        Nodes of a simulation know how many they are, and all are waited for.
+
         Raises:
             RegistryError: a node failed to answer, a user is hosted twice (their contribution
                 would be clipped twice over), or there is no user at all.
@@ -109,6 +111,13 @@ class Registry:
         missing = [node for node in node_ids if node not in entries]
         if missing and absent is None:
             raise RegistryError(f"{len(missing)} of {len(node_ids)} nodes did not answer in time")
+        places = max((entry.places for entry in entries.values()), default=0)
+        if absent is None and places > len(node_ids):
+            # They start one after the other; without all of them users are missing.
+            wait_for_nodes(grid, places, timeout)
+            return cls.ask(
+                grid, source, features=features, model=model, counts=counts, timeout=timeout
+            )
         if former is not None:
             entries = _together(former.entries, entries)
         return cls.of(entries, lenient=absent is not None)

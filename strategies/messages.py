@@ -24,7 +24,8 @@ class MalformedReply(ValueError):
 class RegistryEntry:
     """A node's answer to "whom do you host?".
 
-    ``place`` orders nodes (the partition in a simulation, −1 elsewhere); ``keys_U`` are salted
+    ``place`` orders nodes (the partition in a simulation, −1 elsewhere), of which there are
+    ``places`` (0: the node knows of no others); ``keys_U`` are salted
     64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
     judgements, where those are public; ``randomized`` says whether any of its labels went through
     randomized response before they came to it.
@@ -34,6 +35,7 @@ class RegistryEntry:
     keys_U: np.ndarray
     counts_U: np.ndarray | None
     randomized: bool = False
+    places: int = 0
 
 
 def outgoing(
@@ -57,7 +59,9 @@ def registry_reply(entry: RegistryEntry) -> RecordDict:
     arrays = {"keys": Array(entry.keys_U.astype(np.uint64))}
     if entry.counts_U is not None:
         arrays["counts"] = Array(entry.counts_U.astype(np.int64))
-    about = ConfigRecord({"place": entry.place, "randomized": entry.randomized})
+    about = ConfigRecord(
+        {"place": entry.place, "places": entry.places, "randomized": entry.randomized}
+    )
     return RecordDict({"registry": about, "users": ArrayRecord(arrays)})
 
 
@@ -65,15 +69,17 @@ def read_registry(content: RecordDict) -> RegistryEntry:
     """A node's answer, decoded; MalformedReply if it is something else."""
     try:
         arrays, about = content.array_records["users"], content.config_records["registry"]
-        place, randomized = about["place"], about.get("randomized", False) is True
+        place, places = about["place"], about.get("places", 0)
+        randomized = about.get("randomized", False) is True
         keys_U = arrays["keys"].numpy()
         counts_U = arrays["counts"].numpy() if "counts" in arrays else None
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise MalformedReply(f"not an answer to the registry query: {error!r}") from None
     fits = counts_U is None or counts_U.shape == keys_U.shape
-    if keys_U.ndim != 1 or keys_U.dtype != np.uint64 or not fits or not isinstance(place, int):
+    fits = fits and keys_U.ndim == 1 and keys_U.dtype == np.uint64
+    if not (fits and isinstance(place, int) and isinstance(places, int)):
         raise MalformedReply("the registry answer has the wrong shape")
-    return RegistryEntry(place, keys_U, counts_U, randomized)
+    return RegistryEntry(place, keys_U, counts_U, randomized, places)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,8 +25,8 @@ import server
 
 app = ServerApp()
 
-def ask(grid):
-    while not (nodes := sorted(grid.get_nodes(), key=lambda node: node.registered_at)):
+def ask(grid, expected):  # nodes register one after the other
+    while len(nodes := sorted(grid.get_nodes(), key=lambda node: node.registered_at)) < expected:
         time.sleep(0.05)
     replies = grid.send_and_receive(
         Message(RecordDict(), dst_node_id=node.node_id, message_type="query.who") for node in nodes
@@ -40,7 +40,7 @@ def main(grid, context):
     if config["what"] == "raise":
         raise ValueError("3 bad rows in 'a file.jsonl', line 7")
     out = Path(config["out"])
-    answers = ask(grid)
+    answers = ask(grid, config.get("nodes", 1))
     out.with_suffix(".part").write_text(json.dumps(
         {"answers": answers, "config": dict(config), "server": server.__file__}
     ))
@@ -126,6 +126,7 @@ def test_a_run_that_completes(folder):
         "small": 1e-300,
         "flag": True,
         "seed": 2**62,
+        "nodes": 3,
     }
     run_flower(
         config,

@@ -288,6 +288,24 @@ def test_nodes_are_waited_for():
     wait_for_nodes(grid, 3, 30)
 
 
+def test_nodes_of_a_simulation_that_start_later_are_waited_for():
+    """Flower starts them one by one: who is there first is not everybody."""
+    LocalGrid(None, 0, {})
+
+    def entry(place, places=3):
+        keys_U = np.arange(2, dtype=np.uint64) + np.uint64(2 * place)
+        return messages.RegistryEntry(place, keys_U, None, places=places)
+
+    grid = Asked({7: entry(0)})
+    late = {8: entry(2), 9: entry(1)}
+    threading.Timer(0.3, lambda: grid.answers.update(late)).start()
+    registry = Registry.ask(grid, Randomness(0), features="{}", timeout=30)
+    assert registry.nodes == (7, 9, 8)
+    assert len(registry) == 6
+    with pytest.raises(RegistryError, match="1 of at least 2 nodes"):
+        Registry.ask(Asked({7: entry(0, 2)}), Randomness(0), features="{}", timeout=0.1)
+
+
 def test_labels_of_one_node_that_were_randomized_show():
     keys = np.arange(3, dtype=np.uint64)
     clean, coins = RegistryEntry(0, keys, None), RegistryEntry(1, keys + 9, None, randomized=True)
