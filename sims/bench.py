@@ -5,14 +5,14 @@ them alike:
 
 - the round: everything the runtime does for a cohort, from one push of messages to the
   next: messages, node, ledger with fsync, noise, optimizer, metrics, and now and then a checkpoint;
-- after every third round the node: ``strategies.uls.contribute`` for a cohort, from windows to the
+- after every eighth round the node: ``strategies.uls.contribute`` for a cohort, from windows to the
   bounded sum;
 - and the limit: the same arithmetic (logits, residuals, batched weighted sums, norms, clipping and
   sum) as plain tensor code, for as many users whose rows lie in place already, with torch's threads
   and with one (on a busy machine that is faster by far): the better median is the limit.
 
 Then follows a pause, because torch's threads keep a core busy for a while after their last work,
-and a round that is not counted, because after a pause everything is slow. The overhead is the
+and rounds that are not counted, because after a pause everything is slow. The overhead is the
 median round less the median node. On Ray the node's work is done by the workers, and what counts as
 overhead is what the round takes beyond this work done in one process.
 
@@ -50,7 +50,8 @@ from strategies import messages, uls
 
 _WARMUP = 2  # readings
 _PAUSE = 0.02  # seconds
-_STRIDE = 3  # rounds from one reading of node and limit to the next
+_STRIDE = 8  # rounds from one reading of node and limit to the next
+_SETTLING = 3  # of these, the first that are not counted
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def measure(setting: Setting, repetitions: int) -> dict[str, Any]:
         with _grid(setting, config, clocks) as grid:
             result = train(config, grid, HashingFeatures(dimension=setting.dimension))
     nodes, limits = clocks.node_rates[_WARMUP:], clocks.limit_rates[_WARMUP:]
-    rounds = clocks.rounds[_WARMUP * (_STRIDE - 1) :]
+    rounds = clocks.rounds[_WARMUP * (_STRIDE - _SETTLING) :]
     threads, most = max(
         ((threads, median(rates[threads] for rates in limits)) for threads in limits[0]),
         key=lambda item: item[1],
@@ -172,7 +173,7 @@ class _Clocks:
     def messages_are_out(self, outgoing: Iterable[Message]) -> None:
         """One round ends, and the next begins when this returns."""
         if self._work is not None:
-            if self._count % _STRIDE != 1:
+            if not 1 <= self._count % _STRIDE <= _SETTLING:
                 self.rounds.append(time.perf_counter() - self._begun)
             if self._count % _STRIDE == 0 and self._former is not None:
                 self._read(self._former)

@@ -37,7 +37,7 @@ def measure_memory(point: Point, rounds: int) -> dict[str, Any]:
 
 
 class OwnMemory:
-    """Notes, now and then, how much memory is this process's own (Linux)."""
+    """Notes, now and then and at the end, how much memory is this process's own (Linux)."""
 
     def __init__(self) -> None:
         self.most_mib = 0.0
@@ -51,14 +51,17 @@ class OwnMemory:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
+        self._note()
 
     def _look(self) -> None:
-        while _STATUS.exists():
+        while not self._ended.wait(_BETWEEN):
+            self._note()
+
+    def _note(self) -> None:
+        if _STATUS.exists():
             lines = _STATUS.read_text(encoding="utf-8").splitlines()
             (kib,) = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
             self.most_mib = max(self.most_mib, kib / 1024)
-            if self._ended.wait(_BETWEEN):
-                return
 
 
 def main(users: int, cohort: int, dimension: int, each: int, rounds: int) -> None:
