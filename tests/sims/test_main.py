@@ -195,3 +195,18 @@ def test_in_a_process_of_its_own(tmp_path):
     assert done.stdout == ""
     assert done.stderr == "error: missing.jsonl: no such file or folder\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("command", "policy"), [("run", "passive"), ("bench", None)])
+def test_rivals_keep_their_threads_as_they_come(command, policy):
+    """Idle threads are told to sleep, but not where others are measured beside us."""
+    code = (
+        f"import sys; sys.argv = ['murmuration', {command!r}]; import os, sims.main; "
+        "print(os.environ.get('OMP_WAIT_POLICY'))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment.pop("OMP_WAIT_POLICY", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(policy)
