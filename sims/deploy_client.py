@@ -10,9 +10,11 @@ import os
 import shutil
 import socket
 import ssl
+import tempfile
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -193,27 +195,26 @@ def run_client(
     Raises:
         InputError: the agent ended, or could not start.
     """
-    work = client.folder / "node"
-    work.mkdir(exist_ok=True, mode=0o700)
-    path, log = work / "agent.sock", client.folder / "logs" / "agent.log"
-    command = agent_command(
-        data.absolute(), client.folder / "policy.toml", client.folder / "state", path
-    )
-    command += ["--columns", columns] if columns else []
-    command += ["--user", node_user] if node_user else []
-    agent = Program(command, log, cwd=client.folder)
+    with _workplace(client, node_user) as work:
+        path, log = work / "agent.sock", client.folder / "logs" / "agent.log"
+        command = agent_command(
+            data.absolute(), client.folder / "policy.toml", client.folder / "state", path
+        )
+        command += ["--columns", columns] if columns else []
+        command += ["--user", node_user] if node_user else []
+        agent = Program(command, log, cwd=client.folder)
 
-    def looked_after() -> bool:
-        if not agent.alive:
-            raise InputError(f"the agent ended; its log is {log}")
-        return enough()
+        def looked_after() -> bool:
+            if not agent.alive:
+                raise InputError(f"the agent ended; its log is {log}")
+            return enough()
 
-    try:
-        until(lambda: answers(path), 300, "the agent", agent)
-        say(f"the agent answers; its log is {log}")
-        run_node(client, path, port=port, node_user=node_user, say=say, enough=looked_after)
-    finally:
-        agent.end()
+        try:
+            until(lambda: answers(path), 300, "the agent", agent)
+            say(f"the agent answers; its log is {log}")
+            _keep_node(client, work, path, port, node_user, say, looked_after)
+        finally:
+            agent.end()
 
 
 def run_node(
@@ -230,20 +231,49 @@ def run_node(
     One that ends is started again, and so is one whose executor has ended: it would wait for the
     executor's reply for ever. InputError if it cannot be another user.
     """
-    work, log = client.folder / "node", client.folder / "logs" / "node.log"
-    work.mkdir(exist_ok=True, mode=0o700)
+    with _workplace(client, node_user) as work:
+        _keep_node(client, work, socket_path, port, node_user, say, enough)
+
+
+@contextmanager
+def _workplace(client: Client, node_user: str | None) -> Iterator[Path]:
+    """Where the SuperNode works: in the client's folder, or in one of the other user's own.
+
+    Another user need not be able to reach the client's folder, and should not.
+    """
+    if node_user is None:
+        work = client.folder / "node"
+        work.mkdir(exist_ok=True, mode=0o700)
+        yield work
+        return
+    with tempfile.TemporaryDirectory(prefix="murmuration-node-") as folder:
+        yield Path(folder)
+
+
+def _keep_node(
+    client: Client,
+    work: Path,
+    socket_path: Path,
+    port: int,
+    node_user: str | None,
+    say: Callable[[str], None],
+    enough: Callable[[], bool],
+) -> None:
+    log = client.folder / "logs" / "node.log"
     for name in ("node.key", "ca.crt"):
         shutil.copy2(client.folder / name, work / name)
     if node_user:
         _hand_over(work, node_user)
+    command = supernode(work, client.address, str(socket_path), port)
+    environment = {"FLWR_HOME": str(work / "flwr"), "HOME": str(work)}
     while not enough():
-        node = Program(
-            supernode(work, client.address, str(socket_path), port),
-            log,
-            environment={"FLWR_HOME": str(work / "flwr"), "HOME": str(work)},
-            cwd=work,
-            user=node_user,
-        )
+        try:
+            node = Program(command, log, environment=environment, cwd=work, user=node_user)
+        except PermissionError:
+            raise InputError(
+                f"{node_user} may not run {command[0]}: install murmuration where other users can "
+                "reach it (/opt, say), and let the SuperNode be started from there"
+            ) from None
         say(f"the SuperNode is started; its log is {log}")
         try:
             started = time.monotonic()

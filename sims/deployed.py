@@ -6,6 +6,7 @@ that it started. Whatever happens here, leaving the ``with`` block ends them all
 
 import contextlib
 import os
+import pwd
 import signal
 import socket as socket_module
 import subprocess
@@ -39,7 +40,10 @@ class Program:
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
-        who: dict[str, object] = {"user": user, "extra_groups": []} if user else {}
+        who: dict[str, object] = {}
+        if user:
+            group = pwd.getpwnam(user).pw_gid
+            who = {"user": user, "group": group, "extra_groups": [], "umask": 0o077}
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 list(command),

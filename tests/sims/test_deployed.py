@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import pwd
 import re
 import shutil
 import socket
@@ -25,6 +26,7 @@ from server.config import RunConfig
 from server.training import train
 from sims import deploy_texts
 from sims.certificates import client_key, write_new
+from sims.deploy_client import Client, run_client
 from sims.deploy_doctor import examine
 from sims.deploy_init import CONNECTION, Deployment, write_deployment
 from sims.deploy_run import run_deployed
@@ -383,3 +385,55 @@ def test_who_listens(tmp_path):
         assert not listens(program, port + 1)
     finally:
         program.end()
+
+
+def nobody_runs_python() -> bool:
+    """Whether another user can run this interpreter with all that it loads."""
+    if os.geteuid() != 0:
+        return False
+    command = [sys.executable, "-c", "import client.app, flwr.supernode.cli"]
+    try:
+        done = subprocess.run(
+            command, user="nobody", extra_groups=[], cwd="/", check=False, capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HOME": "/tmp"},
+        )  # fmt: skip
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_supernode_is_another_user(tmp_path):
+    if not nobody_runs_python():
+        pytest.skip("needs root, and an interpreter that other users can run")
+    world = World(tmp_path, ("a",), users=6)
+    ended, said = threading.Event(), []
+    client = Client.load(world.client("a"))
+    with Site(tmp_path / "d", world.deployment, tmp_path / "logs") as site:
+        site.start_superlink()
+        site.start_superexec()
+        site.register()
+        runner = threading.Thread(
+            target=run_client,
+            args=(client, world.data("a")),
+            kwargs={
+                "port": world.ports[0], "node_user": "nobody",
+                "say": said.append, "enough": ended.is_set,
+            },
+        )  # fmt: skip
+        runner.start()
+        try:
+            config = world.config("run", rounds=1, cohort=5, users=6, seed=1)
+            assert world.run(site, config)["rounds"] == 1
+            nobody = pwd.getpwnam("nobody")
+            nodes = [p for p in descendants(os.getpid()) if str(world.ports[0]) in str(p.cmdline())]
+            assert nodes, said
+            for process in (*nodes, *descendants(nodes[0].pid)):
+                assert set(process.uids()) == {nobody.pw_uid}, process
+                assert set(process.gids()) == {nobody.pw_gid}, process
+        finally:
+            ended.set()
+            runner.join(60)
+    log = (tmp_path / "run" / "private" / "log.jsonl").read_text()
+    assert "left out" not in log
