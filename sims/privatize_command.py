@@ -6,6 +6,7 @@ judgement (a score, say, or a time) stay behind, because they may tell what the 
 does.
 """
 
+import gzip
 import json
 import statistics
 from pathlib import Path
@@ -55,7 +56,7 @@ def privatize(
     state: Annotated[
         Path | None, typer.Option(help="Remembers what was told; keep it, and keep it private.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The .jsonl file to write.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The .jsonl or .jsonl.gz file to write.")] = None,
     columns: Annotated[str, typer.Option(help="Renamed columns: user_id=annotator,…")] = "",
     on_bad_rows: Annotated[
         str, typer.Option(help="Or set them aside.", click_type=click.Choice(["refuse", "skip"]))
@@ -79,8 +80,8 @@ def privatize(
         promise = LabelPromise(epsilon, level, cap or 0, delta)  # type: ignore[arg-type]
     except ValueError as error:
         raise InputError(str(error)) from None
-    if not out.name.endswith(".jsonl"):
-        raise InputError(f"--out {out}: the file that is written must be named .jsonl")
+    if not out.name.endswith((".jsonl", ".jsonl.gz")):
+        raise InputError(f"--out {out}: the file that is written must be named .jsonl or .jsonl.gz")
     judgements = load_judged(
         str(Path(data).expanduser()) if Path(data).exists() else data, columns, on_bad_rows
     )
@@ -92,7 +93,9 @@ def privatize(
         raise InputError(f"--epsilon {epsilon:g}: {error}") from None
     if not len(answer.rows_N):
         raise InputError(f"{data}: nobody here has room for another label; nothing is written")
-    _write(out, _lines(judgements, answer))
+    lines = _lines(judgements, answer)
+    # Without the time in its head, so that the same answers are the same file.
+    _write(out, gzip.compress(lines, mtime=0) if out.suffix == ".gz" else lines)
     result = _result(judgements, answer, promise, out, state)
     if as_json:
         print(json.dumps(result))

@@ -1,5 +1,6 @@
 """``murmuration privatize``: files whose labels are randomized once, with their channel."""
 
+import gzip
 import json
 import stat
 
@@ -118,6 +119,17 @@ def test_a_second_run_gives_the_same_bytes(privatize, places, write_rows, make_r
     other = write_rows(rows[::-1], "other.jsonl")
     assert privatize(other, out=tmp_path / "again.jsonl")[0] == 0
     assert (tmp_path / "again.jsonl").read_bytes() == first == places["out"].read_bytes()
+
+
+def test_a_gzipped_file_holds_the_same_and_stays_the_same(
+    privatize, places, write_rows, make_rows, tmp_path
+):
+    data, packed = write_rows(make_rows([9, 2])), tmp_path / "told.jsonl.gz"
+    assert privatize(data)[0] == 0
+    assert privatize(data, out=packed)[0] == 0
+    assert gzip.decompress(packed.read_bytes()) == places["out"].read_bytes()
+    assert privatize(data, out=packed)[0] == 0  # the same bytes: nothing is replaced
+    assert len(load_judgements(str(packed))) == 11
 
 
 def test_without_the_state_the_answers_are_others(
