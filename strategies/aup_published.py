@@ -182,8 +182,6 @@ class AupPublished(CohortStrategy):
         super().__init__(sampler=PoissonSampler(1.0), **arguments)
         self.plan, self.ledger = plan, ledger
         self._tests: dict[int, OpenThreshold] = {}
-        keys_N = self.participants.registry.keys_N
-        self._phase_N = phase_of(keys_N, len(plan.phases))
         ledger.clear(plan.charges)
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
@@ -199,12 +197,17 @@ class AupPublished(CohortStrategy):
         return stacks.admits(sums)
 
     def invited(self, round_: int) -> np.ndarray:
-        """A Poisson cohort of the users of the round's phase; nobody once it was halted."""
+        """A Poisson cohort of the users of the round's phase; nobody once it was halted.
+
+        Who is in a phase goes by the names of those who are there now: their places in the registry
+        change when others come or go.
+        """
         number, _ = self.plan.place(round_)
         if self.optimizer.halted:
             return np.empty(0, dtype=np.int64)
         train, phase = self.participants.train, self.plan.phases[number - 1]
-        mine = train[self._phase_N[train] == number]
+        phase_N = phase_of(self.participants.registry.keys_N[train], len(self.plan.phases))
+        mine = train[phase_N == number]
         sampler = PoissonSampler(phase.cohort / phase.users)
         return mine[sampler.draw(len(mine), self.source.stream("cohort", round_))]
 

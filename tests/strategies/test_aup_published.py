@@ -10,7 +10,10 @@ from privacy.adjacency import Adjacency
 from privacy.events import OnPart, PoissonGaussian, PureDp
 from strategies.aup_published import FINDINGS, AupPublished, PublishedPlan
 from strategies.aup_schedule import Phase, constant_schedule
+from strategies.cohort import Registry
+from strategies.messages import RegistryEntry
 from strategies.phased_sgd import PhasedSgd
+from strategies.rounds import Participants
 
 ADD = Adjacency.ADD_REMOVE
 TWO = (Phase(50, 25, 4, 0.5, 1.0), Phase(100, 25, 6, 0.5, 1.0))
@@ -115,6 +118,24 @@ def test_only_the_users_of_a_phase_are_asked_and_they_are_never_shared(world):
     assert len(first | second) < 180  # a quarter of all are in no phase
     sizes = [len(one) for one in asked[3:]]
     assert len(set(sizes)) > 1  # coins, not a draw of ñ
+
+
+def test_who_comes_or_goes_moves_nobody_into_another_phase(world):
+    """A later registry has other users, in another order: names decide, not places in line."""
+    made = world(phases=2, users=200, cohort=100, rounds=30).strategy
+    keys_N = made.participants.registry.keys_N
+    came = np.random.default_rng(5).integers(2**64, size=150, dtype=np.uint64)
+    later_N = np.concatenate([came, keys_N[::-1][:120]])
+    later = Participants.all(Registry.of({7: RegistryEntry(-1, later_N, None)}))
+    asked = {1: set(), 2: set()}
+    for participants in (made.participants, later):
+        made.participants = participants
+        for round_ in range(1, 31):
+            named = participants.registry.keys_N[made.invited(round_)].tolist()
+            asked[made.plan.place(round_)[0]] |= set(named)
+    assert not asked[1] & asked[2]
+    assert asked[2] & set(came.tolist()) and asked[2] - set(came.tolist())
+    assert max(asked[1]) < 2**63 <= min(asked[2])  # the halves of ``phase_of``
 
 
 def test_where_all_agree_it_is_the_mean_of_the_cohort(world, monkeypatch):
