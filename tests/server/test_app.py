@@ -1,6 +1,7 @@
 """The ServerApp: from Flower's run config to a run."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from client.app import app as client_app
 from preference.judgements import InputError
 from server.app import app as server_app
+from server.choices import FEW_ROUNDS, STRATEGIES
 from server.config import RunConfig
 from sims.local import run_local
+from strategies.support import SUPPORT
 
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
@@ -41,3 +45,14 @@ def test_without_a_place_it_takes_one_in_the_home_folder(crowd, tmp_path, monkey
 def test_unknown_settings_are_refused(crowd):
     with pytest.raises(InputError, match="unknown setting 'epsylon'"):
         run(settings(crowd, epsylon=3.0))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_runs_with_what_pyproject_says(crowd, tmp_path, strategy):
+    """As `flwr run . -c 'strategy="…" adjacency="…"'` does: nothing else need be overridden."""
+    defaults = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"]
+    here = {"data": crowd, "cohort": 10, "epsilon": 8.0, "delta": 1e-3, "seed": 3}
+    asked = {"strategy": strategy, "adjacency": min(SUPPORT[strategy]).value}
+    run({**defaults, **here, **asked, "out": str(tmp_path / "run")})
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["rounds"] == FEW_ROUNDS.get(strategy, (200,))[0]
