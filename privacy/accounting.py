@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from privacy import group
+from privacy import group, hold_out
 from privacy.adjacency import Adjacency
-from privacy.composition import INTERVAL, composed_epsilon
+from privacy.composition import INTERVAL, composed_epsilon, composition, of_several_runs
 from privacy.events import Event, PoissonGaussian, PureChoice
 from privacy.group_event import GroupGaussian
+from privacy.hold_out import HoldOut, charges_of
 from privacy.label_event import RandomizedLabels
 from privacy.parts import by_part
 
@@ -37,20 +38,69 @@ def epsilon(
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
     anything else, the parts share ``delta`` equally and their epsilons add up. Events on
     disjoint parts of the users (``privacy.parts``) cost as much as the dearest part. What a
-    choice costs (``PureChoice``) is added to everything else.
+    choice costs (``PureChoice``) is added to everything else. Where users are held out by a secret
+    coin, nobody is exposed to both halves (``privacy.hold_out``).
     """
     _check_delta(delta)
-    events = list(events)
+    events, held = hold_out.split(events)
+    if not held:
+        return _of_run(events, adjacency, delta, interval)
+    coins = hold_out.together(held)
+    if coins is None:
+        return _of_run(of_several_runs([*events, *held]), adjacency, delta, interval)
+    return _with_held_out(coins, events, adjacency, delta, interval)
+
+
+def _with_held_out(
+    coins: HoldOut,
+    events: list[tuple[Event, int]],
+    adjacency: Adjacency,
+    delta: float,
+    interval: float,
+) -> float:
+    """Epsilon of a run and of what is said of its held-out users."""
+    if adjacency.vectors_changed == 2:
+        return max(coins.epsilon, _of_run(events, adjacency, delta, interval))
+    profile = _profile(events, adjacency, interval)
+    if profile is None:
+        return hold_out.mixed_point(
+            coins, lambda part: _of_run(events, adjacency, part, interval), delta
+        )
+    return hold_out.mixed_epsilon(coins, profile, delta)
+
+
+def _profile(
+    events: list[tuple[Event, int]], adjacency: Adjacency, interval: float
+) -> hold_out.Profile | None:
+    """δ of a run at any ε, where that is known: of group privacy there are points only."""
+    choices = sum(times * e.epsilon for e, times in events if isinstance(e, PureChoice))
+    rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
+    parts = by_part(rest)
+    if any(isinstance(event, GroupGaussian) for part in parts for event, _ in part):
+        return None
+    found = [composition(part, adjacency=adjacency, interval=interval) for part in parts]
+    losses = [loss for loss in found if loss is not None]
+
+    def profile(target: float) -> float:
+        if target < choices:
+            return 1.0
+        left = target - choices
+        return max((float(loss.get_delta_for_epsilon(left)) for loss in losses), default=0.0)
+
+    return profile
+
+
+def _of_run(
+    events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
+) -> float:
+    """Epsilon of events none of which holds users out."""
     choices = sum(times * e.epsilon for e, times in events if isinstance(e, PureChoice) and times)
     if choices:
         rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
-        return choices + epsilon(rest, adjacency=adjacency, delta=delta, interval=interval)
+        return choices + _of_run(rest, adjacency, delta, interval)
     events, *others = by_part(events)
     if others:
-        return max(
-            epsilon(part, adjacency=adjacency, delta=delta, interval=interval)
-            for part in (events, *others)
-        )
+        return max(_of_run(part, adjacency, delta, interval) for part in (events, *others))
     if any(isinstance(event, GroupGaussian) for event, _ in events):
         return group.apart(events, adjacency=adjacency, delta=delta, interval=interval)
     found = composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
@@ -161,9 +211,18 @@ def calibrate_noise(
 
 @functools.lru_cache(maxsize=256)
 def noise_multiplier_for(
-    target: float, *, delta: float, probability: float, rounds: int, adjacency: Adjacency
+    target: float,
+    *,
+    delta: float,
+    probability: float,
+    rounds: int,
+    adjacency: Adjacency,
+    hold_out: HoldOut | None = None,
 ) -> float:
-    """``calibrate_noise`` for ``rounds`` Poisson-Gaussian rounds with this ``probability``."""
+    """``calibrate_noise`` for ``rounds`` Poisson-Gaussian rounds with this ``probability``.
+
+    ``hold_out`` is how users are held out by a secret coin, if they are.
+    """
     _check_delta(delta)
     if not (math.isfinite(target) and target > 0):
         raise ValueError(f"epsilon must be a positive finite number, got {target}")
@@ -173,7 +232,7 @@ def noise_multiplier_for(
     high = 2.0 * adjacency.vectors_changed * math.sqrt(rounds * 2 * math.log(2 / delta))
     return calibrate_noise(
         target,
-        lambda sigma: {PoissonGaussian(probability, sigma): rounds},
+        lambda sigma: {PoissonGaussian(probability, sigma): rounds, **charges_of(hold_out)},
         delta=delta,
         adjacency=adjacency,
         high=max(1.0, high * (1 + 1 / target)),

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 
 from privacy.adjacency import Adjacency
-from privacy.events import PLD, Event, Unprotected
+from privacy.events import PLD, Event, PureDp, Unprotected
+from privacy.hold_out import HoldOut
+from privacy.parts import OnPart
 
 #: Spacing of the discretized privacy loss; coarser is faster and errs towards a larger epsilon.
 INTERVAL = 1e-4
@@ -35,3 +37,18 @@ def composed_epsilon(
     """The smallest epsilon at ``delta`` of the composition: 0 for nothing, inf for unprotected."""
     total = composition(events, adjacency=adjacency, interval=interval)
     return 0.0 if total is None else max(0.0, float(total.get_epsilon_for_delta(delta)))
+
+
+def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
+    """What runs that each toss coins of their own charge, as it composes.
+
+    Whoever is in one part of a run, or held out from it, may be in another part of the next: so
+    everybody counts as exposed to everything.
+    """
+    found: list[tuple[Event, int]] = []
+    for event, times in events:
+        if isinstance(event, HoldOut):
+            found += [(PureDp(event.epsilon), times)] if event.epsilon else []
+        else:
+            found.append((event.event if isinstance(event, OnPart) else event, times))
+    return found

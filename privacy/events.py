@@ -15,6 +15,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privacy.adjacency import Adjacency
 from privacy.group_event import GroupGaussian
+from privacy.hold_out import HoldOut
 from privacy.label_event import RandomizedLabels
 from privacy.mixture import MixtureGaussian
 from privacy.on_grid import OnGrid
@@ -125,6 +126,7 @@ _KINDS: dict[str, type] = {
         TestedGaussian,
         OnPart,
         OnGrid,
+        HoldOut,
         Unprotected,
     )
 }

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from preference.judgements import InputError
 from privacy import accounting
 from privacy.adjacency import Adjacency
+from privacy.composition import of_several_runs
 from privacy.events import Event
 from privacy.ledger import read_charges
 from server.choices import FEW_ROUNDS
@@ -115,7 +116,8 @@ def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) 
             if result["private"]:
                 ledger = Path(result["out"]) / "ledger.jsonl"
                 spent.update(charge.event for charge in read_charges(ledger))
-    return accounting.epsilon(spent.items(), adjacency=adjacency, delta=delta, interval=1e-3)
+    charges = of_several_runs(spent.items())
+    return accounting.epsilon(charges, adjacency=adjacency, delta=delta, interval=1e-3)
 
 
 def plot(cells: Sequence[Cell]) -> Figure:

@@ -31,6 +31,7 @@ from privacy.clipping import UserClip
 from privacy.discrete import DiscreteNoise
 from privacy.events import Event
 from privacy.grid import COUNT_STEP
+from privacy.hold_out import HoldOut, charges_of
 from privacy.joint import CountingClip, JointSum, sum_noise_for
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
@@ -76,6 +77,7 @@ class AdaptivePlan:
     retain: int = 0
     on_grid: bool = False
     discrete: DiscreteNoise | None = None
+    hold_out: HoldOut | None = None
 
     #: Subtracted from each user's bit.
     middle = 0.5
@@ -118,7 +120,7 @@ class AdaptivePlan:
     @property
     def charges(self) -> dict[Event, int]:
         """What the whole run will cost."""
-        return {self.mechanism(self.start).event: self.rounds}
+        return {self.mechanism(self.start).event: self.rounds, **charges_of(self.hold_out)}
 
     @property
     def noise(self) -> float:

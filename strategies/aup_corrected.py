@@ -28,6 +28,7 @@ from privacy import accounting, filtered_mean
 from privacy.adjacency import Adjacency
 from privacy.events import Event, TestedGaussian
 from privacy.filtered_mean import FilteredMean
+from privacy.hold_out import HoldOut, charges_of
 from privacy.ledger import Ledger
 from privacy.sampling import PoissonSampler
 from privacy.tested import LARGEST_DELTA
@@ -65,6 +66,7 @@ class CorrectedPlan:
     radius: float = DEFAULT_RADIUS
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
+    hold_out: HoldOut | None = None
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
@@ -87,7 +89,10 @@ class CorrectedPlan:
         failure = _failure(delta, rounds)
         sigma = accounting.calibrate_noise(
             epsilon,
-            lambda sigma: {TestedGaussian(cohort / users, sigma, failure): rounds},
+            lambda sigma: {
+                TestedGaussian(cohort / users, sigma, failure): rounds,
+                **charges_of(plan.get("hold_out")),
+            },
             delta=delta,
             adjacency=plan["adjacency"],
             high=max(1.0, high * (1 + 1 / epsilon)),
@@ -129,7 +134,7 @@ class CorrectedPlan:
     @property
     def charges(self) -> dict[Event, int]:
         """What the whole run will cost."""
-        return {self.mechanism.event: self.rounds}
+        return {self.mechanism.event: self.rounds, **charges_of(self.hold_out)}
 
     @property
     def noise(self) -> float:

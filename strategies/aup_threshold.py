@@ -33,6 +33,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.discrete import DiscreteNoise
 from privacy.events import Event
+from privacy.hold_out import HoldOut, charges_of
 from privacy.ledger import BudgetExceeded, Ledger
 from privacy.release import GaussianSum
 from privacy.sampling import PoissonSampler
@@ -67,6 +68,7 @@ class ThresholdPlan:
     retain: int = 0
     on_grid: bool = False
     discrete: DiscreteNoise | None = None
+    hold_out: HoldOut | None = None
 
     #: Subtracted from each user's bit: the test takes a plain count.
     middle = 0.0
@@ -112,7 +114,8 @@ class ThresholdPlan:
     @property
     def charges(self) -> dict[Event, int]:
         """What the whole run will cost, if every series is begun."""
-        return {self.mechanism(self.start).event: self.rounds, self.test.event: self.series}
+        rounds = {self.mechanism(self.start).event: self.rounds, self.test.event: self.series}
+        return {**rounds, **charges_of(self.hold_out)}
 
     @property
     def noise(self) -> float:

@@ -37,6 +37,7 @@ from privacy.discrete import DiscreteNoise
 from privacy.events import Event, PureChoice
 from privacy.example_clipping import ExampleClip
 from privacy.group_event import GroupGaussian
+from privacy.hold_out import HoldOut, charges_of
 from privacy.ledger import Ledger
 from privacy.mixture import MixtureGaussian
 from privacy.randomness import Randomness
@@ -72,6 +73,7 @@ class ElsPlan:
     normalized: bool = False
     chosen_at: float = 0.0
     discrete: DiscreteNoise | None = None
+    hold_out: HoldOut | None = None
 
     #: How a round is accounted for whole users.
     event_kind: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = MixtureGaussian
@@ -85,7 +87,7 @@ class ElsPlan:
     def for_epsilon(cls, epsilon: float, **plan: Any) -> "ElsPlan":
         """The plan with the least noise that costs at most ``epsilon``; other fields as given.
 
-        What was spent on choosing G is subtracted first. G decides what follows, so the two parts
+        What was spent on choosing G is added to the rest. G decides what follows, so the two parts
         are composed adaptively, which plain addition covers; composing the loss distributions of
         the G that was chosen would not.
 
@@ -94,13 +96,12 @@ class ElsPlan:
             Unsupported: there is no guarantee under the adjacency.
         """
         cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
-        left = epsilon - plan.get("chosen_at", 0.0)
 
         def charges(sigma: float) -> dict[Event, int]:
-            return {cls(noise_multiplier=sigma, **plan).mechanism.event: plan["rounds"]}
+            return cls(noise_multiplier=sigma, **plan).charges
 
         sigma = accounting.calibrate_noise(
-            left, charges, delta=plan["delta"], adjacency=plan["adjacency"]
+            epsilon, charges, delta=plan["delta"], adjacency=plan["adjacency"]
         )
         return cls(noise_multiplier=sigma, **plan)
 
@@ -121,7 +122,7 @@ class ElsPlan:
     def charges(self) -> dict[Event, int]:
         """What the whole run costs, choosing G included."""
         chosen: dict[Event, int] = {PureChoice(self.chosen_at): 1} if self.chosen_at else {}
-        return {self.mechanism.event: self.rounds, **chosen}
+        return {self.mechanism.event: self.rounds, **chosen, **charges_of(self.hold_out)}
 
     @property
     def batch(self) -> float:

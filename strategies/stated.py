@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from privacy import accounting, events
 from privacy.adjacency import Adjacency
+from privacy.composition import of_several_runs
 from privacy.events import Event
-from privacy.parts import OnPart
 
 #: Where the plan stands among the parameters of a request.
 PARAMETER = "plan"
@@ -110,8 +110,8 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
     charges = [charge for plan in plans for charge in plan.charges]
     if any(_beyond(event, count) for event, count in charges):
         return math.inf  # no budget allows it, and to account for it takes very long
-    if len(plans) > 1:  # who is in one part in one run may be in another in the next
-        charges = [(e.event if isinstance(e, OnPart) else e, count) for e, count in charges]
+    if len(plans) > 1:
+        charges = of_several_runs(charges)
     return accounting.epsilon(charges, adjacency=adjacency, delta=delta)
 
 

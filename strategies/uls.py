@@ -25,6 +25,7 @@ from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
 from privacy.discrete import DiscreteNoise
 from privacy.events import Event, PoissonGaussian
+from privacy.hold_out import HoldOut, charges_of
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from privacy.release import GaussianSum
@@ -49,7 +50,8 @@ class UlsPlan:
 
     ``users`` is the nominal number N, a public constant; ``cohort`` the expected number M of users
     in a round; ``group_size`` G the most judgements of one user in one round, ``retain`` the most
-    in the whole run (0: any number). ``discrete`` noise needs a clip on a grid.
+    in the whole run (0: any number). ``discrete`` noise needs a clip on a grid; ``hold_out`` is how
+    users are held out by a secret coin, if they are.
     """
 
     users: int
@@ -63,6 +65,7 @@ class UlsPlan:
     retain: int = 0
     normalized: bool = False
     discrete: DiscreteNoise | None = None
+    hold_out: HoldOut | None = None
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
@@ -84,7 +87,7 @@ class UlsPlan:
     @property
     def charges(self) -> dict[Event, int]:
         """What the whole run will cost."""
-        return {self.mechanism.event: self.rounds}
+        return {self.mechanism.event: self.rounds, **charges_of(self.hold_out)}
 
     @property
     def noise(self) -> float:
@@ -104,16 +107,22 @@ class UlsPlan:
 def least_noise(epsilon: float, plan: Mapping[str, Any]) -> float:
     """The noise multiplier at which the rounds of a plan with these fields cost ``epsilon``."""
     probability, rounds = plan["cohort"] / plan["users"], plan["rounds"]
-    delta, adjacency = plan["delta"], plan["adjacency"]
+    delta, adjacency, hold_out = plan["delta"], plan["adjacency"], plan.get("hold_out")
     sigma = accounting.noise_multiplier_for(
-        epsilon, delta=delta, probability=probability, rounds=rounds, adjacency=adjacency
+        epsilon,
+        delta=delta,
+        probability=probability,
+        rounds=rounds,
+        adjacency=adjacency,
+        hold_out=hold_out,
     )
     discrete: DiscreteNoise | None = plan.get("discrete")
     if discrete is None:
         return sigma
 
     def charges(sigma: float) -> dict[Event, int]:
-        return {discrete.charged(PoissonGaussian(probability, sigma)): rounds}
+        event = discrete.charged(PoissonGaussian(probability, sigma))
+        return {event: rounds, **charges_of(hold_out)}
 
     # Discrete noise costs next to nothing more: the same, or a hair more of it, is enough.
     for much in (sigma, sigma * (1 + 1e-7), sigma * (1 + 1e-5)):
