@@ -13,7 +13,13 @@ import numpy as np
 
 from privacy import group, hold_out
 from privacy.adjacency import Adjacency
-from privacy.composition import INTERVAL, composed_epsilon, composition, of_several_runs
+from privacy.composition import (
+    INTERVAL,
+    Uncertified,
+    composed_epsilon,
+    composition,
+    of_several_runs,
+)
 from privacy.events import Event, PoissonGaussian, PureChoice
 from privacy.group_event import GroupGaussian
 from privacy.hold_out import HoldOut, charges_of
@@ -61,7 +67,7 @@ def _with_held_out(
     """Epsilon of a run and of what is said of its held-out users."""
     if adjacency.vectors_changed == 2:
         return max(coins.epsilon, _of_run(events, adjacency, delta, interval))
-    profile = _profile(events, adjacency, interval)
+    profile = _profile(events, adjacency, delta, interval)
     if profile is None:
         return hold_out.mixed_point(
             coins, lambda part: _of_run(events, adjacency, part, interval), delta
@@ -70,22 +76,22 @@ def _with_held_out(
 
 
 def _profile(
-    events: list[tuple[Event, int]], adjacency: Adjacency, interval: float
+    events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
 ) -> hold_out.Profile | None:
-    """δ of a run at any ε, where that is known: of group privacy there are points only."""
+    """δ of a run at any ε, tight around ``delta``; of group privacy there are points only."""
     choices = sum(times * e.epsilon for e, times in events if isinstance(e, PureChoice))
     rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
     parts = by_part(rest)
     if any(isinstance(event, GroupGaussian) for part in parts for event, _ in part):
         return None
     found = [composition(part, adjacency=adjacency, interval=interval) for part in parts]
-    losses = [loss for loss in found if loss is not None]
+    curves = [total.near(delta) for total in found if total is not None]
 
     def profile(target: float) -> float:
         if target < choices:
             return 1.0
         left = target - choices
-        return max((float(loss.get_delta_for_epsilon(left)) for loss in losses), default=0.0)
+        return max((curve(left) for curve in curves), default=0.0)
 
     return profile
 
@@ -104,7 +110,7 @@ def _of_run(
     if any(isinstance(event, GroupGaussian) for event, _ in events):
         return group.apart(events, adjacency=adjacency, delta=delta, interval=interval)
     found = composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
-    return found if math.isinf(found) else min(found, _added_up(events, delta))
+    return min(found, _added_up(events, delta))
 
 
 def _added_up(events: list[tuple[Event, int]], delta: float) -> float:
@@ -115,6 +121,8 @@ def _added_up(events: list[tuple[Event, int]], delta: float) -> float:
     labels = [(event, times) for event, times in events if isinstance(event, RandomizedLabels)]
     spent = sum(event.delta * event.labels * times for event, times in labels)
     if not labels or len(labels) < len(events) or not spent <= delta:
+        return math.inf
+    if any(event.unprotected for event, _ in labels):
         return math.inf
     return sum(event.epsilon * event.labels * times for event, times in labels)
 
@@ -279,7 +287,10 @@ def rounds_for(
 
 
 def _cost(event: Event, rounds: int, adjacency: Adjacency, delta: float) -> float:
-    return epsilon([(event, rounds)], adjacency=adjacency, delta=delta)
+    try:
+        return epsilon([(event, rounds)], adjacency=adjacency, delta=delta)
+    except Uncertified:  # so many cannot be had at this delta
+        return math.inf
 
 
 def _check_delta(delta: float) -> None:
@@ -320,5 +331,5 @@ def delta_for(
     target: float, *, event: Event, rounds: int, adjacency: Adjacency, interval: float = INTERVAL
 ) -> float:
     """The smallest delta at which ``rounds`` of ``event`` cost at most epsilon = ``target``."""
-    loss = event.loss(adjacency, interval).self_compose(rounds)
-    return float(loss.get_delta_for_epsilon(target))
+    total = composition([(event, rounds)], adjacency=adjacency, interval=interval)
+    return 0.0 if total is None else total.delta(target)

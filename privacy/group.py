@@ -5,10 +5,11 @@ for one example, converted as a black box. If one example is protected by (e, d)
 the curve d(e), a user with at most k examples is protected by (k e, d(e) (exp(k e) - 1)/(exp(e) -
 1)): Vadhan 2017, Lemma 2.2, and every point of the curve may be chosen, so the best one is.
 
-The factor grows exponentially with the group, and the accountant's own resolution is finite (a
-mass of 1e-15 per composition is always counted as an infinite loss, whatever the noise). So for a
-large group no point of the curve may do: the answer is then infinity, which says that this method
-certifies nothing, not that there is no privacy. The mixture of Gaussians stays finite there.
+The factor grows exponentially with the group, so the curve is needed at deltas of 1e-20 and less,
+which only a tilted convolution knows (``privacy.convolution``); and distributions are cut off (a
+mass of 1e-22 per release is counted as an infinite loss, whatever the noise). So for a large group
+no point of the curve may do: the answer is then infinity, which says that this method certifies
+nothing, not that there is no privacy. The mixture of Gaussians stays finite there.
 
 k is a promise that somebody must keep: the caller has to enforce the cap on every user's examples.
 """
@@ -19,8 +20,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from privacy.adjacency import Adjacency
-from privacy.composition import INTERVAL, composed_epsilon, composition
-from privacy.events import PLD, Event, PoissonGaussian
+from privacy.composition import INTERVAL, Composition, composed_epsilon, composition
+from privacy.events import Event, PoissonGaussian
 from privacy.group_event import GroupGaussian
 
 _POINTS = 400
@@ -54,8 +55,8 @@ def group_epsilon(
         paths.append((Adjacency.ADD_REMOVE, 2 * group_size))
     best = math.inf
     for relation, steps in paths:
-        loss = composition(charges, adjacency=relation, interval=interval)
-        best = min(best, 0.0 if loss is None else _convert(loss, steps, delta))
+        total = composition(charges, adjacency=relation, interval=interval)
+        best = min(best, 0.0 if total is None else _convert(total, steps, delta))
     return best
 
 
@@ -83,36 +84,32 @@ def apart(
     return total
 
 
-def _convert(loss: PLD, steps: int, delta: float) -> float:
-    """The least ``steps * e`` with ``loss``'s d(e) (exp(steps e) - 1)/(exp(e) - 1) <= delta."""
-    least = loss.get_epsilon_for_delta(delta)
-    if steps == 1 or math.isinf(least):
-        return least
-    # Never less than the mass at infinity, which covers the rounding of the convolutions.
-    floor = max(loss.get_delta_for_epsilon(math.inf), 1e-300)
-
-    def excess(example: np.ndarray, delta_of: np.ndarray) -> np.ndarray:
-        return np.log(np.maximum(delta_of, floor)) + _log_factor(example, steps) - math.log(delta)
-
-    # Beyond ``most`` even that mass, times exp((steps - 1) e), is over delta.
-    most = (math.log(delta) - math.log(floor)) / (steps - 1)
-    if most < least:
+def _convert(total: Composition, steps: int, delta: float) -> float:
+    """The least ``steps * e`` with ``total``'s d(e) (exp(steps e) - 1)/(exp(e) - 1) <= delta."""
+    if steps == 1:
+        return total.epsilon(delta)
+    if any(way.infinite * steps > delta for way in total.ways):
         return math.inf
-    example_N = np.linspace(least, most, _POINTS)
-    delta_N = np.asarray(loss.get_delta_for_epsilon(example_N.tolist()))
-    enough_N = excess(example_N, delta_N) <= 0
-    if not enough_N.any():
+    losses = total.losses(delta, steps=steps)
+    log_delta = math.log(delta)
+
+    def excess(example_N: np.ndarray) -> np.ndarray:
+        delta_N = np.max([loss.deltas(example_N) for loss in losses], axis=0)
+        return np.log(delta_N) + _log_factor(example_N, steps) - log_delta
+
+    # Beyond ``most`` even the mass at infinity, times exp((steps - 1) e), is over delta.
+    most = (log_delta - math.log(max(loss.infinite for loss in losses))) / (steps - 1)
+    if most <= 0.0:
         return math.inf
-    first = int(np.argmax(enough_N))
-    low, high = float(example_N[max(0, first - 1)]), float(example_N[first])
-    while high - low > 1e-5 * high:
-        middle = (low + high) / 2
-        delta_of = np.asarray(loss.get_delta_for_epsilon(middle))
-        if excess(np.asarray(middle), delta_of) <= 0:
-            high = middle
-        else:
-            low = middle
-    return steps * high
+    low, high = 0.0, most
+    for _ in range(4):  # to a ten-billionth: each time between the two points around the first
+        example_N = np.linspace(low, high, _POINTS)
+        enough_N = excess(example_N) <= 0.0
+        if not enough_N.any():
+            return math.inf
+        first = int(np.argmax(enough_N))
+        low, high = float(example_N[max(0, first - 1)]), float(example_N[first])
+    return steps * high * (1.0 + 1e-12)
 
 
 def _log_factor(example_N: np.ndarray, steps: int) -> np.ndarray:

@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dp_accounting.pld import common
+import numpy as np
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privacy.adjacency import Adjacency
@@ -58,8 +59,15 @@ class TestedGaussian:
             sampling_prob=self.probability,
             neighboring_relation=adjacency.relation,
         )
-        failed = pld.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(0.0, self.failure),
-            value_discretization_interval=interval,
-        )
-        return gaussian.compose(failed)
+        removed = _failing(gaussian._pmf_remove, self.failure)
+        if gaussian._symmetric:
+            return pld.PrivacyLossDistribution(removed)
+        return pld.PrivacyLossDistribution(removed, _failing(gaussian._pmf_add, self.failure))
+
+
+def _failing(pmf: pld_pmf.PLDPmf, failure: float) -> pld_pmf.PLDPmf:
+    """``pmf``, and an infinite loss with probability ``failure`` whatever else happens."""
+    dense = pmf.to_dense_pmf()
+    probs = np.asarray(dense._probs, dtype=np.float64) * (1.0 - failure)
+    infinite = dense._infinity_mass + failure - dense._infinity_mass * failure
+    return pld_pmf.DensePLDPmf(dense._discretization, dense._lower_loss, probs, infinite, True)

@@ -7,6 +7,7 @@ fault sets off would prove nothing. Seeds are fixed, so an outcome never changes
 Legend: T rounds, N users, B users in a chunk, D dimensions.
 """
 
+import importlib.util
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,9 +21,17 @@ from scipy import stats
 
 from privacy import accounting
 from privacy.adjacency import Adjacency
+from privacy.analytic_gaussian import epsilon_of
 from privacy.events import PoissonGaussian, PureDp
 from privacy.ledger import BudgetExceeded, Ledger, LedgerError
 from privacy.randomness import Randomness
+
+_SPEC = importlib.util.spec_from_file_location(
+    "exact_sums", Path(__file__).with_name("exact_sums.py")
+)
+assert _SPEC is not None and _SPEC.loader is not None
+exact_sums = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(exact_sums)
 
 # A busy machine is no failure.
 settings.register_profile("untimed", deadline=None)
@@ -185,6 +194,18 @@ def accounts(epsilon: Callable[[float, float, int, float, Adjacency], float]) ->
         assert abs(found - expected) < 0.006, f"{case}: {found:.4f}, not {expected}"
 
 
+def fine_print(epsilon: Callable[[float, float, int, float, Adjacency], float]) -> None:
+    """``epsilon(q, σ, T, δ, adjacency)`` where rounding decides: many rounds at a tiny delta.
+
+    At q = 1 the rounds are one Gaussian, whose cost has a closed form.
+    """
+    for rounds, delta in ((200_000, 1e-12), (200_000, 1e-10), (10_000, 1e-13)):
+        found = epsilon(1.0, math.sqrt(rounds), rounds, delta, Adjacency.ADD_REMOVE)
+        exact = epsilon_of(1.0, delta)
+        assert found >= exact, f"{rounds} rounds at {delta:g}: {found:.3f} for {exact:.3f}"
+        assert found <= exact * 1.001
+
+
 def counts_every_time(epsilon: Callable[[float, int], float]) -> None:
     """``epsilon(ε₀, times)``: pure ε₀-DP, run some times, costs times · ε₀ as delta goes to 0."""
     for times in (1, 2, 7):
@@ -284,6 +305,7 @@ _CHECKS = SimpleNamespace(
     **{f.__name__: f for f in (
         two_sided, poisson_cohorts, binomial_sizes, gaussian_noise, unrelated, keyed_noise,
         noise_fits_the_clip, clips, bounded_influence, accounts, counts_every_time,
+        fine_print, exact_sums.dominates_exactly, exact_sums.survives_a_narrow_window,
         charged_before_it_exists, every_release_is_charged, does_not_repeat,
         reserves_what_is_planned, promise,
     )}

@@ -73,6 +73,10 @@ def test_the_published_fixed_points(checks: SimpleNamespace) -> None:
     checks.accounts(epsilon)
 
 
+def test_many_rounds_at_a_tiny_delta(checks: SimpleNamespace) -> None:
+    checks.fine_print(epsilon)
+
+
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE, Adjacency.ZERO_OUT])
 @pytest.mark.parametrize(
     ("probability", "sigma", "rounds", "delta"),

@@ -18,9 +18,10 @@ import pytest
 import torch
 from dp_accounting.pld import PLDAccountant
 
-from privacy import accounting
+from privacy import accounting, convolution
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
+from privacy.composition import composition
 from privacy.events import Event, PoissonGaussian
 from privacy.ledger import BudgetExceeded, Charge, Ledger, LedgerError
 from privacy.randomness import Randomness
@@ -273,6 +274,44 @@ def replace_ignored(
 def test_accounts_that_are_wrong(checks: SimpleNamespace, fault: Callable[..., float]) -> None:
     with pytest.raises(AssertionError):
         checks.accounts(fault)
+
+
+def by_the_library(
+    probability: float, sigma: float, rounds: int, delta: float, adjacency: Adjacency
+) -> float:
+    """Composed by an FFT whose error is bounded by nobody."""
+    loss = PoissonGaussian(probability, sigma).loss(adjacency, accounting.INTERVAL)
+    return loss.self_compose(rounds).get_epsilon_for_delta(delta)
+
+
+def test_a_convolution_whose_rounding_nobody_bounds(checks: SimpleNamespace) -> None:
+    with pytest.raises(AssertionError, match=r"200000 rounds at 1e-12: 6\.956 for 7\.238"):
+        checks.fine_print(by_the_library)
+
+
+def test_a_bound_on_rounding_that_is_dropped(
+    checks: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = composition(
+        [(PoissonGaussian(0.2, 4.0), 200)], adjacency=Adjacency.ADD_REMOVE, interval=0.02
+    )
+    assert total is not None
+    monkeypatch.setattr(convolution, "_rounding", lambda *terms: 0.0)
+    with pytest.raises(AssertionError):
+        checks.dominates_exactly(total.removed)
+
+
+def test_a_window_beyond_which_nothing_counts(
+    checks: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = composition(
+        [(PoissonGaussian(0.3, 3.0), 50)], adjacency=Adjacency.ADD_REMOVE, interval=0.05
+    )
+    assert total is not None
+    checks.survives_a_narrow_window(total.removed)
+    monkeypatch.setattr(convolution, "_tail", lambda *terms: 0.0)
+    with pytest.raises(AssertionError, match="what wraps is forgotten"):
+        checks.survives_a_narrow_window(total.removed)
 
 
 def test_without_amplification_the_figure_is_hundreds_of_times_too_large() -> None:
