@@ -16,10 +16,12 @@ allows; the names of users under a salt it knows (it can test guesses of an id).
 
 import grp
 import logging
+import math
 import os
 import pwd
 import socket
 import stat
+import time
 from pathlib import Path
 
 import numpy as np
@@ -30,17 +32,21 @@ from client.answers import ANSWERS, Host, answer
 from client.label_state import LabelState, OtherTerms
 from client.label_terms import check_terms
 from client.own_ledger import OwnLedger
+from client.plan_cost import Costly, bounded_cost
 from client.policy import Policy, PolicyRefusal
 from client.store import UserStore
 from preference.judgements import InputError
 from privacy.randomness import Randomness
 from strategies import local_labels, messages, public_items, secure_messages
-from strategies.stated import StatedPlan, cost
+from strategies.stated import StatedPlan
 
 log = logging.getLogger("murmuration.agent")
 
 #: Distinct feature maps that are computed and kept in memory.
 MOST_FEATURE_MAPS = 4
+#: A plan that took so many seconds to be refused makes the next new one wait nine times as long: no
+#: more than a tenth of the agent's time goes into such plans.
+LONG, _PAUSES = 5.0, 9.0
 _NO_ANSWER = "the agent could not answer; its own log says why"
 
 
@@ -63,6 +69,7 @@ class Agent:
             raise InputError(f"{state} can be used by others: chmod 700 it first")
         self.ledger = OwnLedger(state / "own-ledger.jsonl")
         self._features: set[str] = set()
+        self._no_plans_until = -math.inf
         self._host = Host(
             store=lambda: store,
             labels=lambda: LabelState(state / "labels.state"),
@@ -146,14 +153,31 @@ class Agent:
         plans = [*self.ledger.plans.values(), plan]
         if any(other.adjacency is not plan.adjacency for other in plans):
             raise PolicyRefusal("adjacency", "runs under another adjacency were charged before")
-        epsilon = cost(plans, self.policy.delta)
-        if not epsilon <= self.policy.max_epsilon:
+        self.ledger.open_run(plan, self._cost(plans))
+
+    def _cost(self, plans: list[StatedPlan]) -> float:
+        """ε of all plans; PolicyRefusal if that is too much, or takes too long to know."""
+        started = time.monotonic()
+        if started < self._no_plans_until:
             raise PolicyRefusal(
                 "max_epsilon",
-                f"all stated plans with this one come to {epsilon:.4g} at delta "
-                f"{self.policy.delta:g}; {self.policy.max_epsilon:g} is the most",
+                "it took long to refuse the last new plan; state one again in "
+                f"{math.ceil(self._no_plans_until - started)} seconds",
             )
-        self.ledger.open_run(plan, epsilon)
+        try:
+            epsilon = bounded_cost(plans, self.policy.delta)
+            if epsilon <= self.policy.max_epsilon:
+                return epsilon
+            why = (
+                f"all stated plans with this one come to {epsilon:.4g} at delta "
+                f"{self.policy.delta:g}; {self.policy.max_epsilon:g} is the most"
+            )
+        except Costly as error:
+            why = str(error)
+        ended = time.monotonic()
+        if ended - started > LONG:
+            self._no_plans_until = ended + _PAUSES * (ended - started)
+        raise PolicyRefusal("max_epsilon", why)
 
     def _limit_features(self, config: str) -> None:
         if config not in self._features and len(self._features) >= MOST_FEATURE_MAPS:

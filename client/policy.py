@@ -46,6 +46,8 @@ _TASKS = ("reward", "sft")
 NODE_HALF = {"aup": "aup-centred"}
 _MOST_NGRAMS = 4
 _MOST_LOCAL_STEPS = 1_000
+#: Characters of a stated plan; a kind of event takes about a hundred.
+_LONGEST_PLAN = 10_000
 
 
 class PolicyRefusal(InputError):
@@ -236,9 +238,15 @@ class Policy:
             )
         if not _number(parameters, "local-steps", 1.0) <= _MOST_LOCAL_STEPS:
             raise PolicyRefusal("strategies", f"more than {_MOST_LOCAL_STEPS} local steps")
+        stated = parameters.get(PARAMETER)
+        if not isinstance(stated, str) or len(stated) > _LONGEST_PLAN:
+            raise PolicyRefusal(
+                "max_epsilon",
+                f"the request states no plan, in a text of up to {_LONGEST_PLAN:,} characters",
+            )
         try:
-            plan = StatedPlan.from_json(str(parameters[PARAMETER]))
-        except (KeyError, ValueError) as error:
+            plan = StatedPlan.from_json(stated)
+        except ValueError as error:
             raise PolicyRefusal("max_epsilon", f"the request states no plan: {error}") from None
         if plan.adjacency != self.adjacency:
             raise PolicyRefusal(

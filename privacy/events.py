@@ -146,7 +146,9 @@ def from_json(data: dict[str, Any]) -> Event:
     kind = fields.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(_KINDS))}")
-    if kind in (OnPart.kind, OnGrid.kind) and isinstance(fields.get("event"), dict):
+    if kind in (OnPart.kind, OnGrid.kind):
+        if not isinstance(fields.get("event"), dict):
+            raise ValueError(f"event {kind!r} is about another event, and names none")
         fields["event"] = from_json(fields["event"])
     try:
         return _KINDS[kind](**fields)

@@ -27,6 +27,12 @@ class OnPart:
     part: int
     event: "Event"
 
+    def __post_init__(self) -> None:
+        if type(self.part) is not int:
+            raise ValueError(f"a part is named by a whole number, not by {self.part!r}")
+        if isinstance(self.event, OnPart):
+            raise ValueError("a part of a part: users are divided once")
+
     def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
         """What it costs a user of this part."""
         return self.event.loss(adjacency, interval)

@@ -4,28 +4,40 @@ It travels with every request to work. A node cannot check that the noise is rea
 compute for itself what the plan costs if it is kept, refuse a plan that costs its owner too much,
 and keep what was stated. One run states one plan, whatever is resumed.
 
-What is trusted: the server, to keep to what it states.
+What is trusted: the server, to keep to the noise that it states. That some releases are about
+disjoint parts of the users is not taken from it, since nobody at a node can see which part a user
+is in: ``cost`` takes every user to be in every part.
 """
 
 import json
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
 
 from privacy import accounting, events
 from privacy.adjacency import Adjacency
-from privacy.composition import of_several_runs
-from privacy.events import Event
+from privacy.composition import INTERVAL, of_several_runs
+from privacy.events import Event, PureDp
+from privacy.hold_out import HoldOut
+from privacy.mixture import MixtureGaussian
+from privacy.on_grid import OnGrid
+from privacy.parts import OnPart
 
 #: Where the plan stands among the parameters of a request.
 PARAMETER = "plan"
 _MOST_ROUNDS = 10_000_000
 _MOST_KINDS = 64
+#: To account for less noise, larger groups or a loss that spreads wider (the standard deviation of
+#: that of all plans) takes minutes and gigabytes; the last costs ε of more than 200.
 _LEAST_NOISE = 0.05
-#: To account for larger groups, or a loss that spreads wider, takes minutes and gigabytes; the
-#: second costs ε of more than a thousand.
 _MOST_GROUP = 10_000
-_MOST_SPREAD = 50.0
+_MOST_SPREAD = 20.0
+#: Standard deviations of the loss that a grid of so many points has room for.
+_WIDE, _POINTS = 40.0, 1e6
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,8 @@ class StatedPlan:
         """What was stated; ValueError if it is something else."""
         try:
             data = json.loads(text)
+            if len(data["charges"]) > _MOST_KINDS:  # before any of them is looked at
+                raise ValueError(f"a plan has at most {_MOST_KINDS} kinds of charges")
             return cls(
                 run=str(data["run"]),
                 adjacency=Adjacency(data["adjacency"]),
@@ -88,7 +102,14 @@ class StatedPlan:
                 rounds=data["rounds"],
                 charges=tuple((events.from_json(event), n) for event, n in data["charges"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             raise ValueError(f"not a plan: {error}") from None
 
     def epsilon(self) -> float:
@@ -96,35 +117,72 @@ class StatedPlan:
         return cost([self], self.delta)
 
 
+def charged(plans: Iterable[StatedPlan]) -> Counter[Event]:
+    """How often each event can happen to one user who is in all of these plans and all their parts.
+
+    That no user is in two parts is the server's word, and cannot be checked at a node.
+    """
+    found: Counter[Event] = Counter()
+    for plan in plans:
+        for event, count in plan.charges:
+            found[event.event if isinstance(event, OnPart) else event] += count
+    return found
+
+
 def cost(plans: list[StatedPlan], delta: float) -> float:
     """ε of all these plans together at ``delta``, each run to its end; ValueError if their
     adjacencies differ.
+
+    Infinite where nothing is promised: a plan with fewer noisy releases than rounds, or so little
+    noise that no budget allows it. How long it takes is not bounded here: see ``client.plan_cost``.
     """
     if not plans:
         return 0.0
     adjacency = plans[0].adjacency
     if any(plan.adjacency is not adjacency for plan in plans):
         raise ValueError("plans under different adjacencies have no ε together")
-    if any(not plan.charges for plan in plans):
-        return math.inf  # a plan that charges nothing protects nothing
-    charges = [charge for plan in plans for charge in plan.charges]
-    if any(_beyond(event, count) for event, count in charges):
-        return math.inf  # no budget allows it, and to account for it takes very long
+    if any(_releases(plan) < plan.rounds for plan in plans):
+        return math.inf
+    charges = list(charged(plans).items())
     if len(plans) > 1:
         charges = of_several_runs(charges)
-    return accounting.epsilon(charges, adjacency=adjacency, delta=delta)
+    if any(_beyond(event) for event, _ in charges):
+        return math.inf
+    spread = math.sqrt(sum(count * _spread(event) ** 2 for event, count in charges))
+    if not spread <= _MOST_SPREAD:
+        return math.inf
+    # Coarser where the loss spreads wide, so that it does not take longer; errs upward.
+    interval = max(INTERVAL, spread * _WIDE / _POINTS)
+    return accounting.epsilon(charges, adjacency=adjacency, delta=delta, interval=interval)
 
 
-def _beyond(event: Event, count: int) -> bool:
-    """Whether nobody could want to know what so many of these cost, before anything is computed."""
-    while (inner := getattr(event, "event", None)) is not None:
-        event = inner
+def _releases(plan: StatedPlan) -> int:
+    """How many noisy sums a plan pays for: tests, choices and held-out users' figures are none."""
+    charges = charged([plan]).items()
+    return sum(count for event, count in charges if not isinstance(event, PureDp | HoldOut))
+
+
+def _beyond(event: Event) -> bool:
+    """Whether nobody could want to know what this costs, before anything is computed."""
     noise = float(getattr(event, "noise_multiplier", math.inf))
-    group_size = getattr(event, "group_size", 1)
-    if noise < _LEAST_NOISE or group_size > _MOST_GROUP:
-        return True
-    if group_size > 1 or math.isinf(noise):
-        return False
-    # Standard deviation of one loss: 1/σ of a Gaussian, less where it is sampled.
-    sampled = float(getattr(event, "probability", 1.0)) * math.sqrt(math.expm1(noise**-2))
-    return math.sqrt(count) * min(1.0 / noise, sampled) > _MOST_SPREAD
+    return noise < _LEAST_NOISE or getattr(event, "group_size", 1) > _MOST_GROUP
+
+
+def _spread(event: Event) -> float:
+    """About the standard deviation of the loss of one run, and not much less than it."""
+    if isinstance(event, OnGrid):
+        event = event.event
+    noise = float(getattr(event, "noise_multiplier", math.inf))
+    if math.isinf(noise):
+        return float(getattr(event, "epsilon", 0.0)) * math.sqrt(getattr(event, "labels", 1))
+    # The mixture's mean is k/σ with probability P(k), and its χ² divergence E[exp(j·k/σ²)] − 1. Of
+    # group privacy it is the loss of one example.
+    size = event.group_size if isinstance(event, MixtureGaussian) else 1
+    sampled = float(getattr(event, "probability", 1.0))
+    k_K = np.arange(size + 1)
+    mass_K = stats.binom.pmf(k_K, size, sampled)
+    k_K, mass_K = k_K[mass_K > 0.0], mass_K[mass_K > 0.0]
+    with np.errstate(over="ignore"):
+        moment_K = (1.0 - sampled + sampled * np.exp(k_K / noise**2)) ** size
+        divergence = float(mass_K @ moment_K) - 1.0
+    return min(size / noise, math.sqrt(max(divergence, 0.0)))

@@ -22,12 +22,14 @@ from client.agent import Agent, listening
 from client.agent_socket import Refused, ask_agent
 from client.app import app
 from client.label_state import OtherTerms
+from client.plan_cost import Costly
 from client.policy import Policy, PolicyRefusal
 from client.store import UserStore
 from preference.features import HashingFeatures
 from preference.judgements import InputError, Judgements
+from privacy import accounting
 from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian
+from privacy.events import OnPart, PoissonGaussian
 from privacy.randomized_response import LabelPromise
 from sims.deployed import answers
 from sims.local import LocalGrid
@@ -121,6 +123,67 @@ def test_a_second_run_over_the_budget_is_refused(make):
     with pytest.raises(PolicyRefusal, match=r"\(max_epsilon\).*3 is the most"):
         agent.handle("train", work(plan=stated("run2", sigma=2.5)))
     assert set(agent.ledger.plans) == {"run1"}
+
+
+def test_parts_that_a_server_calls_disjoint_are_added_up(make):
+    """The user could be in every part: a server that lies about it must not get them for one."""
+    event, parts = PoissonGaussian(0.5, 6.0), 4
+    charges = {OnPart(part, event): 10 for part in range(parts)}
+    plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 10 * parts, charges)
+    as_stated, together = (
+        accounting.epsilon(found, adjacency=plan.adjacency, delta=1e-6)
+        for found in (charges.items(), [(event, 10 * parts)])
+    )
+    limit = (as_stated + together) / 2
+    with pytest.raises(PolicyRefusal, match=r"\(max_epsilon\)"):
+        make(Policy(**{**vars(POLICY), "max_epsilon": limit})).handle("train", work(plan=plan))
+    agent = make(Policy(**{**vars(POLICY), "max_epsilon": 1.01 * together}))
+    agent.handle("train", work(plan=plan))
+    assert f'"epsilon": {together:.4f}'[:-1] in agent.ledger.path.read_text()
+
+
+def test_a_plan_that_takes_long_to_account_for_is_refused_in_time(make):
+    agent = make()
+    agent.handle("train", work())
+    charges = {PoissonGaussian(1.0, 0.06 + i / 1000): 6 for i in range(8)}
+    wide = StatedPlan.of("wide", Adjacency.ZERO_OUT, 1e-6, 48, charges)
+    started = time.monotonic()
+    with pytest.raises(PolicyRefusal, match=r"\(max_epsilon\)"):
+        agent.handle("train", work(plan=wide))
+    assert time.monotonic() - started < 30.0  # it was minutes; a process starts meanwhile
+    agent.handle("train", work(round_=2))
+
+
+def test_refusing_plans_takes_a_tenth_of_the_time_at_most(make, monkeypatch):
+    agent, asked = make(), []
+    agent.handle("train", work())
+    now = [1000.0]
+    monkeypatch.setattr(client.agent.time, "monotonic", lambda: now[0])
+
+    def slow(plans, delta):
+        asked.append(plans[-1].run)
+        now[0] += 50.0
+        raise Costly("it takes long")
+
+    monkeypatch.setattr(client.agent, "bounded_cost", slow)
+    for run, message in (("b", "it takes long"), ("c", "again in 450 seconds")):
+        with pytest.raises(PolicyRefusal, match=message):
+            agent.handle("train", work(plan=stated(run)))
+    agent.handle("train", work(round_=2))  # of a run that is known
+    now[0] += 451.0
+    with pytest.raises(PolicyRefusal, match="it takes long"):
+        agent.handle("train", work(plan=stated("c")))
+    assert asked == ["b", "c"]
+    assert list(agent.ledger.plans) == ["run1"]
+
+
+def test_a_plan_of_any_length_is_refused_before_it_is_read(make, monkeypatch):
+    agent, asked = make(), work()
+    monkeypatch.setattr(StatedPlan, "from_json", None)
+    for plan in ("[" * 10_001, 5):
+        asked.config_records["parameters"][PARAMETER] = plan
+        with pytest.raises(PolicyRefusal, match="no plan, in a text of up to 10,000 characters"):
+            agent.handle("train", asked)
 
 
 def test_who_leaves_a_run_stays_charged(make):

@@ -1,5 +1,6 @@
 """From settings to a strategy: options reach the plan, defaults come from the strategy."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from strategies.messages import RegistryEntry
 from strategies.nonprivate import NonPrivate
 from strategies.optimizer import noise_limited_rate
 from strategies.rounds import Participants
+from strategies.stated import StatedPlan
 from strategies.uls import Uls
 
 CONFIG = RunConfig(epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
@@ -118,3 +120,7 @@ def test_every_strategy_can_be_built(made):
         built = made(strategy=name, group_size=2)
         assert built.strategy.name in (name, f"{name}-centred")
         assert (built.gradients > 0, built.bytes_per_user > 0) == (True, True)
+        # What nodes are told of it pays for as many releases as there are rounds.
+        adjacency = Adjacency(CONFIG.adjacency)
+        plan = StatedPlan.of("r", adjacency, CONFIG.delta, CONFIG.rounds, built.charges)
+        assert math.isfinite(plan.epsilon()) == (name != "nonprivate")

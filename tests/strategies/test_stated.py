@@ -7,13 +7,16 @@ import pytest
 
 from privacy.accounting import epsilon
 from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian, PureDp
+from privacy.events import PoissonGaussian, PureChoice, PureDp
+from privacy.group_event import GroupGaussian
+from privacy.hold_out import HoldOut
 from privacy.mixture import MixtureGaussian
 from privacy.on_grid import OnGrid
 from privacy.parts import OnPart
-from strategies.stated import StatedPlan, cost
+from strategies.stated import StatedPlan, charged, cost
 
 GAUSSIAN = PoissonGaussian(0.2, 2.0)
+PURE = {"kind": "pure-dp", "epsilon": 1.0}
 
 
 def plan(run="a1", adjacency=Adjacency.ZERO_OUT, delta=1e-6, rounds=10, charges=None):
@@ -36,22 +39,35 @@ def test_the_cost_is_computed_from_the_charges():
 
 def test_who_promises_nothing_costs_everything():
     assert cost([StatedPlan("a", Adjacency.ZERO_OUT, 1e-6, 5, ())], 1e-6) == math.inf
-    for event in (PoissonGaussian(1.0, 1e-9), OnPart("1", PoissonGaussian(1.0, 1e-9))):
-        assert cost([plan(charges={event: 1})], 1e-6) == math.inf
+    for event in (PoissonGaussian(1.0, 1e-9), OnPart(1, PoissonGaussian(1.0, 1e-9))):
+        assert cost([plan(charges={event: 10})], 1e-6) == math.inf
+
+
+def test_what_pays_for_fewer_releases_than_it_has_rounds_costs_everything():
+    others = {PureDp(0.1): 5, PureChoice(0.1): 5, HoldOut(0.2, 0.1): 5}
+    short = plan(charges={GAUSSIAN: 9, **others})
+    assert cost([short], 1e-6) == cost([plan("b2"), short], 1e-6) == math.inf
+    assert cost([plan(charges={OnPart(1, GAUSSIAN): 4, OnPart(2, GAUSSIAN): 6})], 1e-6) < 10.0
 
 
 @pytest.mark.parametrize(
-    ("event", "times"),
+    "charges",
     [
-        (MixtureGaussian(4.0, 10**6, 0.01), 1),
-        (OnGrid(MixtureGaussian(4.0, 10**5, 0.01), 33, 28), 1),
-        (PoissonGaussian(1.0, 1.0), 100_000),
-        (OnPart(1, PoissonGaussian(1.0, 0.06)), 1000),
+        {MixtureGaussian(4.0, 10**6, 0.01): 10},
+        {OnGrid(MixtureGaussian(4.0, 10**5, 0.01), 33, 28): 10},
+        {MixtureGaussian(0.5, 1000, 0.5): 10},
+        {GroupGaussian(0.06, 2, 1.0): 1000},
+        {PoissonGaussian(1.0, 1.0): 100_000},
+        {OnPart(1, PoissonGaussian(1.0, 0.06)): 1000},
+        {PureDp(1.0): 10**6, GAUSSIAN: 10},
+        # Eight, none of which is wide by itself: this took minutes.
+        {PoissonGaussian(1.0, 0.06 + i / 1000): 2 for i in range(8)},
+        {OnPart(i, PoissonGaussian(1.0, 0.06 + i / 1000)): 2 for i in range(8)},
     ],
 )
-def test_what_would_keep_a_node_computing_for_long_is_refused_before(event, times, monkeypatch):
+def test_what_would_keep_a_node_computing_for_long_is_refused_before(charges, monkeypatch):
     monkeypatch.setattr("strategies.stated.accounting.epsilon", None)  # is not asked
-    assert cost([plan(charges={event: times})], 1e-6) == math.inf
+    assert cost([plan(charges=charges)], 1e-6) == math.inf
 
 
 def test_what_runs_state_is_computed():
@@ -59,14 +75,38 @@ def test_what_runs_state_is_computed():
         (MixtureGaussian(4.0, 32, 0.01), 2000),
         (PoissonGaussian(0.01, 0.5), 1000),
         (PoissonGaussian(1.0, 50.0), 10_000),
+        (GroupGaussian(20.0, 4, 0.1), 200),
     ):
         assert cost([plan(charges={event: times})], 1e-6) < 100.0
 
 
-def test_parts_of_different_runs_are_not_disjoint():
-    one = plan("a", charges={OnPart("1", GAUSSIAN): 10})
-    other = plan("b", charges={OnPart("2", GAUSSIAN): 10})
-    assert cost([one, other], 1e-6) == pytest.approx(cost([plan("a"), plan("b")], 1e-6))
+def test_a_wide_loss_is_computed_on_a_coarser_grid_which_errs_upward():
+    event = PoissonGaussian(1.0, 0.2)
+    fine = epsilon([(event, 1)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert fine < cost([plan(charges={event: 1}, rounds=1)], 1e-6) <= fine * 1.001
+
+
+def test_parts_are_added_up_because_nobody_here_can_see_that_they_are_disjoint():
+    both = plan(charges={OnPart(1, GAUSSIAN): 10, OnPart(2, GAUSSIAN): 10}, rounds=20)
+    assert cost([both], 1e-6) == pytest.approx(
+        epsilon([(GAUSSIAN, 20)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    )
+    one, other = (plan(f"run{n}", charges={OnPart(n, GAUSSIAN): 10}) for n in (1, 2))
+    assert cost([one, other], 1e-6) == pytest.approx(cost([both], 1e-6))
+
+
+def test_who_is_held_out_from_one_run_may_be_in_the_next():
+    held = HoldOut(0.2, 0.5)
+    one, other = (plan(run, charges={GAUSSIAN: 10, **held.charges}) for run in ("a", "b"))
+    alone = epsilon([(GAUSSIAN, 10)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert cost([one], 1e-6) < alone
+    together = epsilon([(GAUSSIAN, 20), (PureDp(0.5), 2)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert cost([one, other], 1e-6) == pytest.approx(together)
+
+
+def test_charges_are_counted_over_plans_and_parts():
+    plans = [plan(charges={OnPart(1, GAUSSIAN): 4, GAUSSIAN: 6}), plan("b", charges={GAUSSIAN: 10})]
+    assert charged(plans) == {GAUSSIAN: 20}
 
 
 def test_no_sum_over_adjacencies():
@@ -95,6 +135,28 @@ def test_no_sum_over_adjacencies():
 def test_what_is_no_plan_is_refused(change):
     data = {**json.loads(plan().to_json()), **change}
     with pytest.raises(ValueError, match=r"plan|run|delta|rounds|charges"):
+        StatedPlan.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"kind": "poisson-gaussian", "probability": 1.0, "noise_multiplier": 10**400},
+        {"kind": "on-part", "part": 1, "event": 5},
+        {"kind": "on-part", "part": 1, "event": {"kind": "on-part", "part": 1, "event": PURE}},
+        {"kind": "on-part", "part": [1], "event": PURE},
+    ],
+)
+def test_events_that_are_none_are_refused(event):
+    data = {**json.loads(plan().to_json()), "charges": [[event, 10]]}
+    with pytest.raises(ValueError, match="not a plan"):
+        StatedPlan.from_json(json.dumps(data))
+
+
+def test_many_charges_are_refused_before_any_is_looked_at(monkeypatch):
+    monkeypatch.setattr("strategies.stated.events.from_json", None)
+    data = {**json.loads(plan().to_json()), "charges": [[{}, 1]] * 100_000}
+    with pytest.raises(ValueError, match="at most 64 kinds"):
         StatedPlan.from_json(json.dumps(data))
 
 
