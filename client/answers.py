@@ -26,6 +26,7 @@ from preference.judgements import Judgements
 from preference.language_examples import LanguageExamples
 from preference.models import preference_model
 from preference.next_tokens import NextTokens
+from preference.tasks import Data
 from privacy.randomness import Randomness
 from strategies import local_labels, messages, public_items, secure_messages
 from strategies.catalogue import NODE_HALVES
@@ -50,11 +51,13 @@ class Host:
 def registry(content: RecordDict, host: Host) -> RecordDict:
     """Whom this node hosts; numbers of judgements only if the server says they are public.
 
-    Computes features and looks whether the model suits the judgements, so that what is wrong with
-    them shows before the first round.
+    Computes features and looks whether the run is about what this node's judgements are declared to
+    be, so that what does not fit shows before the first round. Nothing here depends on what users
+    have: who has nothing that can be used is hosted all the same.
     """
     request = content.config_records["registry"]
     store = host.store()
+    _check_declared(store.judgements, str(request["kind"]), request["responses"])
     examples = store.examples(str(request["features"]))
     model = preference_model(str(request["model"]), examples.kind, examples.width)
     if isinstance(examples, LanguageExamples):
@@ -119,6 +122,19 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
         guessed=found.chance * found.judgements if counted else 0.0,
         loss=found.loss * found.judgements if isinstance(examples, NextTokens) and counted else 0.0,
     )
+
+
+def _check_declared(data: Data, kind: str, responses: object) -> None:
+    """ValueError where the run is about other judgements than are declared here.
+
+    What is said are declarations, which no user has a part in.
+    """
+    if isinstance(data, Judgements) and (data.kind, data.most_responses) != (kind, responses):
+        raise ValueError(
+            f"this node's data are declared to be {data.kind} over at most {data.most_responses} "
+            f"responses, and the run is about {kind} over at most {responses}: its owner declares "
+            "them with node-config kind=… responses=… (or murmuration agent --kind --responses)"
+        )
 
 
 def _judged(store: UserStore, users_S: np.ndarray) -> Judgements:

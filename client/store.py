@@ -6,10 +6,16 @@ everybody in the file that its own node-config names; what the server's run conf
 is ignored there. It numbers its users in the order of their ids: that of the file may tell
 something about their judgements.
 
+What a deployed node's rows are is declared in its node-config, under the names of the options:
+``kind``, ``responses``, ``labels``, ``most-judgements``, ``most-characters``. Whatever is wrong
+with a row is its user's alone: it is left out, the user stays, and only the node's own log is told.
+In a simulation the data are the operator's own, and bad rows are refused unless told otherwise.
+
 Legend: U users of the node, S sampled users, D dimensions.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +24,8 @@ import numpy as np
 from flwr.app import Context
 
 from preference.bases import Base, Examples, base_of, examples_of
-from preference.judgements import InputError, Judgements
+from preference.judgements import InputError, Judgements, OnBadRows
+from preference.schema import PAIRS, Schema
 from preference.tasks import Data, load_data
 from privacy.randomness import Randomness, user_key
 
@@ -63,7 +70,8 @@ class UserStore:
         return users_S
 
 
-_Settings = tuple[str, str, str, str, int, int]
+_log = logging.getLogger("murmuration")
+_Settings = tuple[str, str, OnBadRows, str, Schema, int, int]
 _kept: dict[_Settings, UserStore] = {}
 
 
@@ -86,8 +94,11 @@ def store_for(context: Context) -> UserStore:
     """
     settings = _settings(context)
     if settings not in _kept:
-        data, columns, bad_rows, task, place, places = settings
-        judgements = load(data, columns, bad_rows, task)
+        data, columns, bad_rows, task, schema, place, places = settings
+        if place < 0:
+            judgements = load_for_node(data, columns, task, schema)
+        else:
+            judgements = load(data, columns, bad_rows, task, schema)
         if places > 1:
             users = share(len(judgements.user_ids), place, places)
             judgements = judgements.select(np.arange(users.start, users.stop))
@@ -97,21 +108,22 @@ def store_for(context: Context) -> UserStore:
 
 def _settings(context: Context) -> _Settings:
     """What decides whom a node hosts: source, columns, what to do with bad rows, what is learnt
-    from them, place, places."""
+    from them, what they are declared to be, place, places."""
     deployed = "data" in context.node_config
     # Who says where the data are says what its columns mean: a server that could would call a
     # column of labels the prompt, which it may be told.
     config: Mapping[str, bool | int | float | str] = (
         context.node_config if deployed else context.run_config
     )
-    columns, bad_rows = str(config.get("columns", "")), str(config.get("on-bad-rows", "refuse"))
-    task = str(config.get("task", "reward"))
+    columns, task = str(config.get("columns", "")), str(config.get("task", "reward"))
+    schema = Schema.of(config)
     if deployed:
-        return str(config["data"]), columns, bad_rows, task, -1, 1
+        return str(config["data"]), columns, "isolate", task, schema, -1, 1
     if not config.get("data"):
         raise InputError("no data: name a file in node-config data=…, or pass --data in simulation")
     place, places = context.node_config["partition-id"], context.node_config["num-partitions"]
-    return str(config["data"]), columns, bad_rows, task, int(place), int(places)
+    bad_rows: OnBadRows = "skip" if config.get("on-bad-rows") == "skip" else "refuse"
+    return str(config["data"]), columns, bad_rows, task, schema, int(place), int(places)
 
 
 def source_for(context: Context) -> Randomness:
@@ -124,14 +136,38 @@ def source_for(context: Context) -> Randomness:
 
 
 @lru_cache(maxsize=2)
-def load(data: str, columns: str, bad_rows: str, task: str = "reward") -> Data:
+def load(
+    data: str,
+    columns: str,
+    bad_rows: OnBadRows,
+    task: str = "reward",
+    schema: Schema = PAIRS,
+) -> Data:
     """Judgements or texts of a source, as a task reads them; a process keeps the last two."""
-    return load_data(task, data, columns, bad_rows)
+    return load_data(task, data, columns, bad_rows, schema)
 
 
-def load_judged(data: str, columns: str, bad_rows: str) -> Judgements:
+def load_for_node(
+    data: str,
+    columns: str,
+    task: str = "reward",
+    schema: Schema = PAIRS,
+) -> Data:
+    """As ``load``, at a deployed node: what cannot be used is left out, and its own log told."""
+    found = load(data, columns, "isolate", task, schema)
+    if found.left_out:
+        _log.warning("%d rows are left out, the first: %s", found.left_out, found.set_aside[0])
+    return found
+
+
+def load_judged(
+    data: str,
+    columns: str,
+    bad_rows: OnBadRows,
+    schema: Schema = PAIRS,
+) -> Judgements:
     """As ``load``, where only judgements will do."""
-    judgements = load(data, columns, bad_rows)
+    judgements = load(data, columns, bad_rows, schema=schema)
     assert isinstance(judgements, Judgements)  # of any other task there are no labels
     return judgements
 

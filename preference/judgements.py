@@ -6,29 +6,41 @@ Decisions:
   two would double what they can contribute.
 - Responses of a row are in order of preference, the preferred one first. Those that tie keep their
   given order, and y is one over their number: 1/2 for a pair.
-- All rows are of one kind: pairs, the best of several, or rankings. A source that mixes them is
-  refused, since they need not be worth the same.
+- Of which kind all rows are, and over how many responses at most, is declared
+  (`preference.schema`), never taken from them: one row would decide the arithmetic of all others.
 - How labels came about travels with them (`LabelChannel`), so that a loss takes its flip rate from
   the data.
-- A bad row is refused with its place, or set aside and kept in a list; it is never repaired.
+- A bad row is refused with its place, or left out; it is never repaired. Where it is left out, its
+  user stays, with what else they have: whose rows are good decides about nobody else's.
 
 Shape suffixes: R rows (judgements), U users.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import chain
+from typing import Literal, get_args
 
 import numpy as np
 
-from preference.rows import FIELDS, REQUIRED, BadRow, Kind, Row, parse_row
+from preference.rows import (
+    FIELDS,
+    REQUIRED,
+    BadRow,
+    InputError,
+    Kind,
+    Row,
+    parse_row,
+    readable_user,
+)
+from preference.schema import PAIRS, OtherKind, Schema
 
-OnBadRows = Literal["refuse", "skip"]
+#: What is done with a bad row. `isolate` is for nodes: as `skip`, but nothing that users have or
+#: lack is an error, and no file is read in which one user's bytes could reach another's rows.
+OnBadRows = Literal["refuse", "skip", "isolate"]
 
-
-class InputError(ValueError):
-    """Input that a user can correct: one line that names the file, row or option and says what to
-    do."""
+#: So many reasons are kept; further rows are only counted.
+_MOST_TOLD = 100
 
 
 @dataclass(frozen=True)
@@ -65,15 +77,17 @@ class Judgements:
 
     Attributes:
         user_ids: U distinct ids, in order of first appearance in the input.
-        start_U: int64, U + 1 row offsets; each user has at least one row.
+        start_U: int64, U + 1 row offsets; a user may be without rows.
         prompts: R prompts.
         responses: R tuples of two or more responses in order of preference; `(chosen, rejected)`
             for pairs.
         y_R: float32; 1 where the first response is preferred, 0.5 for a tie of a pair. Among the
             best of several one over the number of those that tie, which come first.
         channel: how the labels were made.
-        set_aside: `file:line: reason` of rows that were left out when loading.
-        kind: `pairs`, `top-1` (the best of several) or `ranking`.
+        set_aside: `file:line: reason` of the first rows that were left out when loading.
+        left_out: how many were.
+        kind: `pairs`, `top-1` (the best of several) or `ranking`, as declared.
+        most_responses: K, as declared: no judgement has more.
         flip_R: float64, the probability of each label not to be the true one, where that differs
             between judgements; None where `channel` says it all.
     """
@@ -85,7 +99,9 @@ class Judgements:
     y_R: np.ndarray
     channel: LabelChannel = CLEAN
     set_aside: tuple[str, ...] = ()
+    left_out: int = 0
     kind: Kind = "pairs"
+    most_responses: int = 2
     flip_R: np.ndarray | None = None
 
     def __post_init__(self) -> None:
@@ -99,13 +115,18 @@ class Judgements:
             raise InputError(
                 f"row offsets of judgements must be {users + 1} numbers from 0 to {rows}"
             )
-        if (np.diff(start_U) < 1).any():
-            raise InputError("every user of judgements must have at least one row")
+        if (np.diff(start_U) < 0).any():
+            raise InputError("row offsets of judgements must not descend")
         if not ((self.y_R >= 0) & (self.y_R <= 1)).all():
             raise InputError("labels of judgements must lie in [0, 1]")
         shown_R = np.array([len(listed) for listed in self.responses], dtype=np.int64)
-        if (shown_R < 2).any() or (self.kind == "pairs" and (shown_R > 2).any()):
-            raise InputError("a judgement has two responses, or more where it is not of a pair")
+        if self.kind == "pairs" and self.most_responses != 2:
+            raise InputError("a judgement of a pair has two responses")
+        if ((shown_R < 2) | (shown_R > self.most_responses)).any():
+            raise InputError(
+                f"a judgement has at least two responses, and at most {self.most_responses} are "
+                "declared"
+            )
         if self.flip_R is not None and (
             self.channel.kind == "clean"
             or self.flip_R.shape != (rows,)
@@ -132,11 +153,6 @@ class Judgements:
         tied_R = self.y_R == 0.5 if self.kind == "pairs" else self.y_R < 1.0
         return int(np.count_nonzero(~tied_R))
 
-    @property
-    def most_responses(self) -> int:
-        """K: the most responses of a judgement, at least two."""
-        return max((len(listed) for listed in self.responses), default=2)
-
     def select(self, user_indices: Sequence[int] | np.ndarray) -> "Judgements":
         """The judgements of these users, in this order, with the same channel.
 
@@ -158,6 +174,7 @@ class Judgements:
             y_R=self.y_R[rows],
             channel=self.channel,
             kind=self.kind,
+            most_responses=self.most_responses,
             flip_R=None if self.flip_R is None else self.flip_R[rows],
         )
 
@@ -169,23 +186,27 @@ class Judgements:
         columns: Mapping[str, str] | None = None,
         on_bad_rows: OnBadRows = "refuse",
         name: str = "row",
+        schema: Schema = PAIRS,
     ) -> "Judgements":
         """Judgements from mappings with `user_id`, `prompt`, and what was preferred.
 
         That is `chosen`, `rejected` and perhaps `tie`; or `responses` with `best` (a place counted
         from 0, or a list of those that tie) or with `ranking` (the rank of each, 1 for the best).
-        Labels that passed through randomized response say so by their `flip_probability`.
+        Labels that passed through randomized response say so by their `flip_probability`. Which of
+        these they are is what `schema` declares.
 
         Rows of a user need not be adjacent; inside a user they keep their order. `columns` maps
         these field names to the mappings' own keys; other keys are ignored. Errors call the n-th
         row `name:n`.
 
         Raises:
-            InputError: a bad row (with `on_bad_rows="skip"` it is set aside instead), rows of more
-                than one kind, or no row left.
+            InputError: a row that is bad or not as declared (unless bad rows are left out), or no
+                row left.
         """
         placed = ((name, number, row) for number, row in enumerate(rows, start=1))
-        return cls.from_placed_rows(placed, columns=columns, on_bad_rows=on_bad_rows, source=name)
+        return cls.from_placed_rows(
+            placed, columns=columns, on_bad_rows=on_bad_rows, source=name, schema=schema
+        )
 
     @classmethod
     def from_placed_rows(
@@ -195,58 +216,103 @@ class Judgements:
         columns: Mapping[str, str] | None = None,
         on_bad_rows: OnBadRows = "refuse",
         source: str = "rows",
+        schema: Schema = PAIRS,
     ) -> "Judgements":
         """Like `from_rows`, for rows that come with the file and line they stand in.
 
         A reader that could not parse a row hands over a `BadRow` in its place. `source` names the
         whole where it turns out to be empty.
         """
-        if on_bad_rows not in ("refuse", "skip"):
-            raise InputError(f"on_bad_rows must be refuse or skip, not {on_bad_rows!r}")
         names = _column_names(columns)
-        user_index: dict[str, int] = {}
+        left_out = LeftOut(on_bad_rows)
+        found: dict[str, list[Row]] = {}
         texts: dict[str, str] = {}  # one object per distinct text: prompts recur
-        user_of_row: list[int] = []
-        found: list[Row] = []
-        set_aside: list[str] = []
-        first_place = ""
-        for file, line, row in rows:
+        placed = iter(rows)
+        for file, line, row in placed:
             try:
                 judged = parse_row(row, names)
+                schema.check(judged)
+                schema.check_count(len(found.get(judged.user_id, ())))
+            except OtherKind as other:
+                rest = placed if on_bad_rows == "refuse" else iter(())
+                left_out.add(f"{file}:{line}", _declare(other, schema, _readable(rest, names)))
             except BadRow as reason:
-                message = f"{file}:{line}: {reason}"
-                if on_bad_rows == "refuse":
-                    raise InputError(message) from None
-                set_aside.append(message)
+                left_out.add(f"{file}:{line}", reason)
+            else:
+                found.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
                 continue
-            first_place = first_place or f"{file}:{line}"
-            if found:
-                _check_same_kind(f"{file}:{line}", judged, first_place, found[0])
-            user_of_row.append(user_index.setdefault(judged.user_id, len(user_index)))
-            found.append(_with_shared_texts(judged, texts))
-        if not found:
-            if set_aside:
-                raise InputError(f"all {len(set_aside)} rows are bad, the first: {set_aside[0]}")
-            raise InputError(f"{source}: no judgements: there are no rows")
-        order = np.argsort(np.asarray(user_of_row), kind="stable")
-        counts_U = np.bincount(user_of_row, minlength=len(user_index))
-        ordered = [found[row] for row in order]
+            if (user := readable_user(row, names)) is not None:
+                found.setdefault(user, [])
+        left_out.check(sum(map(len, found.values())), f"{source}: no judgements: there are no rows")
+        ordered = [judged for mine in found.values() for judged in mine]
         flip_R = None
-        if found[0].flip_probability is not None:
+        if schema.labels == "randomized":
             flip_R = np.array([judged.flip_probability for judged in ordered], dtype=np.float64)
         return cls(
-            user_ids=tuple(user_index),
-            start_U=np.concatenate(([0], np.cumsum(counts_U))).astype(np.int64),
+            user_ids=tuple(found),
+            start_U=np.cumsum([0, *map(len, found.values())], dtype=np.int64),
             prompts=[judged.prompt for judged in ordered],
             responses=[judged.responses for judged in ordered],
             y_R=np.array([judged.y for judged in ordered], dtype=np.float32),
             channel=CLEAN
             if flip_R is None
-            else LabelChannel("randomized-response", float(flip_R.max())),
-            set_aside=tuple(set_aside),
-            kind=found[0].kind,
+            else LabelChannel("randomized-response", float(flip_R.max(initial=0.0))),
+            set_aside=tuple(left_out.reasons),
+            left_out=left_out.rows,
+            kind=schema.kind,
+            most_responses=schema.responses,
             flip_R=flip_R,
         )
+
+
+class LeftOut:
+    """Rows that cannot be used: refused, or left out and counted."""
+
+    def __init__(self, on_bad_rows: OnBadRows) -> None:
+        if on_bad_rows not in get_args(OnBadRows):
+            raise InputError(f"on_bad_rows must be refuse or skip, not {on_bad_rows!r}")
+        self._on_bad_rows = on_bad_rows
+        self.reasons: list[str] = []
+        self.rows = 0
+
+    def add(self, place: str, reason: BadRow) -> None:
+        """One more; InputError where bad rows are refused."""
+        message = f"{place}: {reason}"
+        if self._on_bad_rows == "refuse":
+            raise InputError(message) from None
+        self.rows += 1
+        if len(self.reasons) < _MOST_TOLD:
+            self.reasons.append(message)
+
+    def check(self, good: int, nothing: str) -> None:
+        """InputError if no row is ``good``, but where that is nobody's fault."""
+        if good or self._on_bad_rows == "isolate":
+            return
+        if self.rows:
+            raise InputError(f"all {self.rows} rows are bad, the first: {self.reasons[0]}")
+        raise InputError(nothing)
+
+
+def _readable(
+    rows: Iterator[tuple[str, int, Mapping[str, object] | BadRow]], names: Mapping[str, str]
+) -> Iterator[Row]:
+    """Those that are rows of any kind."""
+    for _, _, row in rows:
+        try:
+            yield parse_row(row, names)
+        except BadRow:
+            continue
+
+
+def _declare(other: OtherKind, schema: Schema, rows: Iterable[Row]) -> BadRow:
+    """What is wrong with a row of another kind, and what would suit it and those after it."""
+    first = other.row
+    most = max(len(row.responses) for row in chain([first], rows) if row.kind == first.kind)
+    suits = Schema(first.kind, most).options or "--kind pairs"
+    return BadRow(
+        f"{other}, and {schema.kind} are declared: pass {suits}, and keep pairs, the best of "
+        "several and rankings apart"
+    )
 
 
 def _with_shared_texts(judged: Row, texts: dict[str, str]) -> Row:
@@ -257,23 +323,6 @@ def _with_shared_texts(judged: Row, texts: dict[str, str]) -> Row:
         prompt=texts.setdefault(judged.prompt, judged.prompt),
         responses=tuple(texts.setdefault(response, response) for response in judged.responses),
     )
-
-
-def _check_same_kind(place: str, judged: Row, first_place: str, first: Row) -> None:
-    """InputError unless a row is of the kind that the first one set, flip probability and all.
-
-    Setting such rows aside would leave the choice of what to learn from to the first row.
-    """
-    if judged.kind != first.kind:
-        raise InputError(
-            f"{place}: a row of kind {judged.kind}, and that at {first_place} is of kind "
-            f"{first.kind}; keep pairs, the best of several and rankings apart"
-        )
-    if (judged.flip_probability is None) != (first.flip_probability is None):
-        raise InputError(
-            f"{place}: only one of this row and that at {first_place} has a flip probability; "
-            "write 0 where a label is the true one"
-        )
 
 
 def _column_names(columns: Mapping[str, str] | None) -> dict[str, str]:

@@ -7,6 +7,11 @@ Decisions:
 - Files are streamed; only the judgements themselves are held.
 - Whole files that cannot be read (missing, truncated, not of the kind their name says) are always
   refused: setting aside is for rows.
+- Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
+  endless is that row's alone, and so is a cell of Parquet. Only of CSV this cannot be had: an open
+  quote swallows what follows, and to end every row at its line would let a text with line breaks
+  in it pass for somebody else's rows. Where several people's rows must be kept apart, CSV is not
+  read (``isolate``).
 """
 
 import csv
@@ -23,11 +28,16 @@ from typing import IO
 import pyarrow
 import pyarrow.parquet
 
-from preference.judgements import BadRow, InputError, Judgements, OnBadRows
+from preference.judgements import Judgements, OnBadRows
+from preference.rows import BadRow, InputError
+from preference.schema import PAIRS, Schema
 from preference.sources import first_line, hub_is_reachable, is_hub_name, looks_like_path
 from preference.user_texts import UserTexts
 
 Placed = tuple[str, int, Mapping[str, object] | BadRow]
+
+#: Bytes of a line of JSONL; a judgement over 64 responses of 100,000 characters may have them.
+_MOST_LINE = 2**26
 
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
@@ -38,6 +48,7 @@ def load_judgements(
     columns: Mapping[str, str] | None = None,
     on_bad_rows: OnBadRows = "refuse",
     split: str = "train",
+    schema: Schema = PAIRS,
 ) -> Judgements:
     """Judgements from a source, grouped by user.
 
@@ -46,15 +57,20 @@ def load_judgements(
             `package.module:function`, called without arguments, that gives an iterable of mappings;
             or a dataset's name on the Hugging Face hub. What exists here as a path is a path.
         columns: field → column, for the fields of `preference.rows.FIELDS`.
-        on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: set bad rows aside,
-            listed in the result's `set_aside`.
+        on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
+            as the result's `set_aside` says; `isolate`, for nodes, does so even if nothing is left,
+            and reads no CSV.
         split: which split of a hub dataset.
+        schema: what the rows are declared to be; a row that is something else is bad.
 
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
+    if on_bad_rows == "isolate":
+        check_isolated(source)
+    rows = _rows(source, split)
     return Judgements.from_placed_rows(
-        _rows(source, split), columns=columns, on_bad_rows=on_bad_rows, source=source
+        rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
 
 
@@ -64,6 +80,7 @@ def load_texts(
     columns: Mapping[str, str] | None = None,
     on_bad_rows: OnBadRows = "refuse",
     split: str = "train",
+    schema: Schema = PAIRS,
 ) -> UserTexts:
     """Users' own texts from a source, grouped by user; as `load_judgements`, with the fields of
     `preference.user_texts.FIELDS`.
@@ -71,9 +88,23 @@ def load_texts(
     Raises:
         InputError: as there.
     """
+    if on_bad_rows == "isolate":
+        check_isolated(source)
+    rows = _rows(source, split)
     return UserTexts.from_placed_rows(
-        _rows(source, split), columns=columns, on_bad_rows=on_bad_rows, source=source
+        rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
+
+
+def check_isolated(source: str) -> None:
+    """InputError for a file, or a folder with one, in which one row's bytes could reach others'."""
+    path = Path(source).expanduser()
+    for file in _files(path) if path.is_dir() else [path]:
+        if _kind(file.name) == ".csv":
+            raise InputError(
+                f"{file}: in CSV one open quote swallows the rows of others, so a node does not "
+                "read it; write the rows as .jsonl or .parquet"
+            )
 
 
 def parse_columns(option: str) -> dict[str, str]:
@@ -112,12 +143,17 @@ def _kind(path: str) -> str | None:
     return next((suffix for suffix in _READERS if name.endswith(suffix)), None)
 
 
-def _folder(path: Path) -> Iterator[Placed]:
-    files = sorted(
+def _files(folder: Path) -> list[Path]:
+    """Of known kinds, in order."""
+    return sorted(
         file
-        for file in path.iterdir()
+        for file in folder.iterdir()
         if _kind(file.name) and not file.name.startswith(".") and file.is_file()
     )
+
+
+def _folder(path: Path) -> Iterator[Placed]:
+    files = _files(path)
     if not files:
         raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
     for file in files:
@@ -148,19 +184,38 @@ def _known_kinds() -> str:
 
 
 def _jsonl(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(_lines(stream), start=1):
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if not line.strip():
             continue
+        if len(line) > _MOST_LINE:
+            yield number, BadRow(f"a line of more than {_MOST_LINE} bytes")
+            continue
         try:
-            row = json.loads(line.decode())
-        except UnicodeDecodeError as error:
-            yield number, BadRow(f"not valid UTF-8 at byte {error.start + 1}")
+            # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
+            row = json.loads(line.decode(errors="surrogateescape"))
         except (ValueError, RecursionError) as error:
-            yield number, BadRow(f"broken JSON: {first_line(error)}")
+            yield number, BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}")
         else:
             yield number, row
+
+
+def _undecodable(line: bytes) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f" (not valid UTF-8 at byte {error.start + 1})"
+    return ""
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Lines; of one that is too long only so much as shows that it is."""
+    while line := stream.readline(_MOST_LINE + 1):
+        rest = line
+        while len(rest) > _MOST_LINE and not rest.endswith(b"\n"):
+            rest = stream.readline(_MOST_LINE + 1)
+        yield line
 
 
 def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
@@ -183,9 +238,24 @@ def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow
 def _parquet(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object]]]:
     number = 0
     for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=1024):
-        for row in batch.to_pylist():
+        try:
+            rows = batch.to_pylist()
+        except (ValueError, OverflowError, pyarrow.ArrowException):  # of some cell
+            rows = [
+                {name: _cell(batch.column(name)[at]) for name in batch.schema.names}
+                for at in range(batch.num_rows)
+            ]
+        for row in rows:
             number += 1
             yield number, row
+
+
+def _cell(cell: pyarrow.Scalar) -> object:
+    """What a cell holds; of text that is none, bytes, which no field takes."""
+    try:
+        return cell.as_py()
+    except (ValueError, OverflowError, pyarrow.ArrowException):
+        return b""
 
 
 _READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}

@@ -169,7 +169,7 @@ def preference_model(name: str, kind: Kind = "pairs", width: int = 1) -> Prefere
         return _PAIR if width == 1 else _RANKING if kind == "ranking" else _BEST
     if width > 1:
         raise InputError(
-            f"--model {name} is a model of pairs, and judgements here are over as many as "
-            f"{width + 1} responses: use --model plackett-luce"
+            f"--model {name} is a model of pairs, and judgements are declared to be over as many "
+            f"as {width + 1} responses: use --model plackett-luce"
         )
     return _BTL if name == "btl" else _THURSTONE

@@ -23,6 +23,11 @@ FIELDS = (*REQUIRED, "tie", "responses", "best", "ranking", "flip_probability")
 MOST_RESPONSES = 64
 
 
+class InputError(ValueError):
+    """Input that a user can correct: one line that names the file, row or option and says what to
+    do."""
+
+
 class BadRow(ValueError):
     """Why one row cannot be used; whoever knows the row's place adds it."""
 
@@ -63,6 +68,15 @@ def parse_row(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> R
     """
     if isinstance(row, BadRow):
         raise row
+    try:
+        return _judgement(row, names)
+    except BadRow:
+        raise
+    except Exception as error:  # a cell may hold anything
+        raise BadRow(f"a cell that cannot be read ({type(error).__name__})") from None
+
+
+def _judgement(row: Mapping[str, object], names: Mapping[str, str]) -> Row:
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     listed = "responses" in names or ("responses" in row and names["chosen"] not in row)
@@ -76,6 +90,16 @@ def parse_row(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> R
     user_id = user_cell(cells["user_id"], columns["user_id"])
     flip = _flip(cells["flip_probability"], columns["flip_probability"], kind, len(responses))
     return Row(user_id, prompt, responses, y, kind, flip)
+
+
+def readable_user(row: object, names: Mapping[str, str]) -> str | None:
+    """Whom a row is of, whatever else is wrong with it; None if it names nobody."""
+    if not isinstance(row, Mapping):
+        return None
+    try:
+        return user_cell(row.get(names["user_id"]), names["user_id"])
+    except Exception:  # a cell may hold anything
+        return None
 
 
 def check_columns(row: Mapping[str, object], needed: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ Each reads rows of its own kind.
 
 from preference.judgements import Judgements, OnBadRows
 from preference.loading import load_judgements, load_texts, parse_columns
+from preference.schema import PAIRS, Schema
 from preference.user_texts import UserTexts
 
 TASKS = ("reward", "text", "sft")
@@ -17,12 +18,18 @@ TASKS = ("reward", "text", "sft")
 Data = Judgements | UserTexts
 
 
-def load_data(task: str, source: str, columns: str = "", on_bad_rows: str = "refuse") -> Data:
+def load_data(
+    task: str,
+    source: str,
+    columns: str = "",
+    on_bad_rows: OnBadRows = "refuse",
+    schema: Schema = PAIRS,
+) -> Data:
     """Users' rows of a source, as a task reads them; ``columns`` as `--columns` is written.
 
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    skip: OnBadRows = "skip" if on_bad_rows == "skip" else "refuse"
     load = load_texts if task == "text" else load_judgements
-    return load(source, columns=parse_columns(columns), on_bad_rows=skip)
+    renamed = parse_columns(columns)
+    return load(source, columns=renamed, on_bad_rows=on_bad_rows, schema=schema)

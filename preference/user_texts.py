@@ -2,7 +2,8 @@
 
 The counterpart of `preference.judgements` where nobody judges anything: a row is a user and a text
 of theirs. The same rules hold: the user is the privacy unit, ids that differ in surrounding blanks
-are one user, a bad row is refused with its place or set aside, and never repaired.
+are one user, a bad row is refused with its place or left out while its user stays, and is never
+repaired.
 
 Shape suffixes: R rows (texts), U users.
 """
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from preference.judgements import CLEAN, InputError, LabelChannel, OnBadRows
-from preference.rows import BadRow, check_columns, text_cell, user_cell
+from preference.judgements import CLEAN, LabelChannel, LeftOut, OnBadRows
+from preference.rows import BadRow, InputError, check_columns, readable_user, text_cell, user_cell
+from preference.schema import PAIRS, Schema
 
 FIELDS = ("user_id", "text")
 
@@ -24,15 +26,17 @@ class UserTexts:
 
     Attributes:
         user_ids: U distinct ids, in order of first appearance in the input.
-        start_U: int64, U + 1 row offsets; each user has at least one row.
+        start_U: int64, U + 1 row offsets; a user may be without rows.
         texts: R texts, none of them empty.
-        set_aside: `file:line: reason` of rows that were left out when loading.
+        set_aside: `file:line: reason` of the first rows that were left out when loading.
+        left_out: how many were.
     """
 
     user_ids: tuple[str, ...]
     start_U: np.ndarray
     texts: list[str]
     set_aside: tuple[str, ...] = ()
+    left_out: int = 0
 
     def __post_init__(self) -> None:
         users, start_U = len(self.user_ids), self.start_U
@@ -42,8 +46,8 @@ class UserTexts:
             raise InputError(
                 f"row offsets of texts must be {users + 1} numbers from 0 to {len(self.texts)}"
             )
-        if (np.diff(start_U) < 1).any():
-            raise InputError("every user of texts must have at least one row")
+        if (np.diff(start_U) < 0).any():
+            raise InputError("row offsets of texts must not descend")
 
     def __len__(self) -> int:
         """Number of texts R."""
@@ -82,38 +86,38 @@ class UserTexts:
         columns: Mapping[str, str] | None = None,
         on_bad_rows: OnBadRows = "refuse",
         source: str = "rows",
+        schema: Schema = PAIRS,
     ) -> "UserTexts":
         """Texts from mappings with `user_id` and `text` that come with the place they stand in.
 
         As `preference.judgements.Judgements.from_placed_rows`: rows of a user need not be adjacent
-        and keep their order, and `columns` maps the two fields to the mappings' own keys.
+        and keep their order, and `columns` maps the two fields to the mappings' own keys. Of
+        `schema` the limits count.
 
         Raises:
-            InputError: a bad row (with `on_bad_rows="skip"` it is set aside instead), or no row
-                left.
+            InputError: a bad row (unless bad rows are left out), or no row left.
         """
         names = _column_names(columns or {})
+        left_out = LeftOut(on_bad_rows)
         found: dict[str, list[str]] = {}
-        set_aside: list[str] = []
         for file, line, row in rows:
             try:
                 user, text = _parse(row, names)
+                schema.check_length(text)
+                schema.check_count(len(found.get(user, ())))
             except BadRow as reason:
-                message = f"{file}:{line}: {reason}"
-                if on_bad_rows == "refuse":
-                    raise InputError(message) from None
-                set_aside.append(message)
-                continue
-            found.setdefault(user, []).append(text)
-        if not found:
-            if set_aside:
-                raise InputError(f"all {len(set_aside)} rows are bad, the first: {set_aside[0]}")
-            raise InputError(f"{source}: no texts: there are no rows")
+                left_out.add(f"{file}:{line}", reason)
+                if (named := readable_user(row, names)) is not None:
+                    found.setdefault(named, [])
+            else:
+                found.setdefault(user, []).append(text)
+        left_out.check(sum(map(len, found.values())), f"{source}: no texts: there are no rows")
         return cls(
             user_ids=tuple(found),
             start_U=np.cumsum([0, *map(len, found.values())], dtype=np.int64),
             texts=[text for texts in found.values() for text in texts],
-            set_aside=tuple(set_aside),
+            set_aside=tuple(left_out.reasons),
+            left_out=left_out.rows,
         )
 
 

@@ -44,9 +44,13 @@ def build_local_label(setting: Setting, ledger: Ledger) -> Built:
     config, participants = setting.config, setting.participants
     promise = label_promise(config)
     items = PublicItems.ask(
-        setting.grid, participants.registry, participants.train, timeout=config.timeout
+        setting.grid,
+        participants.registry,
+        participants.train,
+        schema=setting.config.schema,
+        timeout=config.timeout,
     )
-    if items.kind == "ranking":
+    if items.schema.kind == "ranking":
         raise InputError(
             "--strategy local-label takes pairs or the best of several: a whole ranking is no "
             "single label"

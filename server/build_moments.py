@@ -114,7 +114,11 @@ def public_examples(setting: Setting) -> tuple[PairExamples, float]:
             "randomized response (flip_probability): use --strategy local-label"
         )
     items = PublicItems.ask(
-        setting.grid, participants.registry, participants.train, timeout=setting.config.timeout
+        setting.grid,
+        participants.registry,
+        participants.train,
+        schema=setting.config.schema,
+        timeout=setting.config.timeout,
     )
     return items.examples(feature_map(json.loads(setting.features))), items.bytes_per_user
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from preference.judgements import InputError
+from preference.schema import Schema
 from server.choices import FEW_ROUNDS
 from server.config_checks import check
 
@@ -33,6 +34,11 @@ class RunConfig:
     test: str = ""  # public judgements of other users; empty: hold out a share of the users
     columns: str = ""  # field=column,…
     on_bad_rows: str = "refuse"
+    kind: str = "pairs"  # of judgements, declared: pairs, top-1 or ranking
+    responses: int = 0  # the most of a judgement, declared; 0: the two of a pair
+    labels: str = "true"  # declared: true, or randomized where every row has its flip probability
+    most_judgements: int = Schema.most_judgements  # of one user that a node keeps
+    most_characters: int = Schema.most_characters  # of a text
     heldout: float = 0.2  # share of users held out when there is no test
     strategy: str = "uls"
     model: str = "btl"  # of preferences
@@ -112,6 +118,11 @@ class RunConfig:
                 )
             values[name] = value
         return cls(**values)
+
+    @property
+    def schema(self) -> Schema:
+        """What the data are declared to hold."""
+        return Schema.of(self.to_run_config())
 
     def to_run_config(self) -> dict[str, Scalar]:
         """As Flower's flat run config."""

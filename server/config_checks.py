@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from preference.judgements import InputError
 from preference.language_base import TRAINED
-from preference.models import MODELS
+from preference.models import MODELS, preference_model
 from preference.tasks import TASKS
 from privacy.adjacency import Adjacency
 from server import noise
@@ -81,6 +81,9 @@ def check(config: "RunConfig") -> None:
             "--refresh lets users come and go; state their nominal number with --users, which "
             "fixes the sampling probability for the whole run"
         )
+    schema = config.schema
+    if config.task == "reward":
+        preference_model(config.model, schema.kind, schema.responses - 1)
     try:
         support.check(config.strategy, Adjacency(config.adjacency))
         noise.check(config)
@@ -193,6 +196,10 @@ def _check_task(config: "RunConfig") -> None:
     if config.train == "head":
         raise InputError(
             f"--task {task} has no head of its own to train: use --train lora (the default) or full"
+        )
+    if task == "text" and (config.kind != "pairs" or config.responses or config.labels != "true"):
+        raise InputError(
+            "--kind, --responses and --labels are about judgements; --task text reads none"
         )
     if config.strategy in FEW_ROUNDS:
         raise InputError(

@@ -5,13 +5,13 @@ often as it likes. Without one, a share of the registered users is held out; the
 once, at the end, because every further figure about them would be one more release.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flwr.serverapp import Grid
 
 from preference.bases import Base, Examples, accuracy_at, examples_of
-from preference.judgements import InputError, Judgements
+from preference.judgements import InputError, Judgements, OnBadRows
 from preference.next_tokens import NextTokens
 from preference.tasks import load_data
 from server.config import RunConfig
@@ -41,7 +41,10 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
     """
     if not config.test:
         return None
-    data = load_data(config.task, config.test, config.columns, config.on_bad_rows)
+    skip: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
+    # Of true labels, whatever those trained on went through.
+    schema = replace(config.schema, labels="true")
+    data = load_data(config.task, config.test, config.columns, skip, schema)
     if config.task == "reward" and isinstance(data, Judgements) and not data.decided:
         raise InputError(f"--test {config.test}: every judgement is a tie, nothing to predict")
     return examples_of(data, features)

@@ -57,6 +57,7 @@ def _ask(
         split,
         features=features,
         model=config.model,
+        schema=config.schema,
         counts=Adjacency(config.adjacency).counts_are_public,
         timeout=config.timeout,
         absent=absent if config.refresh else None,

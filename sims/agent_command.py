@@ -10,7 +10,8 @@ import typer
 
 from client.agent import Agent, serve
 from client.policy import Policy
-from client.store import UserStore, load
+from client.store import UserStore, load_for_node
+from sims import schema_options as about_data
 
 
 def agent(
@@ -25,9 +26,15 @@ def agent(
         str | None, typer.Option(help="let this user use the socket instead of its owner (as root)")
     ] = None,
     columns: Annotated[str, typer.Option(help="field=column,… of the data")] = "",
-    on_bad_rows: Annotated[str, typer.Option(help="refuse or skip")] = "refuse",
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
+    labels: about_data.Labels = None,
 ) -> None:
     """Answer a node's requests from its users' data, within the owner's policy.
+
+    A row that cannot be used is left out, and said here; its user and all others stay.
 
     Runs until it is ended. Start it as another user than the SuperNode, who alone can read the
     data; give the SuperNode's node-config nothing but agent="SOCKET".
@@ -36,6 +43,8 @@ def agent(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     rules = Policy.load(policy)
-    store = UserStore(load(str(data.expanduser().absolute()), columns, on_bad_rows), place=-1)
+    schema = about_data.schema(kind, responses, most_judgements, most_characters, labels)
+    hosted = load_for_node(str(data.expanduser().absolute()), columns, schema=schema)
+    store = UserStore(hosted, place=-1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serve(Agent(store, rules, state.expanduser()), socket.expanduser(), group=group, user=user)

@@ -132,7 +132,7 @@ def _grid(setting: Setting, config: RunConfig, clocks: "_Clocks") -> Iterator[Gr
     if setting.runtime == "local":
         yield _timed(LocalGrid)(clocks, client_app, 1, run_config)
         return
-    judgements = load(config.data, config.columns, config.on_bad_rows)
+    judgements = load(config.data, config.columns, "refuse")
     with cluster() as ray:
         workers = Workers()
         nodes = workers_of(ray, workers)

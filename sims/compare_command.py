@@ -17,6 +17,7 @@ from preference.judgements import InputError
 from preference.models import MODELS
 from privacy.adjacency import Adjacency
 from server.config import RunConfig
+from sims import schema_options as about_data
 from sims.compare import Cell, compare, composed_epsilon, write
 from sims.run_settings import settings
 from sims.sweep import on_cluster, one_by_one
@@ -41,6 +42,11 @@ def compare_command(
         typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(MODELS)),
     ] = None,
     epsilon: Annotated[str, typer.Option(help="Budgets, comma-separated.")] = "1,3,8",
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
+    labels: about_data.Labels = None,
     delta: Annotated[float, typer.Option(help="Delta.")] = 1e-5,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
@@ -77,6 +83,11 @@ def compare_command(
         "data": data,
         "test": test,
         "model": model,
+        "kind": kind,
+        "responses": responses,
+        "labels": labels,
+        "most_judgements": most_judgements,
+        "most_characters": most_characters,
         "delta": delta,
         "adjacency": adjacency.value,
         "rounds": rounds,

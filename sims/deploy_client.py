@@ -27,6 +27,7 @@ from client.own_ledger import OwnLedger
 from client.policy import BOUNDED, NODE_HALF, Policy
 from client.store import load_judged
 from preference.judgements import InputError, Judgements
+from preference.schema import PAIRS, Schema
 from sims.certificates import load_client_key, public_line
 from sims.deploy_init import CLIENT_SETTINGS
 from sims.deploy_texts import supernode
@@ -157,18 +158,26 @@ def _leaves(name: str, policy: Policy) -> list[str]:
     ]
 
 
-def checks(client: Client, data: Path, columns: str) -> tuple[Judgements, list[str], bool]:
+def checks(
+    client: Client,
+    data: Path,
+    columns: str,
+    schema: Schema = PAIRS,
+) -> tuple[Judgements, list[str], bool]:
     """The judgements, what was found, and whether the server could be checked.
 
     Raises:
         InputError: the data cannot be used.
     """
-    judgements = load_judged(str(data.expanduser().absolute()), columns, "refuse")
+    judgements = load_judged(str(data.expanduser().absolute()), columns, "isolate", schema)
     found = [
         f"data      {data}: {len(judgements)} judgements, {len(judgements.user_ids)} users",
         f"key       node.key, private to you; its public half must be registered as {client.name}",
         f"policy    policy.toml: strategies {', '.join(client.policy.strategies) or 'none'}",
     ]
+    if judgements.left_out:
+        first = judgements.set_aside[0]
+        found.append(f"warning   {judgements.left_out} rows cannot be used, the first: {first}")
     if data.expanduser().stat().st_mode & 0o077:
         found.append(f"warning   other users of this machine can read {data}: chmod 600 it")
     try:
@@ -186,6 +195,7 @@ def run_client(
     *,
     port: int,
     columns: str = "",
+    schema: Schema = PAIRS,
     node_user: str | None = None,
     say: Callable[[str], None] = print,
     enough: Callable[[], bool] = lambda: False,
@@ -201,6 +211,7 @@ def run_client(
             data.absolute(), client.folder / "policy.toml", client.folder / "state", path
         )
         command += ["--columns", columns] if columns else []
+        command += schema.options.split()
         command += ["--user", node_user] if node_user else []
         agent = Program(command, log, cwd=client.folder)
 

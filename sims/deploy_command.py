@@ -10,6 +10,7 @@ import typer
 from preference.judgements import InputError
 from server.choices import FEW_ROUNDS
 from server.config import RunConfig
+from sims import schema_options as about_data
 from sims.deploy_client import Client, checks, describe, run_client, run_node, spent
 from sims.deploy_doctor import examine
 from sims.deploy_init import Deployment, write_deployment
@@ -54,6 +55,11 @@ def client(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="look and tell, run nothing")] = False,
     columns: Annotated[str, typer.Option(help="field=column,… of the data")] = "",
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
+    labels: about_data.Labels = None,
     port: Annotated[int, typer.Option(help="of the SuperNode, on this machine only")] = 9094,
     node_user: Annotated[
         str | None, typer.Option(help="run the server's code as this user (needs root)")
@@ -67,7 +73,8 @@ def client(
         with ended_by_signals():
             run_node(found, socket or Path(), port=port, node_user=node_user, say=_say)
         return
-    judgements, lines, reached = checks(found, data, columns)
+    schema = about_data.schema(kind, responses, most_judgements, most_characters, labels)
+    judgements, lines, reached = checks(found, data, columns, schema)
     typer.echo("\n".join([*lines, "", *describe(found, judgements), "", *spent(found), ""]))
     if node_user is None:
         typer.echo(
@@ -80,7 +87,15 @@ def client(
             sys.exit(1)
         return
     with ended_by_signals():
-        run_client(found, data, port=port, columns=columns, node_user=node_user, say=_say)
+        run_client(
+            found,
+            data,
+            port=port,
+            columns=columns,
+            schema=schema,
+            node_user=node_user,
+            say=_say,
+        )
 
 
 @deploy.command("doctor")

@@ -10,8 +10,8 @@ from typing import Any
 
 from client.app import app as client_app
 from client.store import load
-from preference.judgements import InputError, Judgements
-from preference.models import preference_model
+from preference.judgements import InputError, Judgements, OnBadRows
+from preference.tasks import Data
 from server.app import app as server_app
 from server.config import RunConfig
 from server.result import as_published
@@ -71,7 +71,7 @@ def execute(
                 live.stage("starting Ray")
                 run_ray(
                     config.to_run_config(),
-                    load(config.data, config.columns, config.on_bad_rows, config.task),
+                    _load(config),
                     nodes=nodes,
                     workers=workers,
                     server_app=server_app,
@@ -96,18 +96,22 @@ def execute(
     return json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
 
+def _load(config: RunConfig) -> Data:
+    """The operator's own data, as the nodes will load them."""
+    bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
+    return load(config.data, config.columns, bad_rows, config.task, config.schema)
+
+
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
     """How many nodes host the users (0: one for each worker); loads and checks their data."""
-    data = load(config.data, config.columns, config.on_bad_rows, config.task)
-    if config.task == "reward" and isinstance(data, Judgements):
-        preference_model(config.model, data.kind, data.most_responses - 1)
-        if not data.decided:
-            raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
+    data = _load(config)
+    if config.task == "reward" and isinstance(data, Judgements) and not data.decided:
+        raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
     for warning in as_published(config):
         live.note(warning)
     if data.set_aside:
         first = data.set_aside[0]
-        live.note(f"{len(data.set_aside)} rows set aside, the first: {first}")
+        live.note(f"{data.left_out} rows set aside, the first: {first}")
     users = len(data.user_ids)
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")

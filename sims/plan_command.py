@@ -22,6 +22,7 @@ from privacy.events import PoissonGaussian
 from server.choices import ADAPTATIONS, STRATEGIES, VARIANTS
 from server.config import DELTA_EXPONENT, parse_delta
 from sims import plan_adaptive, plan_examples, plan_optimize, plan_solved
+from sims import schema_options as about_data
 from strategies import support
 
 _NAMES = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
@@ -72,6 +73,10 @@ def plan(
         ),
     ] = None,
     features: Annotated[str, typer.Option(help="--optimize: as in run.")] = "hashing",
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
@@ -94,12 +99,14 @@ def plan(
     try:
         support.check(f"aup:{variant}" if strategy == "aup" else strategy, adjacency)
         if optimize:
-            given_public = plan_optimize.Public(public, features)
+            declared = about_data.schema(kind, responses, most_judgements, most_characters)
+            given_public = plan_optimize.Public(public, features, declared)
             weighed = plan_optimize.solve(strategy, asked, compute, given_public, adjacency)
             plan_optimize.report(weighed, as_json)
             return
-        if compute is not None or public is not None:
-            raise InputError("--compute and --public go with --optimize")
+        of_public = (public, kind, responses, most_judgements, most_characters)
+        if compute is not None or any(option is not None for option in of_public):
+            raise InputError("--compute, --public and what it holds go with --optimize")
         if strategy in plan_examples.STRATEGIES:
             found = plan_examples.solve(strategy, asked, adjacency)
         elif strategy in plan_adaptive.STRATEGIES:

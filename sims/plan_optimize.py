@@ -21,6 +21,7 @@ from preference.features import feature_map, parse_features
 from preference.judgements import InputError
 from preference.loading import load_judgements
 from preference.models import preference_model
+from preference.schema import PAIRS, Schema
 from privacy import accounting
 from privacy.adjacency import Adjacency, Unsupported
 from privacy.example_clipping import ExampleClip
@@ -45,6 +46,7 @@ class Public:
 
     source: str | None = None
     features: str = "hashing"
+    schema: Schema = PAIRS
 
     @property
     def words(self) -> str:
@@ -56,7 +58,7 @@ class Public:
 
         Raises InputError for what is wrong there.
         """
-        judgements = load_judgements(self.source or _SYNTHETIC)
+        judgements = load_judgements(self.source or _SYNTHETIC, schema=self.schema)
         examples = pair_examples(judgements, feature_map(parse_features(self.features)))
         name = "btl" if examples.width == 1 else "plackett-luce"
         model = preference_model(name, examples.kind, examples.width)
@@ -143,6 +145,7 @@ def solve(
         "compute": compute,
         "public": public.words,
         "model": model,
+        "declared": public.schema.options,
         "prefer": "els" if els and els["noise"] and els["over_recommended"] < 1.0 else "uls",
         "recommended": recommended if strategy == "uls" else els,
         "rows": [*rows, els] if els else rows,
@@ -274,6 +277,7 @@ def report(found: Found, as_json: bool) -> None:
     best = found["recommended"]
     if found["strategy"] == "uls":
         model = "" if found["model"] == "btl" else f"--model {found['model']} "
+        model += f"{found['declared']} " if found["declared"] else ""
         console.print(
             f"murmuration run --strategy uls {model}--group-size {best['group_size']} "
             f"--cohort {best['cohort']} {_clip_option(best['clip_norm'])}"

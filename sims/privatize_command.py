@@ -27,6 +27,7 @@ from privacy.adjacency import Adjacency
 from privacy.randomized_response import LabelPromise
 from privacy.randomness import Randomness
 from server.atomic import replace_file
+from sims import schema_options as about_data
 
 
 def privatize(
@@ -61,6 +62,10 @@ def privatize(
     on_bad_rows: Annotated[
         str, typer.Option(help="Or set them aside.", click_type=click.Choice(["refuse", "skip"]))
     ] = "refuse",
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
     show_state: Annotated[
         Path | None, typer.Option(help="Show what each user has spent, by a state file.")
     ] = None,
@@ -68,8 +73,8 @@ def privatize(
 ) -> None:
     """Randomize the labels of judgements, once and for all, and record how likely each is false.
 
-    The file can be trained on like any other (`murmuration run --data`): losses take the flip
-    probabilities from it. Running this again with the same state gives the same answers.
+    The file can be trained on like any other, as `murmuration run --labels randomized`: losses take
+    the flip probabilities from it. Running this again with the same state gives the same answers.
     """
     if show_state is not None:
         _show(show_state, as_json)
@@ -83,7 +88,10 @@ def privatize(
     if not out.name.endswith((".jsonl", ".jsonl.gz")):
         raise InputError(f"--out {out}: the file that is written must be named .jsonl or .jsonl.gz")
     judgements = load_judged(
-        str(Path(data).expanduser()) if Path(data).exists() else data, columns, on_bad_rows
+        str(Path(data).expanduser()) if Path(data).exists() else data,
+        columns,
+        "skip" if on_bad_rows == "skip" else "refuse",
+        about_data.schema(kind, responses, most_judgements, most_characters),
     )
     try:
         answer = LabelState(state).answer(judgements, promise, Randomness(None))
@@ -148,7 +156,7 @@ def _result(
         "labels": len(flips),
         "fresh": answer.fresh,
         "left_out": len(judgements) - len(flips),
-        "set_aside": len(judgements.set_aside),
+        "set_aside": judgements.left_out,
         "epsilon": promise.epsilon,
         "delta": promise.delta,
         "privacy_level": promise.level,

@@ -6,6 +6,7 @@ from rich.console import Console
 
 from sims import language_options as about_model
 from sims import run_options as about_run
+from sims import schema_options as about_data
 from sims import strategy_options as about_strategy
 from sims.execution import Runtime, execute
 from sims.live import summary
@@ -58,6 +59,11 @@ def run(
     user_memory: about_model.UserMemory = None,
     columns: about_run.Columns = None,
     on_bad_rows: about_run.OnBadRows = None,
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    labels: about_data.Labels = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
     heldout: about_run.Heldout = None,
     optimizer: about_run.Optimizer = None,
     learning_rate: about_run.LearningRate = None,

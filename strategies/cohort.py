@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from flwr.serverapp import Grid
 
+from preference.schema import PAIRS, Schema
 from privacy.randomness import Randomness
 from strategies import messages
 from strategies.exchange import exchange
@@ -67,6 +68,7 @@ class Registry:
         *,
         features: str,
         model: str = "btl",
+        schema: Schema = PAIRS,
         counts: bool = False,
         timeout: float = 3600.0,
         absent: Absent | None = None,
@@ -76,8 +78,8 @@ class Registry:
         """Ask every node of the grid whom it hosts; nodes compute their users' features meanwhile.
 
         ``features`` is the feature map's config as JSON, ``model`` the name of the model of
-        preferences, which must suit every node's judgements; ``counts`` asks for numbers of
-        judgements, only where the adjacency makes them public.
+        preferences, ``schema`` what judgements are declared to be, which every node's must be;
+        ``counts`` asks for numbers of judgements, only where the adjacency makes them public.
 
         With ``absent``, nodes may come and go: one that fails is left out, and reported to it. Who
         is in a ``former`` registry and does not answer stays in, unless somebody else hosts one of
@@ -90,7 +92,7 @@ class Registry:
                 would be clipped twice over), or there is no user at all.
         """
         salt = source.key("registry salt")
-        request = messages.registry_request(salt, counts, features, model)
+        request = messages.registry_request(salt, counts, features, model, schema)
         node_ids = list(grid.get_node_ids())
         outgoing = [messages.outgoing(request, "query.registry", node) for node in node_ids]
         entries: dict[int, messages.RegistryEntry] = {}
@@ -116,7 +118,13 @@ class Registry:
             # They start one after the other; without all of them users are missing.
             wait_for_nodes(grid, places, timeout)
             return cls.ask(
-                grid, source, features=features, model=model, counts=counts, timeout=timeout
+                grid,
+                source,
+                features=features,
+                model=model,
+                schema=schema,
+                counts=counts,
+                timeout=timeout,
             )
         if former is not None:
             entries = _together(former.entries, entries)

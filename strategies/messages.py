@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
+from preference.schema import PAIRS, Schema
+
 Scalar = bool | int | float | str | bytes
 
 
@@ -48,9 +50,19 @@ def outgoing(
     return Message(content, dst_node_id=node, message_type=kind, group_id=str(round_), ttl=lives)
 
 
-def registry_request(salt: bytes, counts: bool, features: str, model: str = "btl") -> RecordDict:
-    """Ask a node whom it hosts, and to have their features ready for a model of preferences."""
+def registry_request(
+    salt: bytes,
+    counts: bool,
+    features: str,
+    model: str = "btl",
+    schema: Schema = PAIRS,
+) -> RecordDict:
+    """Ask a node whom it hosts, and to have their features ready for a model of preferences.
+
+    ``schema`` is what the run declares of judgements: a node with others says so.
+    """
     asked = {"salt": salt, "counts": counts, "features": features, "model": model}
+    asked |= {"kind": schema.kind, "responses": schema.responses}
     return RecordDict({"registry": ConfigRecord(asked)})
 
 

@@ -17,7 +17,6 @@ P distinct prompts.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast, get_args
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -27,7 +26,7 @@ from preference.examples import PairExamples, pair_examples
 from preference.features import FeatureMap
 from preference.items import canonical, public_order
 from preference.judgements import Judgements
-from preference.rows import Kind
+from preference.schema import PAIRS, Schema
 from privacy.adjacency import Adjacency
 from strategies import messages
 from strategies.cohort import Registry, RegistryError
@@ -95,21 +94,29 @@ class PublicItems:
         start_S: int64, S + 1 offsets into the judgements.
         prompts: J prompts.
         responses: J tuples of responses in canonical order.
-        kind: pairs, top-1 or ranking: what is asked about a judgement's responses.
+        schema: what judgements are declared to be.
         bytes: size of the texts and indices that were sent, of all nodes.
     """
 
     start_S: np.ndarray
     prompts: list[str]
     responses: list[tuple[str, ...]]
-    kind: Kind = "pairs"
+    schema: Schema = PAIRS
     bytes: int = 0
 
     @classmethod
     def ask(
-        cls, grid: Grid, registry: Registry, users_S: np.ndarray, *, timeout: float = 3600.0
+        cls,
+        grid: Grid,
+        registry: Registry,
+        users_S: np.ndarray,
+        *,
+        schema: Schema = PAIRS,
+        timeout: float = 3600.0,
     ) -> "PublicItems":
         """The items of these users (ascending indices in the registry), in their order.
+
+        ``schema`` is what judgements are declared to be.
 
         Raises:
             RegistryError: a node did not answer, or its answer does not fit its registration.
@@ -122,27 +129,25 @@ class PublicItems:
             if answer.has_error():
                 raise RegistryError(f"a node gave no public items: {answer.error.reason}")
             try:
-                found[node] = read(answer.content, len(asked[node]))
+                found[node] = read(answer.content, len(asked[node]), schema)
             except messages.MalformedReply as error:
                 raise RegistryError(f"a node's public items cannot be used: {error}") from None
         if missing := len(asked) - len(found):
             raise RegistryError(f"{missing} of {len(asked)} nodes did not answer in time")
-        together = cls._joined([found[node] for node in asked])
+        together = cls._joined([found[node] for node in asked], schema)
         counts_N = registry.counts_N
         if counts_N is not None and (np.diff(together.start_S) != counts_N[users_S]).any():
             raise RegistryError("a node's public items are not as many as it registered")
         return together
 
     @classmethod
-    def _joined(cls, parts: list["PublicItems"]) -> "PublicItems":
-        if len({part.kind for part in parts}) > 1:
-            raise RegistryError("nodes host judgements of several kinds; a run takes one")
+    def _joined(cls, parts: list["PublicItems"], schema: Schema) -> "PublicItems":
         counts_S = np.concatenate([np.diff(part.start_S) for part in parts])
         return cls(
             np.concatenate([[0], np.cumsum(counts_S)]),
             [prompt for part in parts for prompt in part.prompts],
             [responses for part in parts for responses in part.responses],
-            parts[0].kind,
+            schema,
             sum(part.bytes for part in parts),
         )
 
@@ -151,7 +156,7 @@ class PublicItems:
         start_S = self.start_S[users.start : users.stop + 1]
         part = slice(int(start_S[0]), int(start_S[-1]))
         return PublicItems(
-            start_S - start_S[0], self.prompts[part], self.responses[part], self.kind
+            start_S - start_S[0], self.prompts[part], self.responses[part], self.schema
         )
 
     def judgements(self) -> Judgements:
@@ -162,7 +167,8 @@ class PublicItems:
             prompts=self.prompts,
             responses=self.responses,
             y_R=np.ones(len(self.prompts), dtype=np.float32),
-            kind=self.kind,
+            kind=self.schema.kind,
+            most_responses=self.schema.responses,
         )
 
     @property
@@ -188,26 +194,30 @@ class PublicItems:
         return pair_examples(self.judgements(), features)
 
 
-def read(content: RecordDict, users: int) -> PublicItems:
+def read(
+    content: RecordDict,
+    users: int,
+    schema: Schema = PAIRS,
+) -> PublicItems:
     """The items of ``users`` users from a node's answer; MalformedReply if it is something else."""
     try:
         record: ArrayRecord = content.array_records["items"]
-        kind = cast(Kind, content.config_records["about"]["kind"])
+        kind = content.config_records["about"]["kind"]
         arrays = {name: record[name].numpy() for name in ("counts", "prompt", "shown", "texts")}
         prompts, texts = json.loads(arrays["texts"].tobytes())
         counts_S, prompt_J, shown_JK = arrays["counts"], arrays["prompt"], arrays["shown"]
         rows = int(counts_S.sum())
         fits = counts_S.shape == (users,) and prompt_J.shape == (rows,) and len(shown_JK) == rows
-        least = (counts_S.min(initial=1), prompt_J.min(initial=0), shown_JK[:, :2].min(initial=0))
-        if not fits or least[0] < 1 or least[1] < 0 or least[2] < 0:
+        least = (counts_S.min(initial=0), prompt_J.min(initial=0), shown_JK[:, :2].min(initial=0))
+        if not fits or min(least) < 0:
             raise ValueError("counts and indices do not fit")
         given = [prompts[place] for place in prompt_J]
         responses = [tuple(texts[place] for place in row if place >= 0) for row in shown_JK]
         if not all(isinstance(text, str) for text in (*prompts, *texts)):
             raise TypeError("texts must be strings")
-        if kind not in get_args(Kind):
-            raise ValueError(f"judgements of an unknown kind {kind!r}")
+        if kind != schema.kind or max(map(len, responses), default=2) > schema.responses:
+            raise ValueError(f"judgements that are not as declared ({schema.options})")
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise messages.MalformedReply(f"not an answer to the items query: {error!r}") from None
     size = sum(array.nbytes for array in arrays.values())
-    return PublicItems(np.concatenate([[0], np.cumsum(counts_S)]), given, responses, kind, size)
+    return PublicItems(np.concatenate([[0], np.cumsum(counts_S)]), given, responses, schema, size)

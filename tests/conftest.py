@@ -123,6 +123,13 @@ def crowd_of_four(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def of_four(crowd_of_four):
+    """What the judgements of ``crowd_of_four`` are declared to be: settings of a run."""
+    kind = "top-1" if '"best"' in Path(crowd_of_four).read_text(encoding="utf-8") else "ranking"
+    return {"kind": kind, "responses": 4, "model": "plackett-luce"}
+
+
+@pytest.fixture(scope="session")
 def make_examples():
     """A function: random examples of users with ``counts`` judgements, a fifth of them ties."""
 

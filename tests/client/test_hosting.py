@@ -32,18 +32,30 @@ SECRET = {"user_id": "u", "prompt": "p", "responses": ["a", "b"], "best": 7654}
 
 
 @pytest.mark.parametrize("columns", ["", "prompt=best"])
-def test_a_server_is_not_told_what_stands_in_a_row_that_cannot_be_read(tmp_path, caplog, columns):
+def test_a_row_that_cannot_be_read_is_that_users_zero(tmp_path, caplog, columns):
+    """The node's own log says why; the operator of a simulation is told at once."""
     data = tmp_path / "mine.jsonl"
     data.write_text(json.dumps(SECRET) + "\n", encoding="utf-8")
-    deployed = Context(1, 1, {"data": str(data), "columns": columns}, RecordDict(), {})
-    with pytest.raises(InputError) as refused:
-        host_for(deployed).store()
-    assert str(refused.value) == "the data of this node cannot be read; see its own log"
-    assert refused.value.__cause__ is None
-    assert refused.value.__context__ is None
+    declared = {"kind": "top-1", "responses": 2}
+    settings = {"data": str(data), "columns": columns, **declared}
+    store = host_for(Context(1, 1, settings, RecordDict(), {})).store()
+    assert store.judgements.user_ids == ("u",)
+    assert store.judgements.counts_U.tolist() == [0]
+    assert "1 rows are left out, the first: " in caplog.text
     assert "mine.jsonl:1" in caplog.text
     assert "7654" in caplog.text
     simulated = {"partition-id": 0, "num-partitions": 1}
-    here = Context(1, 1, simulated, RecordDict(), {"data": str(data), "columns": columns})
+    here = Context(1, 1, simulated, RecordDict(), settings)
     with pytest.raises(InputError, match="7654"):
         host_for(here).store()
+
+
+def test_a_server_is_not_told_what_is_wrong_with_a_file(tmp_path, caplog):
+    data = tmp_path / "secret.csv"
+    data.write_text("user_id,prompt,chosen,rejected\nu,p,a,b\n", encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        host_for(Context(1, 1, {"data": str(data)}, RecordDict(), {})).store()
+    assert str(refused.value) == "the data of this node cannot be read; see its own log"
+    assert refused.value.__cause__ is None
+    assert refused.value.__context__ is None
+    assert "secret.csv: in CSV one open quote swallows the rows of others" in caplog.text

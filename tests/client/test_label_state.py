@@ -12,6 +12,7 @@ from client.label_state import LabelState, OtherTerms
 from client.private_file import PrivateFile
 from preference.items import canonical, item_id
 from preference.judgements import InputError, Judgements, LabelChannel
+from preference.schema import Schema
 from privacy.randomized_response import LabelPromise, RandomizedResponse
 from privacy.randomness import Randomness
 
@@ -39,9 +40,12 @@ def several(users, items, best, choices=4):
     """Judgements of K responses, the best of which has the canonical places ``best``."""
     responses = [f"r{place}" for place in range(choices)]
     return Judgements.from_rows(
-        {"user_id": f"u{u}", "prompt": f"p{i}", "responses": responses, "best": best}
-        for u in range(users)
-        for i in range(items)
+        (
+            {"user_id": f"u{u}", "prompt": f"p{i}", "responses": responses, "best": best}
+            for u in range(users)
+            for i in range(items)
+        ),
+        schema=Schema("top-1", choices, most_judgements=10**5),
     )
 
 
@@ -297,7 +301,7 @@ def test_the_best_of_several_is_told_as_often_as_promised(best, tied):
 
 def test_a_tied_pair_is_told_as_either_side():
     rows = [pair("u", item, best, tie=True) for item in range(20_000) for best in "ab"[item % 2]]
-    judgements = Judgements.from_rows(rows)
+    judgements = Judgements.from_rows(rows, schema=Schema(most_judgements=20_000))
     found = LabelState(None).answer(judgements, LabelPromise(3.0, "item"), Randomness(13))
     assert abs(found.labels.answers_N.sum() - 10_000) < 4 * math.sqrt(5_000)
     assert set(found.labels.flips_N.tolist()) == {RandomizedResponse(3.0).flip_probability}
@@ -315,14 +319,16 @@ def test_users_with_different_numbers_of_responses(state):
         {"user_id": "u", "prompt": "p", "responses": ["a", "b", "c"], "best": 0},
         {"user_id": "u", "prompt": "p", "responses": ["a", "b"], "best": 0},
     ]
-    found = state.answer(Judgements.from_rows(rows), LabelPromise(2.0), SYSTEM)
+    judgements = Judgements.from_rows(rows, schema=Schema("top-1", 3))
+    found = state.answer(judgements, LabelPromise(2.0), SYSTEM)
     expected = {RandomizedResponse(1.0, k).flip_probability for k in (2, 3)}
     assert set(found.labels.flips_N.tolist()) == expected
 
 
 def test_labels_that_cannot_be_told(state):
     rankings = Judgements.from_rows(
-        [{"user_id": "u", "prompt": "p", "responses": ["a", "b", "c"], "ranking": [2, 1, 3]}]
+        [{"user_id": "u", "prompt": "p", "responses": ["a", "b", "c"], "ranking": [2, 1, 3]}],
+        schema=Schema("ranking", 3),
     )
     with pytest.raises(InputError, match="a whole ranking is no single label"):
         state.answer(rankings, LabelPromise(1.0), SYSTEM)

@@ -7,10 +7,16 @@ from client.label_state import LabelState
 from client.stated_labels import stated_labels
 from preference.items import canonical, item_id
 from preference.judgements import InputError, Judgements
+from preference.schema import Schema
 from privacy.randomized_response import LabelPromise, RandomizedResponse
 from privacy.randomness import Randomness
 
 USER = LabelPromise(2.0)
+
+
+def randomized(rows, options=2):
+    kind = "pairs" if options == 2 else "top-1"
+    return Judgements.from_rows(rows, schema=Schema(kind, options, labels="randomized"))
 
 
 def rows(counts, flips, options=2, **more):
@@ -24,7 +30,7 @@ def rows(counts, flips, options=2, **more):
             else:
                 row |= {"responses": texts, "best": number % options}
             found.append(row | more)
-    return Judgements.from_rows(found)
+    return randomized(found, options)
 
 
 def flip(epsilon, options=2):
@@ -63,7 +69,7 @@ def test_what_a_state_told_comes_back_the_same():
                 "flip_probability": float(answer.labels.flips_N[number]),
             }
         )
-    again = stated_labels(Judgements.from_rows(told), USER)
+    again = stated_labels(randomized(told), USER)
     assert np.array_equal(again.items_N, answer.labels.items_N)
     assert np.array_equal(again.answers_N, answer.labels.answers_N)
     assert again.per_label_U == pytest.approx(answer.labels.per_label_U, rel=1e-9)
@@ -87,7 +93,7 @@ def test_stronger_protection_is_good_enough():
 
 
 def test_a_user_with_several_epsilons_is_refused():
-    mixed = Judgements.from_rows(
+    mixed = randomized(
         {
             "user_id": "ada",
             "prompt": "p",
@@ -107,18 +113,19 @@ def test_a_tie_is_no_randomized_label():
 
 
 def test_of_equal_texts_either_is_the_best():
-    twice = Judgements.from_rows(
+    twice = randomized(
         [
             {"user_id": "u", "prompt": "p", "responses": texts, "best": best}
             | {"flip_probability": flip(0.5, 3)}
             for texts, best in ((["tea", "milk", "tea"], 2), (["milk", "tea", "tea"], 0))
-        ]
+        ],
+        3,
     )
     told = stated_labels(twice, USER)
     assert sorted(told.answers_N.tolist()) == [0, 1]  # milk is the first in canonical order
     with pytest.raises(InputError, match="is a tie"):
         row = {"user_id": "u", "prompt": "p", "responses": ["a", "b", "a"], "best": [0, 1]}
-        stated_labels(Judgements.from_rows([row | {"flip_probability": 0.1}]), USER)
+        stated_labels(randomized([row | {"flip_probability": 0.1}], 3), USER)
 
 
 @pytest.mark.parametrize("level", ["user", "item"])

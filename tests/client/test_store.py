@@ -101,7 +101,8 @@ def test_columns_and_bad_rows_come_from_the_run_config(write_rows, make_rows):
     with pytest.raises(InputError, match=r"judgements.jsonl:3"):
         store_for(context(partition(0, 1), **settings))
     found = store_for(context(partition(0, 1), **settings, **{"on-bad-rows": "skip"}))
-    assert found.judgements.user_ids == ("u000",)
+    assert found.judgements.user_ids == ("u000", "x")
+    assert found.judgements.counts_U.tolist() == [2, 0]
 
 
 def test_a_server_does_not_choose_the_columns_of_a_deployed_node(write_rows, make_rows):

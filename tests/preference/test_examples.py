@@ -10,6 +10,7 @@ from preference.examples import PairExamples, pair_examples
 from preference.features import HashingFeatures
 from preference.judgements import InputError, Judgements, LabelChannel
 from preference.models import ABSENT
+from preference.schema import Schema
 
 
 class Counting:
@@ -109,7 +110,11 @@ BEST = [
 
 def best_of(rows):
     return Judgements.from_rows(
-        {"user_id": u, "prompt": p, "responses": shown, "best": best} for u, p, shown, best in rows
+        (
+            {"user_id": u, "prompt": p, "responses": shown, "best": best}
+            for u, p, shown, best in rows
+        ),
+        schema=Schema("top-1", 4),
     )
 
 
@@ -145,7 +150,8 @@ def test_rankings():
         {"user_id": "u", "prompt": "p", "responses": ["1", "2", "3"], "ranking": [2, 3, 1]},
         {"user_id": "u", "prompt": "p", "responses": ["1", "2"], "ranking": [2, 1]},
     ]
-    got = pair_examples(Judgements.from_rows(rows), Counting(False))
+    schema = Schema("ranking", 3)
+    got = pair_examples(Judgements.from_rows(rows, schema=schema), Counting(False))
     assert (got.width, got.kind) == (2, "ranking")
     assert got.x_RD[:, 0].tolist() == [3 - 1, 3 - 2, 2 - 1, 0]
     assert got.y_R.tolist() == [1, 1, 1, ABSENT]
@@ -156,7 +162,8 @@ def test_flip_probabilities_travel_with_the_judgements():
         {"user_id": u, "prompt": "p", "chosen": "1", "rejected": "2", "flip_probability": flip}
         for u, flip in (("u", 0.1), ("v", 0.2), ("u", 0.3))
     ]
-    got = pair_examples(Judgements.from_rows(rows), Counting(False))
+    randomized = Judgements.from_rows(rows, schema=Schema(labels="randomized"))
+    got = pair_examples(randomized, Counting(False))
     assert got.flip_J.tolist() == [0.1, 0.3, 0.2]
     assert got.select(np.array([1])).flip_J.tolist() == [0.2]
     assert got.flip_J.dtype == torch.float64

@@ -16,6 +16,7 @@ from preference.items import (
     public_order,
 )
 from preference.judgements import InputError, Judgements
+from preference.schema import Schema
 
 GOLDEN = 10635930409807784319  # labels are remembered under this name: it may never change
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -108,14 +109,15 @@ def test_public_order_does_not_depend_on_labels(make_rows):
     ],
 )
 def test_a_label_is_a_place_in_canonical_order(row, places):
-    judgements = Judgements.from_rows([{"user_id": "u", "prompt": "p", **row}])
+    schema = Schema("top-1", 3) if "best" in row else Schema()
+    judgements = Judgements.from_rows([{"user_id": "u", "prompt": "p", **row}], schema=schema)
     assert best_places(judgements, 0) == places
 
 
 def test_labels_that_are_no_place():
     row = {"user_id": "u", "prompt": "p", "responses": ["a", "b", "c"], "ranking": [1, 2, 3]}
     with pytest.raises(InputError, match="a whole ranking is no single label"):
-        best_places(Judgements.from_rows([row]), 0)
+        best_places(Judgements.from_rows([row], schema=Schema("ranking", 3)), 0)
     row = {"user_id": "u", "prompt": "p", "chosen": "a", "rejected": "b"}
     for y in (0.0, 0.3, 0.7, 0.25):
         judgements = Judgements.from_rows([row])

@@ -4,6 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preference.judgements import CLEAN, InputError, Judgements, LabelChannel
+from preference.schema import Schema
+
+RANDOMIZED = Schema(labels="randomized")
 
 
 def row(user="a", chosen="yes", rejected="no", **more):
@@ -67,7 +70,9 @@ def test_select_keeps_the_channel():
     [
         {"user_ids": ("a", "a")},
         {"start_U": np.array([0, 1, 3])},
-        {"start_U": np.array([0, 2, 2])},
+        {"start_U": np.array([0, 3, 2])},
+        {"most_responses": 3},
+        {"kind": "top-1", "responses": [("x", "y"), ("x", "y", "z")]},
         {"start_U": np.array([0, 2])},
         {"responses": [("x", "y")]},
         {"y_R": np.array([1, np.nan], np.float32)},
@@ -100,9 +105,12 @@ def test_a_bad_row_is_refused_with_its_place():
 
 
 def test_bad_rows_are_set_aside_when_asked():
-    rows = [row(""), row("a"), row("b", chosen=None), row("b")]
+    rows = [row(""), row("a"), row("b", chosen=None), row("c")]
     judgements = Judgements.from_rows(rows, on_bad_rows="skip")
-    assert judgements.user_ids == ("a", "b")
+    assert judgements.user_ids == ("a", "b", "c")
+    assert judgements.counts_U.tolist() == [1, 0, 1]
+    assert judgements.select([1, 2]).counts_U.tolist() == [0, 1]
+    assert judgements.left_out == 2
     assert judgements.set_aside == (
         "row:1: 'user_id' is empty",
         "row:3: 'chosen' must be text, found nothing",
@@ -114,6 +122,14 @@ def test_nothing_left_is_an_error():
         Judgements.from_rows([], name="survey")
     with pytest.raises(InputError, match=r"all 2 rows are bad, the first: row:1: 'user_id'"):
         Judgements.from_rows([row(""), row("")], on_bad_rows="skip")
+    assert Judgements.from_rows([], on_bad_rows="isolate").user_ids == ()
+    nothing = Judgements.from_rows([row("a", prompt="")], on_bad_rows="isolate")
+    assert (nothing.user_ids, len(nothing)) == (("a",), 0)
+
+
+def test_reasons_are_kept_up_to_a_number():
+    judgements = Judgements.from_rows([row("a"), *[row("")] * 500], on_bad_rows="skip")
+    assert (len(judgements.set_aside), judgements.left_out) == (100, 500)
 
 
 def test_columns_rename():
@@ -166,43 +182,54 @@ def best_of(user="a", responses=("x", "y", "z"), **more):
 
 def test_the_best_of_several():
     judgements = Judgements.from_rows(
-        [best_of("a", best=2), best_of("b", best=[1, 2]), best_of("a", "st", best=0)]
+        [best_of("a", best=2), best_of("b", best=[1, 2]), best_of("a", "st", best=0)],
+        schema=Schema("top-1", 4),
     )
     assert judgements.kind == "top-1"
     assert judgements.responses == [("z", "x", "y"), ("s", "t"), ("y", "z", "x")]
     assert judgements.y_R.tolist() == [1, 1, 0.5]
-    assert (judgements.most_responses, judgements.decided) == (3, 2)
+    assert (judgements.most_responses, judgements.decided) == (4, 2)
     assert judgements.select([1]).kind == "top-1"
-    assert judgements.select([]).most_responses == 2
+    assert judgements.select([]).most_responses == 4
 
 
 def test_a_best_of_two_that_tie_is_not_decided():
-    assert Judgements.from_rows([best_of(responses="xy", best=[0, 1])]).decided == 0
+    rows = [best_of(responses="xy", best=[0, 1])]
+    assert Judgements.from_rows(rows, schema=Schema("top-1", 2)).decided == 0
 
 
 def test_rankings():
-    judgements = Judgements.from_rows([best_of(ranking=[3, 1, 2])])
+    judgements = Judgements.from_rows([best_of(ranking=[3, 1, 2])], schema=Schema("ranking", 3))
     assert judgements.kind == "ranking"
     assert judgements.responses == [("y", "z", "x")]
     assert judgements.decided == 1
 
 
-@pytest.mark.parametrize("on_bad_rows", ["refuse", "skip"])
 @pytest.mark.parametrize(
-    ("second", "kind"), [(best_of(best=0), "top-1"), (best_of(ranking=[1, 2, 3]), "ranking")]
+    ("rows", "declared", "right"),
+    [
+        ([row(), best_of(best=0)], Schema(), "pairs are declared: pass --kind top-1 --responses 3"),
+        (
+            [row(), best_of(ranking=[1, 2, 3]), best_of(ranking=[2, 1], responses="xy")],
+            Schema(),
+            "pairs are declared: pass --kind ranking --responses 3",
+        ),
+        ([best_of(best=0), row()], Schema("top-1", 3), "top-1 are declared: pass --kind pairs"),
+        ([best_of(best=0), best_of(best=0, responses="wxyz")], Schema("top-1", 3), "responses"),
+    ],
 )
-def test_kinds_are_not_mixed(second, kind, on_bad_rows):
-    rows = [row(), second]
-    for first, then, rest in (("pairs", kind, rows), (kind, "pairs", rows[::-1])):
-        with pytest.raises(InputError, match=f"^row:2: a row of kind {then}, and that at row:1 is"):
-            Judgements.from_rows(rest, on_bad_rows=on_bad_rows)
-        assert Judgements.from_rows(rest[:1]).kind == first
+def test_a_row_of_another_kind_than_declared_is_bad(rows, declared, right):
+    """What the first row is decides nothing."""
+    with pytest.raises(InputError, match=f"^row:2: .*{right}"):
+        Judgements.from_rows(rows, schema=declared)
+    found = Judgements.from_rows(rows[::-1], schema=declared, on_bad_rows="skip")
+    assert (found.kind, len(found), found.left_out) == (declared.kind, 1, len(rows) - 1)
 
 
 def test_flip_probabilities():
     rows = [row("a", flip_probability=0.1), row("b", flip_probability=0), row("a", "x")]
     rows[2]["flip_probability"] = "0.25"
-    judgements = Judgements.from_rows(rows)
+    judgements = Judgements.from_rows(rows, schema=RANDOMIZED)
     assert judgements.channel == LabelChannel("randomized-response", 0.25)
     assert judgements.flip_R.tolist() == [0.1, 0.25, 0]
     alone = judgements.select([1])
@@ -210,24 +237,57 @@ def test_flip_probabilities():
     assert alone.channel == judgements.channel
 
 
-@pytest.mark.parametrize("flips", [(0.1, None), (None, 0.1)])
-def test_a_flip_probability_for_some_rows_only(flips):
+@pytest.mark.parametrize(
+    ("flips", "labels", "bad"), [((0.1, None), "true", 1), ((0.1, None), "randomized", 2)]
+)
+def test_whether_labels_are_randomized_is_declared(flips, labels, bad):
     rows = [row(**({} if flip is None else {"flip_probability": flip})) for flip in flips]
-    with pytest.raises(InputError, match=r"^row:2: .* row:1 has a flip probability; write 0"):
-        Judgements.from_rows(rows)
+    with pytest.raises(InputError, match=rf"^row:{bad}: .*flip probability, and {labels} labels"):
+        Judgements.from_rows(rows, schema=Schema(labels=labels))
+    found = Judgements.from_rows(rows, schema=Schema(labels=labels), on_bad_rows="skip")
+    assert (found.flip_R is None) == (labels == "true")
+    assert len(found) == 1
+
+
+def test_no_user_has_more_than_is_kept():
+    """The first ones are, whoever else there is."""
+    rows = [row(user, prompt=str(i)) for i in range(5) for user in "ab"]
+    schema = Schema(most_judgements=3)
+    with pytest.raises(InputError, match=r"^row:7: more than 3 rows of this user"):
+        Judgements.from_rows(rows, schema=schema)
+    found = Judgements.from_rows(rows, schema=schema, on_bad_rows="skip")
+    assert (found.prompts, found.left_out) == (["0", "1", "2"] * 2, 4)
+    long = [row("a"), row("a", chosen="x" * 11), row("b", prompt="y" * 11)]
+    kept = Judgements.from_rows(long, schema=Schema(most_characters=10), on_bad_rows="skip")
+    assert kept.counts_U.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("column", ["user_id", "prompt", "chosen", "rejected", "tie", "best"])
+def test_no_cell_stops_the_loading(column):
+    deep = []
+    for _ in range(10_000):
+        deep = [deep]
+    for cell in (deep, "9" * 5000, 10**5000, float("nan"), b"x", object(), {"a": 1}, "\udc80"):
+        listed = column == "best"
+        bad = (best_of(best=0) if listed else row()) | {column: cell}
+        schema = Schema("top-1", 3) if listed else Schema()
+        good = best_of("good", best=0) if listed else row("good")
+        found = Judgements.from_rows([bad, good], on_bad_rows="skip", schema=schema)
+        assert found.counts_U.tolist()[-1] == 1
 
 
 def test_flips_up_to_chance_among_more_responses():
-    judgements = Judgements.from_rows([best_of(best=0, flip_probability=0.6)])
+    schema = Schema("top-1", 3, "randomized")
+    judgements = Judgements.from_rows([best_of(best=0, flip_probability=0.6)], schema=schema)
     assert judgements.flip_R.tolist() == [0.6]
     with pytest.raises(InputError, match=r"below 0\.667"):
-        Judgements.from_rows([best_of(best=0, flip_probability=0.67)])
+        Judgements.from_rows([best_of(best=0, flip_probability=0.67)], schema=schema)
 
 
 def test_columns_of_the_best_of_several():
     renamed = [{"who": 7, "prompt": "p", "options": ["x", "y"], "pick": 1, "chosen": "not this"}]
     columns = {"user_id": "who", "responses": "options", "best": "pick"}
-    judgements = Judgements.from_rows(renamed, columns=columns)
+    judgements = Judgements.from_rows(renamed, columns=columns, schema=Schema("top-1", 2))
     assert judgements.responses == [("y", "x")]
 
 

@@ -13,6 +13,7 @@ import pytest
 from preference import loading
 from preference.judgements import InputError
 from preference.loading import load_judgements, parse_columns
+from preference.schema import Schema
 
 ROWS = [
     {"user_id": "b", "prompt": "p, q", "chosen": 'a "good"\nanswer', "rejected": "é", "tie": False},
@@ -60,6 +61,7 @@ def refusal(source, **options):
     return message
 
 
+BEST_OF_4 = Schema("top-1", 4)
 SHOWN = {"user_id": "b", "prompt": "p", "responses": ["x", "y, z", "w"]}
 
 
@@ -69,38 +71,42 @@ def test_judgements_over_several_responses_in_every_kind_of_file(write, kind):
         return {k: json.dumps(v) if kind == "csv" else v for k, v in row.items()}
 
     best = [{**SHOWN, "best": [1]}, {**SHOWN, "best": [0, 2], "user_id": "a"}]
-    judgements = load_judgements(write(f"best.{kind}", KINDS[kind]([listed(row) for row in best])))
-    assert (judgements.kind, judgements.most_responses) == ("top-1", 3)
+    path = write(f"best.{kind}", KINDS[kind]([listed(row) for row in best]))
+    judgements = load_judgements(path, schema=BEST_OF_4)
+    assert (judgements.kind, judgements.most_responses) == ("top-1", 4)
     assert judgements.responses == [("y, z", "x", "w"), ("x", "w", "y, z")]
     assert judgements.y_R.tolist() == [1, 0.5]
     rows = [listed({**SHOWN, "ranking": [3, 1, 2]})]
-    ranked = load_judgements(write(f"ranked.{kind}", KINDS[kind](rows)))
+    path = write(f"ranked.{kind}", KINDS[kind](rows))
+    ranked = load_judgements(path, schema=Schema("ranking", 3))
     assert (ranked.kind, ranked.responses) == ("ranking", [("y, z", "w", "x")])
 
 
 def test_columns_that_are_empty_in_other_rows_do_not_matter(write):
     """One table for all kinds, as a data frame would write it."""
     rows = [{**SHOWN, "best": 1, "ranking": None}, {**SHOWN, "best": 0, "ranking": None}]
-    assert load_judgements(write("rows.parquet", as_parquet(rows))).kind == "top-1"
+    path = write("rows.parquet", as_parquet(rows))
+    assert len(load_judgements(path, schema=BEST_OF_4)) == 2
 
 
-@pytest.mark.parametrize("on_bad_rows", ["refuse", "skip"])
-def test_files_of_a_folder_are_of_one_kind(write, tmp_path, on_bad_rows):
-    first, second = (
-        write("1.jsonl", as_jsonl(ROWS)),
-        write("2.jsonl", as_jsonl([{**SHOWN, "best": 0}])),
+def test_files_of_a_folder_are_of_the_kind_that_is_declared(write, tmp_path):
+    write("1.jsonl", as_jsonl(ROWS))
+    rows = [{**SHOWN, "best": 0}, {**SHOWN, "best": 0, "responses": [*"abcde"]}]
+    second = write("2.jsonl", as_jsonl(rows))
+    assert refusal(str(tmp_path)).startswith(
+        f"{second}:1: a row of kind top-1 over 3 responses, and pairs are declared: pass --kind "
+        "top-1 --responses 5"
     )
-    message = refusal(str(tmp_path), on_bad_rows=on_bad_rows)
-    assert message.startswith(
-        f"{second}:1: a row of kind top-1, and that at {first}:1 is of kind pairs"
-    )
+    kept = load_judgements(str(tmp_path), on_bad_rows="skip")
+    assert (len(kept), kept.left_out) == (3, 2)
 
 
 def test_what_is_wrong_with_a_judgement_is_said_with_its_place(write):
     rows = [{**SHOWN, "best": 0}, {**SHOWN, "best": 3}, {**SHOWN, "best": 2}]
     path = write("rows.jsonl", as_jsonl(rows))
-    assert refusal(path).startswith(f"{path}:2: 'best' must be the place of a response")
-    kept = load_judgements(path, on_bad_rows="skip")
+    message = refusal(path, schema=BEST_OF_4)
+    assert message.startswith(f"{path}:2: 'best' must be the place of a response")
+    kept = load_judgements(path, on_bad_rows="skip", schema=BEST_OF_4)
     assert len(kept) == 2
     assert kept.set_aside[0].startswith(f"{path}:2: ")
 
@@ -174,7 +180,11 @@ def test_broken_json_names_its_line(write):
     [
         (b"[1, 2]", "expected an object"),
         (b'"text"', "expected an object"),
-        (b"\xff\xfe", "not valid UTF-8 at byte 1"),
+        (b"\xff\xfe", "(not valid UTF-8 at byte 1)"),
+        (
+            b'{"user_id": "a", "prompt": "\xff", "chosen": "x", "rejected": "y"}',
+            "not valid Unicode",
+        ),
         (b"[" * 100_000, "broken JSON"),
         (b'{"user_id": ' + b"9" * 5000 + b"}", "broken JSON"),
         (b'{"user_id": ""}', "no column 'prompt', 'chosen', 'rejected'"),

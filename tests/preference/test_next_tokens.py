@@ -13,6 +13,7 @@ from preference.gradients import LocalSteps, sum_over_users, user_gradients, win
 from preference.judgements import InputError, Judgements
 from preference.language_base import BaseSettings, LanguageBase
 from preference.models import preference_model
+from preference.schema import Schema
 from preference.user_texts import UserTexts
 from privacy.clipping import UserClip
 
@@ -237,11 +238,15 @@ def test_sft_sees_no_label(made, make_rows):
 
 
 def test_sft_sees_no_label_among_several(made):
+    def read(rows, label):
+        schema = Schema("ranking" if "ranking" in label else "top-1", 3)
+        return Judgements.from_rows(rows, schema=schema)
+
     shown = ["Save it.", "Bet on it.", "Keep the old one."]
     row = {"user_id": "u", "prompt": "What now?", "responses": shown}
     found = []
     for label in ({"best": 0}, {"best": [1, 2]}, {"ranking": [3, 1, 2]}):
-        base, examples = made(task="sft", data=Judgements.from_rows([{**row, **label}]))
+        base, examples = made(task="sft", data=read([{**row, **label}], label))
         found.append(ours(examples, start(base), taken(examples)))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
@@ -254,9 +259,8 @@ def test_as_published_takes_the_preferred_responses(made, make_rows):
     ids = examples.tokens.ids[: examples.tokens.start_T[1]]
     assert base.tokenizer.decode(ids).count("what now") == 1
     row = {"user_id": "u", "prompt": "?", "responses": ["Save it.", "Bet on it.", "What now?"]}
-    _, best = made(
-        task="sft", data=Judgements.from_rows([{**row, "best": [1, 2]}]), as_published=True
-    )
+    tied = Judgements.from_rows([{**row, "best": [1, 2]}], schema=Schema("top-1", 3))
+    _, best = made(task="sft", data=tied, as_published=True)
     assert (best.text_JK >= 0).sum() == 2
 
 

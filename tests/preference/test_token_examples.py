@@ -8,6 +8,7 @@ from preference.gradients import LocalSteps, sum_over_users, user_gradients, win
 from preference.judgements import InputError, Judgements
 from preference.language_base import BaseSettings, LanguageBase
 from preference.models import preference_model
+from preference.schema import PAIRS, Schema
 from preference.token_examples import token_examples
 from privacy.clipping import UserClip
 
@@ -18,9 +19,9 @@ COUNTS = [3, 1, 5, 2]
 def made(language_model, make_rows):
     """A function: examples of four users, θ, sampled judgements and the model of preferences."""
 
-    def make(kind="gpt2", train="lora", rows=None, **settings):
+    def make(kind="gpt2", train="lora", rows=None, schema=PAIRS, **settings):
         base = LanguageBase(BaseSettings(language_model(kind), train, rank=2, **settings))
-        judgements = Judgements.from_rows(rows or make_rows(COUNTS))
+        judgements = Judgements.from_rows(rows or make_rows(COUNTS), schema=schema)
         examples = token_examples(judgements, base)
         theta_D = 0.1 * torch.randn(base.dimension, generator=torch.Generator().manual_seed(0))
         words = np.arange(len(examples.counts_U), dtype=np.uint64) * 7
@@ -90,7 +91,7 @@ def test_judgements_over_several_responses(made):
             ]
         )
     ]
-    given = made(rows=rows)
+    given = made(rows=rows, schema=Schema("top-1", 3))
     expected = differentiated(*given)
     assert (ours(*given) - expected).norm() / expected.norm() < 1e-5
 

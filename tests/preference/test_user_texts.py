@@ -88,7 +88,7 @@ def test_columns_that_cannot_be(columns, said):
     [
         {"user_ids": ("a", "a")},
         {"start_U": np.array([0, 2])},
-        {"start_U": np.array([0, 2, 2])},
+        {"start_U": np.array([0, 3, 2])},
         {"start_U": np.array([0, 1, 3])},
     ],
 )

@@ -180,7 +180,9 @@ def told(crowd, write_rows):
 
 
 def test_labels_that_come_randomized_are_trained_on(config, told):
-    result = run(replace(config, data=told, level="item", epsilon=2.0), nodes=3)
+    result = run(
+        replace(config, data=told, labels="randomized", level="item", epsilon=2.0), nodes=3
+    )
     assert np.abs(weights(result)).max() > 0
     assert "BIASED" not in " ".join(result["warnings"])
     assert "NOT THE TRUE ONE" not in " ".join(result["warnings"])  # with a test of true labels
@@ -188,7 +190,9 @@ def test_labels_that_come_randomized_are_trained_on(config, told):
 
 def test_accuracy_on_randomized_labels_is_not_sold_as_the_true_one(config, told):
     warning = "THE HELD-OUT ACCURACY IS NOT THE TRUE ONE"
-    result = run(replace(config, data=told, test="", level="item", epsilon=2.0))
+    result = run(
+        replace(config, data=told, labels="randomized", test="", level="item", epsilon=2.0)
+    )
     assert result["heldout_accuracy"] is not None
     assert any(warning in text for text in result["warnings"])
     clean = run(replace(config, out=config.out + "-clean", test=""))
@@ -197,13 +201,13 @@ def test_accuracy_on_randomized_labels_is_not_sold_as_the_true_one(config, told)
 
 def test_labels_that_come_randomized_are_not_sold_for_more(config, told):
     with pytest.raises(InputError, match="less protection than is asked for"):
-        run(replace(config, data=told, epsilon=2.0))
+        run(replace(config, data=told, labels="randomized", epsilon=2.0))
 
 
 @pytest.mark.parametrize("strategy", ["nonprivate", "uls"])
 def test_strategies_that_know_nothing_of_coins_warn(config, told, strategy):
     changes = {"rounds": 2, "cohort": 5, "strategy": strategy}
-    result = run(replace(config, data=told, **changes))
+    result = run(replace(config, data=told, labels="randomized", **changes))
     assert any("THE MODEL IS BIASED" in text for text in result["warnings"])
     clean = run(replace(config, out=config.out + "-clean", **changes))
     assert "BIASED" not in " ".join(clean["warnings"])

@@ -152,5 +152,5 @@ def test_randomized_labels_are_refused_before_anything_is_released(run, tmp_path
     told.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "refused"
     with pytest.raises(InputError, match=f"{strategy} takes true labels.*local-label"):
-        run(strategy=strategy, rounds=1, data=str(told), out=str(out))
+        run(strategy=strategy, rounds=1, data=str(told), labels="randomized", out=str(out))
     assert not (out / "ledger.jsonl").exists()

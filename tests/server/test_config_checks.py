@@ -28,6 +28,10 @@ BAD = {
     "group_size": [-1],
     "heldout": [0.0, 1.0, 1.5, math.nan],
     "on_bad_rows": ["", "repair"],
+    "kind": ["", "best"],
+    "labels": ["", "noisy"],
+    "most_judgements": [0],
+    "most_characters": [-1],
     "retain": [-1],
     "sampling_probability": [-0.1, 1.1, math.nan],
     "local_steps": [-1],
@@ -72,7 +76,7 @@ def test_bad_values_name_their_option(name, value):
 def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published"}
     free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
-    free |= {"base", "lora_targets"}
+    free |= {"base", "lora_targets", "responses"}
     assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
 
 
@@ -84,6 +88,11 @@ def test_every_option_with_limits_is_tested_here():
             {"strategy": "local-label", "adjacency": "replace-labels", "users": 9, "refresh": 1},
             "--refresh has no meaning for --strategy local-label",
         ),
+        ({"kind": "top-1"}, "--kind top-1 needs --responses"),
+        ({"kind": "ranking", "responses": 65}, "--kind ranking needs --responses"),
+        ({"responses": 3}, "--responses 3: pairs have two"),
+        ({"kind": "top-1", "responses": 3}, "use --model plackett-luce"),
+        ({"task": "text", "base": "b", "kind": "top-1", "responses": 2}, "--task text reads none"),
         ({"strategy": "els", "local_steps": 2}, "--local-steps is for --strategy dp-fedavg"),
         ({"strategy": "uls", "local_rate": 2.0}, "--local-rate is for --strategy dp-fedavg"),
         ({"strategy": "els", "retain": 3}, "--retain is for --strategy uls and dp-fedavg"),

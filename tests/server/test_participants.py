@@ -106,7 +106,7 @@ def test_who_comes_back_is_counted_again(quick_runs, config, files, tmp_path):
 
 
 def test_without_refresh_a_node_that_fails_ends_the_run(quick_runs, config, files, tmp_path):
-    (tmp_path / "0.jsonl").write_text("not judgements\n")
+    (tmp_path / "0.jsonl").unlink()
     with pytest.raises(InputError, match="did not register"):
         train(replace(config, refresh=0), Coming(files))
     result = train(config, Coming(files))

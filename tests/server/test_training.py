@@ -140,13 +140,11 @@ def test_result(config, crowd_test):
     assert result["stopped"] is None
 
 
-def test_judgements_over_several_responses(config, crowd_of_four):
+def test_judgements_over_several_responses(config, crowd_of_four, of_four):
     """Any users per node; the model of preferences is on record."""
     found = {}
     for nodes in (1, 7, 50):
-        changed = replace(
-            config, data=crowd_of_four, model="plackett-luce", out=f"{config.out}{nodes}"
-        )
+        changed = replace(config, data=crowd_of_four, **of_four, out=f"{config.out}{nodes}")
         result = run(changed, nodes=nodes)
         found[nodes] = weights(changed), result["heldout_accuracy"], result["heldout_chance"]
     for nodes in (7, 50):
@@ -157,11 +155,18 @@ def test_judgements_over_several_responses(config, crowd_of_four):
     assert result["model"] == RewardModel.load(f"{changed.out}/model").model == "plackett-luce"
 
 
-def test_a_model_that_does_not_suit_a_nodes_judgements_is_refused(config, crowd_of_four):
+def test_a_model_that_does_not_suit_the_judgements_is_refused(config, of_four):
     for model in ("btl", "thurstone"):
         with pytest.raises(InputError, match=f"--model {model} .* use --model plackett-luce"):
-            run(replace(config, data=crowd_of_four, model=model), nodes=3)
-        assert not Path(config.out).exists(), "nothing was begun"
+            replace(config, **{**of_four, "model": model})
+
+
+def test_judgements_that_are_not_as_declared_are_refused(config, crowd_of_four, of_four):
+    with pytest.raises(InputError, match=r"are declared: pass --kind .* --responses 4"):
+        run(replace(config, data=crowd_of_four), nodes=3)
+    with pytest.raises(InputError, match="2 are declared as the most: raise --responses"):
+        run(replace(config, data=crowd_of_four, **{**of_four, "responses": 2}), nodes=3)
+    assert not Path(config.out).exists(), "nothing was begun"
 
 
 def test_models_of_pairs_differ(config):

@@ -27,9 +27,10 @@ def test_json_contract(murmuration, crowd, crowd_test, tmp_path):
     }
 
 
-def test_judgements_over_several_responses(murmuration, crowd_of_four, tmp_path):
+def test_judgements_over_several_responses(murmuration, crowd_of_four, of_four, tmp_path):
+    declared = [part for name, value in of_four.items() for part in (f"--{name}", value)]
     code, stdout, _ = murmuration(
-        "compare", "--data", crowd_of_four, "--model", "plackett-luce", "--strategies", "uls",
+        "compare", "--data", crowd_of_four, *declared, "--strategies", "uls",
         "--epsilon", 1, "--delta", 1e-3, "--seeds", 1, "--rounds", 2, "--cohort", 10,
         "--out", tmp_path / "c", "--json",
     )  # fmt: skip

@@ -11,7 +11,10 @@ from client.store import load
 from preference.items import canonical
 from preference.judgements import Judgements
 from preference.loading import load_judgements
+from preference.schema import Schema
 from privacy.randomized_response import RandomizedResponse
+
+RANDOMIZED = Schema(labels="randomized")
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ def test_labels_are_randomized_and_nothing_else(privatize, places, write_rows, m
 
 def test_the_loader_reads_the_channel(privatize, places, write_rows, make_rows):
     privatize(write_rows(make_rows([6, 2])))
-    found = load_judgements(str(places["out"]))
+    found = load_judgements(str(places["out"]), schema=RANDOMIZED)
     assert found.channel.kind == "randomized-response"
     flips = [RandomizedResponse(each).flip_probability for each in (0.5, 1.5)]
     np.testing.assert_allclose(found.flip_R, np.repeat(flips, [6, 2]), rtol=1e-15)
@@ -95,15 +98,16 @@ def test_the_best_of_several(privatize, places, write_rows):
         {"user_id": 7, "prompt": f"p{n}", "responses": ["b", "a", "c"], "best": best}
         for n, best in enumerate([0, 1, 2, [0, 2]])
     ]
-    assert privatize(write_rows(rows), epsilon=200.0)[0] == 0
+    assert privatize(write_rows(rows), epsilon=200.0, kind="top-1", responses=3)[0] == 0
     told = {row["prompt"]: row for row in read(places["out"])}
     assert {row["user_id"] for row in told.values()} == {"7"}
     # The order in which responses were given may have been an order of preference.
     assert all(row["responses"] == ["a", "b", "c"] for row in told.values())
     assert [told[f"p{n}"]["best"] for n in range(3)] == [1, 0, 2]
     assert told["p3"]["best"] in (1, 2)
-    found = load_judgements(str(places["out"]))
-    assert found.kind == "top-1"
+    schema = Schema("top-1", 3, "randomized")
+    found = load_judgements(str(places["out"]), schema=schema)
+    assert len(found) == 4
     assert found.channel.kind == "randomized-response"
 
 
@@ -129,7 +133,7 @@ def test_a_gzipped_file_holds_the_same_and_stays_the_same(
     assert privatize(data, out=packed)[0] == 0
     assert gzip.decompress(packed.read_bytes()) == places["out"].read_bytes()
     assert privatize(data, out=packed)[0] == 0  # the same bytes: nothing is replaced
-    assert len(load_judgements(str(packed))) == 11
+    assert len(load_judgements(str(packed), schema=RANDOMIZED)) == 11
 
 
 def test_without_the_state_the_answers_are_others(
@@ -262,7 +266,8 @@ def test_answers_are_as_often_false_as_stated(privatize, places, write_rows):
         {"user_id": "u", "prompt": f"p{n}", "chosen": "ab"[n % 2], "rejected": "ba"[n % 2]}
         for n in range(20_000)
     ]
-    assert privatize(write_rows(rows), level="item", epsilon=1.0)[0] == 0
+    many = {"most-judgements": 20_000}
+    assert privatize(write_rows(rows), level="item", epsilon=1.0, **many)[0] == 0
     told = read(places["out"])
     false = sum(row["chosen"] != "ab"[int(row["prompt"][1:]) % 2] for row in told)
     p = told[0]["flip_probability"]
@@ -273,6 +278,6 @@ def test_answers_are_as_often_false_as_stated(privatize, places, write_rows):
 def test_judgements_written_are_judgements_read(privatize, places, write_rows, make_rows):
     rows = make_rows([12, 3], ties=True)
     assert privatize(write_rows(rows), epsilon=5.0)[0] == 0
-    found = load_judgements(str(places["out"]))
+    found = load_judgements(str(places["out"]), schema=RANDOMIZED)
     assert found.decided == len(found) == 15  # no row says that it was a tie
     assert isinstance(found, Judgements)

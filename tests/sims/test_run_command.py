@@ -80,8 +80,9 @@ def test_nonprivate(murmuration, crowd, tmp_path):
     assert (code, result["epsilon"], result["strategy"]) == (0, None, "nonprivate")
 
 
-def test_judgements_over_several_responses(murmuration, crowd_of_four, tmp_path):
-    command = ["run", "--data", crowd_of_four, *SMALL, "--seed", 3, "--json"]
+def test_judgements_over_several_responses(murmuration, crowd_of_four, of_four, tmp_path):
+    declared = ["--kind", of_four["kind"], "--responses", 4]
+    command = ["run", "--data", crowd_of_four, *SMALL, "--seed", 3, "--json", *declared]
     code, stdout, _ = murmuration(*command, "--model", "plackett-luce", "--out", tmp_path / "r")
     assert code == 0
     assert json.loads(stdout.splitlines()[-1])["model"] == "plackett-luce"

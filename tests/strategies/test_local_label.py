@@ -11,6 +11,7 @@ from client.app import app
 from client.store import load
 from preference.features import HashingFeatures, feature_map
 from preference.randomized import RandomizedLabels
+from preference.schema import PAIRS, Schema
 from privacy.adjacency import Adjacency, Unsupported
 from privacy.label_event import RandomizedLabels as LabelsTold
 from privacy.ledger import Ledger
@@ -108,13 +109,14 @@ class Faulty(LocalGrid):
         return reply
 
 
-def strategy_on(grid, tmp_path, log=None, promise=PROMISE, estimate=None, model="btl"):
+def strategy_on(grid, tmp_path, log=None, promise=PROMISE, estimate=None, schema=PAIRS):
     features = feature_map(FEATURES.to_config())
     source = Randomness(3)
     config = json.dumps(FEATURES.to_config())
-    registry = Registry.ask(grid, source, features=config, model=model, counts=True)
+    model = "btl" if schema.kind == "pairs" else "plackett-luce"
+    registry = Registry.ask(grid, source, features=config, model=model, schema=schema, counts=True)
     participants = Participants.all(registry)
-    items = PublicItems.ask(grid, registry, participants.train)
+    items = PublicItems.ask(grid, registry, participants.train, schema=schema)
     most = int(np.diff(items.start_S).max())
     plan = LocalLabelPlan(promise, len(registry), most, estimate=estimate or Estimate())
     budget = None if promise.level == "item" else promise.epsilon
@@ -189,12 +191,14 @@ def test_labels_meet_the_features_of_their_own_items(grid, crowd, tmp_path):
     assert np.allclose(sorted(told_RD.tolist()), sorted(true_RD.tolist()), atol=1e-5)
 
 
-def test_the_best_of_several(crowd_of_four, tmp_path):
-    grid = Faulty(app, 2, {"data": crowd_of_four, "seed": 3})
+def test_the_best_of_several(crowd_of_four, of_four, tmp_path):
+    schema = Schema(of_four["kind"], 4)
+    declared = {"kind": schema.kind, "responses": 4}
+    grid = Faulty(app, 2, {"data": crowd_of_four, "seed": 3, **declared})
     seen = Spy()
     promise = LabelPromise(2.0, "item")
-    strategy = strategy_on(grid, tmp_path, None, promise, seen, model="plackett-luce")
-    if load(crowd_of_four, "", "refuse").kind == "ranking":
+    strategy = strategy_on(grid, tmp_path, None, promise, seen, schema)
+    if schema.kind == "ranking":
         with pytest.raises(RegistryError, match="whole ranking is no single label"):
             strategy.start(grid, num_rounds=1)
         return

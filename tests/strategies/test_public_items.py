@@ -15,6 +15,7 @@ from client.store import UserStore, share
 from preference.examples import pair_examples
 from preference.features import HashingFeatures
 from preference.judgements import Judgements
+from preference.schema import Schema
 from privacy.randomness import Randomness
 from sims.local import LocalGrid
 from strategies import messages, public_items
@@ -87,7 +88,6 @@ def test_the_server_gets_what_was_shown_in_the_users_order(monkeypatch, nodes):
     asked = np.array([0, 2, 3, 5])
     items = PublicItems.ask(grid, registry, asked)
     assert np.diff(items.start_S).tolist() == judgements.counts_U[asked].tolist()
-    assert items.kind == "pairs"
     assert items.bytes > 0
     if nodes == USERS:  # every user on a node of their own
         assert items.bytes_per_user == pytest.approx(items.bytes / len(asked))
@@ -114,13 +114,16 @@ def test_the_best_of_several():
         [
             {"user_id": "a", "prompt": "p", "responses": ["c", "a", "b"], "best": 0},
             {"user_id": "a", "prompt": "q", "responses": ["d", "a"], "best": 1},
-        ]
+        ],
+        schema=Schema("top-1", 4),
     )
-    items = read(reply(judgements), 1)
-    assert items.kind == "top-1"
+    items = read(reply(judgements), 1, Schema("top-1", 4))
     assert sorted(items.responses) == [("a", "b", "c"), ("a", "d")]
     examples = items.examples(HashingFeatures(dimension=16))
-    assert (examples.width, examples.kind) == (2, "top-1")
+    assert (examples.width, examples.kind) == (3, "top-1")
+    for schema in (Schema(), Schema("ranking", 4), Schema("top-1", 2)):
+        with pytest.raises(messages.MalformedReply, match="not as declared"):
+            read(reply(judgements), 1, schema)
 
 
 def asks(adjacency="replace-labels", **node_config):
@@ -159,7 +162,7 @@ def spoiled(**changes):
         {"texts": None},
         {"texts": np.frombuffer(b"{nonsense", dtype=np.uint8)},
         {"texts": np.frombuffer(b'[["p"], [1, 2]]', dtype=np.uint8)},
-        {"counts": np.array([12, 0, 0, 0, 0, 0])},
+        {"counts": np.array([13, -1, 0, 0, 0, 0])},
         {"counts": np.array([1, 2])},
         {"prompt": np.full(12, 99)},
         {"prompt": np.full(12, -1)},
