@@ -2,9 +2,12 @@
 
 Append-only JSON lines, flushed to the disk before an answer leaves. A run's whole plan is charged
 when its first request is answered, and stays charged if the user leaves the run, if the run ends
-early, or if the answer is lost on its way: it can over-count, never under-count.
+early, or if the answer is lost on its way: it can over-count, never under-count. Lines are chained,
+and their number and last hash stand in a file beside it (``privacy.chained_record``): a ledger that
+was deleted, emptied, cut, edited or brought back from an older copy is refused, and nothing is
+answered. Both files deleted or brought back at once look like a new or an older ledger.
 
-    {"own-ledger": 1, …}                      the first line
+    {"own-ledger": 2}                         the first line
     {"run": …, "plan": …}                     a plan that a server stated, with its cost
     {"answered": "train", "run": …, "round": …, "users": …}
     {"refused": …, "because": …}              kept as evidence; costs nothing
@@ -12,19 +15,29 @@ early, or if the answer is lost on its way: it can over-count, never under-count
 One process writes at a time (an advisory lock, gone when the process is).
 """
 
-import fcntl
+import contextlib
 import json
-import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from preference.judgements import InputError
+from privacy import chained_record
+from privacy.chained_record import (
+    ChainedRecord,
+    Contents,
+    Head,
+    NoRecord,
+    OtherRecord,
+    RecordDamaged,
+    RecordInUse,
+    head_path,
+)
 from strategies.stated import StatedPlan
 
-_HEADER = {"own-ledger": 1}
+_HEADER = {"own-ledger": 2}
 #: Refusals, and answers that no rule counts, are recorded up to here, lest a server fill the disk.
 MOST_REFUSALS = 10_000
 #: The kinds of answers that rules count.
@@ -35,21 +48,21 @@ class OwnLedger:
     """An open ledger of the user's own.
 
     Raises:
-        InputError: the file is in use, cannot be read or written, or is damaged.
+        InputError: the file is in use, cannot be read or written, or is not what was written.
     """
 
     def __init__(self, path: Path) -> None:
         self._begin(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            self._file = os.fdopen(descriptor, "ab", buffering=0)
+            with _refusing(path):
+                self._record = ChainedRecord(path, _HEADER, mode=0o600)
         except OSError as error:
             raise InputError(f"{path} cannot be used: {error.strerror}") from None
         try:
-            self._open()
+            self._load(self._record.contents)
         except BaseException:
-            self._file.close()
+            self._record.close()
             raise
 
     @classmethod
@@ -57,15 +70,16 @@ class OwnLedger:
         """What a ledger says, also while an agent writes it; nothing can be added to it.
 
         Raises:
-            InputError: it cannot be read, or is damaged.
+            InputError: it cannot be read, or is not what was written.
         """
         ledger = cls.__new__(cls)
         ledger._begin(path)
         try:
-            raw = path.read_bytes()
+            with _refusing(path):
+                contents = chained_record.read(path)
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from None
-        ledger._load(raw[: raw.rfind(b"\n") + 1])
+        ledger._load(contents)
         return ledger
 
     def _begin(self, path: Path) -> None:
@@ -73,35 +87,23 @@ class OwnLedger:
         self.plans: dict[str, StatedPlan] = {}
         self.answered: Counter[str] = Counter()
         self.rounds: Counter[tuple[str, int]] = Counter()
-        self._refusals = 0
+        self.refusals = 0
+        self.head = Head(0, "")
 
-    def _open(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{self.path} is in use by another agent") from None
-        raw = self.path.read_bytes()
-        complete = raw.rfind(b"\n") + 1
-        self._load(raw[:complete])
-        if complete < len(raw):  # torn: its answer never left
-            self._file.truncate(complete)
-        if not complete:
-            self._append(_HEADER)
-            _flush_folder(self.path.parent)
-
-    def _load(self, raw: bytes) -> None:
-        for number, line in enumerate(raw.splitlines(), start=1):
+    def _load(self, contents: Contents) -> None:
+        for number, line in enumerate(contents.lines, start=1):
             try:
-                self._read(number, json.loads(line))
+                self._read(number, line)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise InputError(
-                    f"{self.path}:{number}: damaged ({error}); bring back an undamaged copy: "
-                    "nothing is answered without it"
+                    f"{self.path}:{number}: not a line of a user's ledger ({error}); bring back an "
+                    "undamaged copy: nothing is answered without it"
                 ) from None
+        self.head = contents.head
 
     def _read(self, number: int, line: Mapping[str, Any]) -> None:
         if number == 1:
-            if line["own-ledger"] != 1:
+            if line != _HEADER:
                 raise ValueError("not a user's ledger")
         elif "plan" in line:
             plan = StatedPlan.from_json(json.dumps(line["plan"]))
@@ -109,7 +111,7 @@ class OwnLedger:
         elif "answered" in line:
             self._count(str(line["answered"]), str(line["run"]), int(line["round"]))
         elif "refused" in line:
-            self._refusals += 1
+            self.refusals += 1
         else:
             raise ValueError("an unknown line")
 
@@ -132,31 +134,41 @@ class OwnLedger:
 
     def refuse(self, kind: str, reason: str) -> None:
         """Note a request that was refused."""
-        if self._refusals < MOST_REFUSALS:
+        if self.refusals < MOST_REFUSALS:
             self._append({"refused": kind[:100], "because": reason[:500]})
-            self._refusals += 1
+            self.refusals += 1
 
     def close(self) -> None:
         """Close the file; everything is on disk already."""
-        self._file.close()
+        self._record.close()
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        if self._file.closed:
+        if self._record.closed:
             raise InputError(f"{self.path} is closed, or failed before: start the agent again")
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        data = (json.dumps({**line, "at": at}) + "\n").encode()
         try:
-            if self._file.write(data) != len(data):
-                raise OSError("the line was not written in full; is the disk full?")
-            os.fsync(self._file.fileno())
-        except BaseException as error:
-            self._file.close()
-            raise InputError(f"{self.path} cannot be written: {error}") from error
+            self.head = self._record.append({**line, "at": at})
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written: {error.strerror}") from error
 
 
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """What a record says of itself, as advice to its owner."""
+    head = head_path(path)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except RecordDamaged as damage:
+        raise InputError(
+            f"{damage}. Nothing is answered without it: bring back {path.name} and {head.name} as "
+            "they were last (or, to forget what was promised and spend anew, remove both)"
+        ) from None
+    except NoRecord as error:
+        raise InputError(
+            f"{error}: move it aside, and lower the limits of the policy by what it says was "
+            "answered"
+        ) from None
+    except OtherRecord:
+        raise InputError(f"{path} is not a user's ledger: move it aside") from None
+    except RecordInUse:
+        raise InputError(f"{path} is in use by another agent") from None

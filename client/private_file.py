@@ -16,13 +16,13 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from preference.judgements import InputError
+from privacy.durable import replace_file, sync_folder
 
 _TITLE = "murmuration private file 1 sha256="
 _WRITTEN = b"NAME was written; without it nothing may be answered\n"
@@ -101,14 +101,8 @@ class PrivateFile:
         """
         body = json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         data = body.encode()
-        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         try:
-            try:
-                _write(temporary, _title(data) + b"\n" + data, os.O_EXCL)
-                temporary.replace(self.path)
-                _flush_folder(self.path.parent)
-            finally:
-                temporary.unlink(missing_ok=True)
+            replace_file(self.path, _title(data) + b"\n" + data, mode=0o600)
             self._remember()
         except OSError as error:
             raise InputError(f"{self.path} cannot be written: {error.strerror}") from None
@@ -117,7 +111,7 @@ class PrivateFile:
         """That there is a file, which must not get lost."""
         if not self._was_written():
             _write(self.lock_path, _WRITTEN.replace(b"NAME", os.fsencode(self.path.name)))
-            _flush_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
     def _was_written(self) -> bool:
         return self.lock_path.exists() and self.lock_path.stat().st_size > 0
@@ -127,17 +121,9 @@ def _title(body: bytes) -> bytes:
     return (_TITLE + hashlib.sha256(body).hexdigest()).encode()
 
 
-def _write(path: Path, data: bytes, more: int = 0) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | more, 0o600)
+def _write(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:  # noqa: PTH123 (a descriptor has no path)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,8 +1,10 @@
 """The append-only record of every release, written and fsynced before the release exists.
 
-One JSON line each. The first line fixes adjacency, delta and the budget; every other line is one
-charge: an event with public parameters, its round, what it covers. A crash between the line and the
-noisy value over-counts by one charge; it can never under-count.
+One JSON line each (``privacy.ledger_lines``), chained to the line before by its hash
+(``privacy.chained_record``). The first line fixes adjacency, delta and the budget; every other line
+is one charge: an event with public parameters, its round, what it covers. A crash between the line
+and the noisy value over-counts by one charge; it can never under-count. A ledger that was deleted,
+rolled back, cut or edited is refused.
 
 Nothing is deduplicated by round: a round that is run again draws fresh coins and is a new charge.
 The one exception is an exact replay in a seeded simulation, where the same coins meet the same sum
@@ -10,49 +12,51 @@ and yield the same value again: it is recognised by a keyed hash of the exact su
 run's secret seed, so the hash tells nothing to whoever reads the ledger). A seeded round that meets
 another sum is refused: its coins are the old ones, and no accountant covers that.
 
+*After a loss*, if it is accepted, every charge that can still be read is kept and the whole plan is
+charged again on top (``settle``). That is at least what was released: a charge beyond the plan was
+admitted only where plan and excess together kept to the budget, so whatever excess would have been
+possible is charged too; and each further loss charges once more for every one before it. Then the
+budget begins anew: it limits what is released from there on, and epsilon is of everything.
+
 One process writes a ledger at a time (an advisory lock on the file, gone when the process is), and
 a write that fails ends the ledger's use: what is on disk then is only known once it is read again.
 """
 
-import fcntl
-import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from privacy import accounting, events
+from privacy import accounting, chained_record, events
 from privacy.adjacency import Adjacency
-from privacy.events import Event
-
-_VERSION = 1
-
-
-class LedgerError(ValueError):
-    """The ledger cannot be read, or belongs to another promise."""
-
-
-class LedgerInUse(LedgerError):
-    """Another process holds it."""
+from privacy.chained_record import (
+    ChainedRecord,
+    Contents,
+    Head,
+    NoRecord,
+    OtherRecord,
+    RecordDamaged,
+    RecordInUse,
+)
+from privacy.durable import replace_file
+from privacy.events import Event, Unprotected
+from privacy.ledger_lines import (
+    VERSION,
+    Account,
+    Charge,
+    LedgerError,
+    LedgerInUse,
+    LedgerLoss,
+    account_of,
+    charged_again,
+    salvage,
+)
 
 
 class BudgetExceeded(RuntimeError):
     """The next release would cost more than the budget; nothing was released."""
-
-
-@dataclass(frozen=True)
-class Charge:
-    """One line of the ledger. ``attempt`` counts the charges for the same round and coverage."""
-
-    event: Event
-    round: int
-    covers: str
-    attempt: int = 0
-    replay: str | None = None
 
 
 class Ledger:
@@ -63,63 +67,73 @@ class Ledger:
         adjacency: the relation between neighbouring data sets.
         delta: the delta at which epsilon is reported.
         budget: the epsilon that may be spent, or None for a run without a limit.
+        begun: whether it is known that there is a ledger.
 
     Raises:
-        LedgerError: the file is damaged, is in use, is not a ledger, or was opened for another
-            adjacency, delta or budget. The file is left as it was.
+        LedgerLoss: the file is not what was written. It is left as it was.
+        LedgerError: it is in use, is not a ledger, or was opened for another adjacency, delta or
+            budget. The file is left as it was.
         ValueError: delta or budget is out of range.
+        OSError: it cannot be read or written.
     """
 
     def __init__(
-        self, path: Path, *, adjacency: Adjacency, delta: float, budget: float | None
+        self,
+        path: Path,
+        *,
+        adjacency: Adjacency,
+        delta: float,
+        budget: float | None,
+        begun: bool = False,
     ) -> None:
-        if not 0.0 < delta < 1.0:
-            raise ValueError(f"delta must be in (0, 1), got {delta}")
-        if budget is not None and not (math.isfinite(budget) and budget > 0.0):
-            raise ValueError(f"the epsilon budget must be a positive finite number, got {budget}")
+        header = _header(adjacency, delta, budget)
         self.path, self.adjacency, self.delta, self.budget = path, adjacency, delta, budget
-        self._header = {
-            "ledger": _VERSION,
-            "adjacency": adjacency.value,
-            "delta": delta,
-            "budget_epsilon": budget,
-        }
         self._cleared: Counter[Event] = Counter()
-        self.charges: list[Charge] = []
-        self._spent: Counter[Event] = Counter()
         self._same: dict[tuple[int, str], list[Charge]] = {}
-        self._file = path.open("ab", buffering=0)
         try:
-            self._open()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def _open(self) -> None:
-        """Lock the file; write its first line, or read what is there and cut off a torn line."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LedgerInUse(f"{self.path} is in use by another run; wait for it to end") from None
-        raw = self.path.read_bytes()
-        if b"\n" not in raw and _line(self._header).startswith(raw):  # new, or torn at birth
-            self._file.truncate(0)
-            self._append(self._header)
-            _sync_directory(self.path.parent)
-            return
-        header, charges = _parse(raw, self.path)
-        if header != self._header:
+            self._record = ChainedRecord(path, header, begun=begun)
+        except RecordDamaged as damage:
+            raise LedgerLoss(damage) from None
+        except RecordInUse:
+            raise LedgerInUse(f"{path} is in use by another run; wait for it to end") from None
+        except OtherRecord as other:
             raise LedgerError(
-                f"{self.path} was opened for {header}, not for {self._header}: "
+                f"{path} was opened for {other.found}, not for {header}: "
                 "a run may not change its promise; choose another --out"
-            )
-        for charge in charges:
-            self._note(charge)
-        # A torn last line is cut off: its release never left memory.
-        complete = raw.rfind(b"\n") + 1
-        if complete < len(raw):
-            self._file.truncate(complete)
-            os.fsync(self._file.fileno())
+            ) from None
+        except NoRecord as error:
+            raise LedgerError(f"{error}: no run can go on with it; choose another --out") from None
+        try:
+            self._account = account_of(self._record.contents, path)
+        except BaseException:
+            self._record.close()
+            raise
+        for charge in self._account.charges:
+            self._same.setdefault((charge.round, charge.covers), []).append(charge)
+
+    @classmethod
+    def begin_after_loss(
+        cls,
+        path: Path,
+        what: str,
+        *,
+        round_: int,
+        adjacency: Adjacency,
+        delta: float,
+        budget: float | None,
+    ) -> "Ledger":
+        """A ledger in the place of a damaged one, with every charge that can be read; see ``lose``.
+
+        The damaged file is kept beside, as ``NAME.damaged-1`` and so on. Nobody may be writing it.
+        """
+        kept = salvage(path)
+        number = 1 + sum(1 for _ in path.parent.glob(f"{path.name}.damaged-*"))
+        if path.exists():
+            aside = path.with_name(f"{path.name}.damaged-{number}")
+            replace_file(aside, path.read_bytes())
+        header = _header(adjacency, delta, budget)
+        chained_record.rewrite(path, [header, *kept, _loss(what, round_)])
+        return cls(path, adjacency=adjacency, delta=delta, budget=budget)
 
     def __enter__(self) -> "Ledger":
         return self
@@ -129,7 +143,50 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file; every charge is on disk already."""
-        self._file.close()
+        self._record.close()
+
+    @property
+    def head(self) -> Head:
+        """The number of lines and the hash of the last: kept elsewhere, it shows a rollback."""
+        return self._record.head
+
+    def has_been_at(self, head: Head) -> bool:
+        """Whether this ledger had that head before, or has it now; only what was there at opening
+        and the last line are known.
+        """
+        return head == self.head or self._record.contents.on_chain(head)
+
+    @property
+    def charges(self) -> list[Charge]:
+        """As they came; what losses cost is not among them."""
+        return self._account.charges
+
+    @property
+    def lost(self) -> list[str]:
+        """What happened to this ledger that was accepted; empty if nothing did."""
+        return list(self._account.lost)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a loss has still to be paid for."""
+        return self._account.settled < len(self._account.lost)
+
+    def uncharged(self, rounds: Iterable[int]) -> list[int]:
+        """Which of these rounds have no charge."""
+        return self._account.uncharged(rounds)
+
+    def lose(self, what: str, *, round_: int) -> None:
+        """Note that charges are missing, though what is here fits together.
+
+        ``round_`` is the last round that is known to have been done. Nothing can be charged before
+        ``settle``.
+        """
+        self._add(_loss(what, round_))
+
+    def settle(self, planned: Mapping[Event, int], *, losses: int) -> None:
+        """Charge ``planned`` for each of so many losses: all there were, with the last one."""
+        most = self._most(planned)
+        self._add(charged_again({event: n * max(1, losses) for event, n in most.items()}))
 
     def clear(self, planned: Mapping[Event, int]) -> None:
         """Check once that ``planned`` fits the budget, so that these charges need no accounting.
@@ -140,7 +197,7 @@ class Ledger:
             BudgetExceeded: the plan does not fit.
         """
         if self.budget is not None:
-            cost = accounting.epsilon(planned.items(), adjacency=self.adjacency, delta=self.delta)
+            cost = self._cost(planned.items(), accounting.INTERVAL)
             if not cost <= self.budget:
                 raise BudgetExceeded(
                     f"the plan costs epsilon = {cost:.4f}, more than the budget {self.budget:g}"
@@ -157,11 +214,17 @@ class Ledger:
         with another hash is refused, because a seeded run draws the same coins again.
 
         Raises:
-            LedgerError: a seeded round that was charged before does not repeat exactly. Nothing was
-                written and nothing may be released.
+            LedgerError: a seeded round that was charged before does not repeat exactly, or a loss
+                was not settled. Nothing was written and nothing may be released.
             BudgetExceeded: the composition with this event and what is planned would exceed the
                 budget. Nothing was written and nothing may be released.
+            OSError: the line may not be on disk, so nothing may be released.
         """
+        if self.unsettled:
+            raise LedgerError(
+                f"{self.path}: what was lost is to be charged before anything else is released, "
+                "and that is not known yet; choose another --out"
+            )
         same = self._same.get((round_, covers), [])
         for earlier in same:
             if replay is not None and earlier.replay == replay and earlier.event == event:
@@ -174,31 +237,31 @@ class Ledger:
             )
         self._check_budget(event)
         charge = Charge(event, round_, covers, attempt=len(same), replay=replay)
-        self._append(
+        self._add(
             {
                 "round": round_,
                 "covers": covers,
                 "attempt": charge.attempt,
                 "event": events.to_json(event),
                 "replay": replay,
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "at": _now(),
             }
         )
-        self._note(charge)
+        self._same.setdefault((round_, covers), []).append(charge)
         return charge
 
     def spent(self) -> Counter[Event]:
-        """How often each event was charged."""
-        return self._spent.copy()
+        """How often each event was charged, on account of losses too."""
+        return self._account.spent.copy()
 
     def epsilon(self, *, interval: float = accounting.INTERVAL) -> float:
-        """What has been spent, composed."""
-        return self._cost(self.spent().items(), interval)
+        """What has been spent, composed; infinite while a loss is not settled."""
+        return math.inf if self.unsettled else self._cost(self.spent().items(), interval)
 
     def _check_budget(self, event: Event) -> None:
         if self.budget is None:
             return
-        counts = self.spent()
+        counts = self._account.spent - self._account.closed
         counts[event] += 1
         # What is planned counts as spent: which of it comes to pass may depend on data.
         counts |= self._cleared
@@ -211,73 +274,87 @@ class Ledger:
                 f"over the budget {self.budget:g}"
             )
 
+    def _most(self, planned: Mapping[Event, int]) -> Counter[Event]:
+        """The most that can have been charged of a plan: of each event, all that the budget let be.
+
+        Beyond the plan the budget admitted only what fitted beside the whole of it.
+        """
+        most, budget = Counter(planned) or Counter({Unprotected(): 1}), self.budget
+        if budget is None or not planned:
+            return most
+
+        def fits(event: Event, more: int) -> bool:
+            counts = Counter(planned)
+            counts[event] += more
+            return self._cost(counts.items(), accounting.INTERVAL) <= budget
+
+        for event in planned:
+            if self._cost([(event, 1)], accounting.INTERVAL) == 0.0:
+                continue  # costs nothing, however often
+            more, step = 0, 1
+            while fits(event, more + step):
+                more, step = more + step, 2 * step
+            while step > 1:
+                step //= 2
+                more += step if fits(event, more + step) else 0
+            most[event] += more
+        return most
+
     def _cost(self, counts: Iterable[tuple[Event, int]], interval: float) -> float:
         return accounting.epsilon(
             counts, adjacency=self.adjacency, delta=self.delta, interval=interval
         )
 
-    def _note(self, charge: Charge) -> None:
-        """Remember what is on disk, counted as it comes; rounds can be thousands."""
-        self.charges.append(charge)
-        self._spent[charge.event] += 1
-        self._same.setdefault((charge.round, charge.covers), []).append(charge)
+    def _add(self, line: Mapping[str, Any]) -> None:
+        """Write a line and count it."""
+        self._append(line)
+        self._account.add(line)
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        if self._file.closed:
+        if self._record.closed:
             raise LedgerError(f"{self.path} is closed, or failed before: open it again")
-        data = _line(line)
-        try:
-            if self._file.write(data) != len(data):
-                raise OSError(f"{self.path}: the line was not written in full; is the disk full?")
-            os.fsync(self._file.fileno())
-        except BaseException:
-            self._file.close()
-            raise
+        self._record.append(line)
 
 
-def _line(data: Mapping[str, Any]) -> bytes:
-    return (json.dumps(data) + "\n").encode()
+def read_account(path: Path) -> tuple[Account, Contents]:
+    """A ledger that may be in use, verified.
 
-
-def _parse(raw: bytes, path: Path) -> tuple[dict[str, Any], list[Charge]]:
-    """Header and charges of all complete lines."""
-    complete, newline, _ = raw.rpartition(b"\n")
-    if not newline:
-        raise LedgerError(f"{path} is not a ledger; choose another --out")
-    lines = complete.split(b"\n")
-    charges = []
-    header: dict[str, Any] = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            data = json.loads(line)
-            if number == 1:
-                header = dict(data)
-            else:
-                charges.append(
-                    Charge(
-                        event=events.from_json(data["event"]),
-                        round=int(data["round"]),
-                        covers=str(data["covers"]),
-                        attempt=int(data["attempt"]),
-                        replay=data["replay"],
-                    )
-                )
-        except (ValueError, KeyError, TypeError) as error:
-            raise LedgerError(
-                f"{path}:{number}: damaged ledger line ({error}); "
-                "restore the file: a ledger with holes proves nothing"
-            ) from None
-    return header, charges
+    Raises:
+        LedgerLoss: it is not what was written.
+        LedgerError: it cannot be read.
+    """
+    try:
+        contents = chained_record.read(path)
+    except RecordDamaged as damage:
+        raise LedgerLoss(damage) from None
+    except (NoRecord, RecordInUse) as error:
+        raise LedgerError(str(error)) from None
+    return account_of(contents, path), contents
 
 
 def read_charges(path: Path) -> list[Charge]:
-    """The charges of a ledger that is not being written; LedgerError if it is damaged."""
-    return _parse(path.read_bytes(), path)[1]
+    """The charges of a ledger, verified; raises as ``read_account``."""
+    return read_account(path)[0].charges
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def read_spent(path: Path) -> Counter[Event]:
+    """How often each event was charged, verified; raises as ``read_account``."""
+    return read_account(path)[0].spent
+
+
+def _header(adjacency: Adjacency, delta: float, budget: float | None) -> dict[str, Any]:
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must be in (0, 1), got {delta}")
+    if budget is not None and not (math.isfinite(budget) and budget > 0.0):
+        raise ValueError(f"the epsilon budget must be a positive finite number, got {budget}")
+    terms = {"adjacency": adjacency.value, "delta": delta, "budget_epsilon": budget}
+    return {"ledger": VERSION, **terms}
+
+
+def _loss(what: str, round_: int) -> dict[str, Any]:
+    return {"lost": what, "round": round_, "at": _now()}
+
+
+def _now() -> str:
+    """To the second: how long a round took depends on who was in it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from privacy.adjacency import Adjacency
+from privacy.durable import replace_file
 from server import page, plots
-from server.atomic import replace_file
 from server.report_heldout import accuracy_words, heldout_rows
 from server.rounding import about, delta_text, duration, epsilon_text
 from server.task_words import (

@@ -25,7 +25,7 @@ import numpy as np
 from safetensors.numpy import load_file, save
 
 from preference.judgements import InputError
-from server.atomic import replace_file
+from privacy.durable import replace_file
 from server.config import RunConfig
 
 

@@ -19,7 +19,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.composition import of_several_runs
 from privacy.events import Event
-from privacy.ledger import read_charges
+from privacy.ledger import read_spent
 from server.choices import FEW_ROUNDS
 from server.config import RunConfig
 from sims.sweep import OnRun, Outcome, one_by_one
@@ -115,7 +115,7 @@ def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) 
         for result in cell.results:
             if result["private"]:
                 ledger = Path(result["out"]) / "ledger.jsonl"
-                spent.update(charge.event for charge in read_charges(ledger))
+                spent.update(read_spent(ledger))
     charges = of_several_runs(spent.items())
     return accounting.epsilon(charges, adjacency=adjacency, delta=delta, interval=1e-3)
 

@@ -24,9 +24,9 @@ from client.store import load_judged
 from preference.items import canonical
 from preference.judgements import InputError, Judgements
 from privacy.adjacency import Adjacency
+from privacy.durable import replace_file
 from privacy.randomized_response import LabelPromise
 from privacy.randomness import Randomness
-from server.atomic import replace_file
 from sims import schema_options as about_data
 
 

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -245,6 +246,26 @@ def test_the_charge_is_on_disk_before_anything_is_computed(make, monkeypatch):
     with pytest.raises(RuntimeError):
         agent.handle("train", work())
     assert make().ledger.answered["train"] == 1
+
+
+@pytest.mark.parametrize("loss", ["deleted", "emptied", "rolled back", "cut", "edited"])
+def test_what_was_answered_is_not_forgotten_with_its_ledger(make, loss):
+    """``max_rounds`` answers are all there are, whatever becomes of the ledger."""
+    policy = replace(POLICY, max_rounds=3)
+    agent = make(policy)
+    older = agent.ledger.path.read_bytes()
+    for round_ in (1, 2, 3):
+        agent.handle("train", work(round_=round_))
+    path = agent.ledger.path
+    raw = path.read_bytes()
+    if loss == "deleted":
+        path.unlink()
+    else:
+        edited = raw.replace(b'"answered": "train"', b'"answered": "other"')
+        left = {"emptied": b"", "rolled back": older, "cut": raw[:-20], "edited": edited}
+        path.write_bytes(left[loss])
+    with pytest.raises(InputError, match="bring back own-ledger"):
+        make(policy)
 
 
 def test_a_sum_that_is_too_long_does_not_leave(make, monkeypatch):

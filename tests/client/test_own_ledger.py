@@ -1,13 +1,17 @@
 """The user's own ledger: on disk before an answer leaves, the same after any end."""
 
 import json
+import os
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from client import own_ledger
 from client.own_ledger import OwnLedger
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
+from privacy.chained_record import ChainedRecord, head_path
 from privacy.events import PoissonGaussian
 from strategies.stated import StatedPlan
 
@@ -49,19 +53,21 @@ def test_it_can_be_read_while_an_agent_writes_it(path):
     assert state(OwnLedger.read(path)) == state(ledger)
     path.write_bytes(path.read_bytes() + b'{"answered": "tr')
     assert state(OwnLedger.read(path)) == state(ledger)
+    assert OwnLedger.read(path).head == ledger.head
     with pytest.raises(InputError, match="cannot be read"):
         OwnLedger.read(path.parent / "none")
 
 
 def test_nobody_else_can_read_it(path):
     OwnLedger(path)
-    assert path.stat().st_mode & 0o777 == 0o600
+    for file in path.parent.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_line_is_on_disk_when_the_call_returns(path, monkeypatch):
     flushed = []
     ledger = OwnLedger(path)
-    monkeypatch.setattr(own_ledger.os, "fsync", lambda fd: flushed.append(path.read_text()))
+    monkeypatch.setattr(os, "fsync", lambda fd: flushed.append(path.read_text()))
     ledger.answer("train", users=1, run="r", round_=7)
     assert json.loads(flushed[-1].splitlines()[-1])["round"] == 7
 
@@ -78,19 +84,99 @@ def test_a_torn_last_line_is_forgotten(path):
 
 @pytest.mark.parametrize(
     "damage",
-    [b"junk\n", b"{}\n", b'{"answered": "train"}\n', b'{"plan": {"run": "x"}}\n'],
+    [{}, {"answered": "train"}, {"plan": {"run": "x"}}, {"unknown": 1}],
 )
-def test_a_damaged_ledger_is_refused(path, damage):
+def test_a_line_that_says_nothing_is_refused(path, damage):
     filled(path).close()
-    path.write_bytes(path.read_bytes() + damage)
-    with pytest.raises(InputError, match="damaged"):
+    record = ChainedRecord(path, own_ledger._HEADER)
+    record.append(damage)
+    record.close()
+    with pytest.raises(InputError, match=r"own-ledger\.jsonl:7: not a line of a user's ledger"):
         OwnLedger(path)
 
 
-def test_another_kind_of_file_is_refused(path):
+def cut(path, lines):
+    kept = path.read_bytes().splitlines(keepends=True)[:lines]
+    path.write_bytes(b"".join(kept))
+
+
+def edited(path):
+    raw = path.read_bytes()
+    assert raw.count(b'"answered": "evaluate"') == 1
+    path.write_bytes(raw.replace(b'"answered": "evaluate"', b'"answered": "else...."'))
+
+
+LOSSES = {
+    "deleted": lambda path: path.unlink(),
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut": lambda path: cut(path, 3),
+    "cut in a line": lambda path: path.write_bytes(path.read_bytes()[:-5]),
+    "edited": edited,
+    "without its head": lambda path: head_path(path).unlink(),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_ledger_that_is_not_what_was_written_is_refused(path, loss):
+    filled(path).close()
+    LOSSES[loss](path)
+    with pytest.raises(InputError, match=r"bring back .*\.jsonl and .*\.jsonl\.head"):
+        OwnLedger(path)
+    with pytest.raises(InputError, match="bring back"):
+        OwnLedger.read(path)
+
+
+@pytest.mark.parametrize("which", ["ledger", "head"])
+def test_an_older_copy_is_refused(path, which):
+    ledger = OwnLedger(path)
+    ledger.answer("train", users=1, run="r", round_=1)
+    file = path if which == "ledger" else head_path(path)
+    older = file.read_bytes()
+    for round_ in (2, 3, 4):
+        ledger.answer("train", users=1, run="r", round_=round_)
+    ledger.close()
+    file.write_bytes(older)
+    with pytest.raises(InputError, match="rolled back"):
+        OwnLedger(path)
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_no_damage_gives_more_answers(tmp_path_factory, data):
+    """``max_rounds`` counts what the ledger shows: refused, or no less than was answered."""
+    path = tmp_path_factory.mktemp("state") / "own-ledger.jsonl"
+    filled(path).close()
+    raw = path.read_bytes()
+    place = data.draw(st.integers(0, len(raw) - 1))
+    if data.draw(st.booleans()):
+        path.write_bytes(raw[:place])
+    else:
+        changed = bytes([raw[place] ^ 1 << data.draw(st.integers(0, 7))])
+        path.write_bytes(raw[:place] + changed + raw[place + 1 :])
+    with pytest.raises(InputError):
+        OwnLedger(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"own-ledger": 1}\n', "an earlier version.*lower the limits of the policy"),
+        ('{"ledger": 1}\n', "an earlier version"),
+        ("judgements\n", "something else: move it aside"),
+    ],
+)
+def test_another_kind_of_file_is_refused(path, text, said):
     path.parent.mkdir()
-    path.write_text('{"ledger": 1}\n')
-    with pytest.raises(InputError, match="damaged"):
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        OwnLedger(path)
+    assert path.read_text() == text
+
+
+def test_a_servers_ledger_is_refused(path):
+    path.parent.mkdir()
+    ChainedRecord(path, {"ledger": 2}).close()
+    with pytest.raises(InputError, match="not a user's ledger"):
         OwnLedger(path)
 
 
@@ -105,7 +191,7 @@ def test_one_agent_at_a_time(path):
 def test_after_a_failed_write_nothing_is_noted(path, monkeypatch):
     ledger = OwnLedger(path)
     with monkeypatch.context() as patch:
-        patch.setattr(own_ledger.os, "fsync", lambda fd: (_ for _ in ()).throw(OSError("full")))
+        patch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError("full")))
         with pytest.raises(InputError, match="cannot be written"):
             ledger.answer("train", users=1)
     with pytest.raises(InputError, match="start the agent again"):

@@ -5,15 +5,29 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from privacy import accounting
+from privacy import accounting, chained_record
 from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian, Unprotected
-from privacy.ledger import BudgetExceeded, Ledger, LedgerError, read_charges
+from privacy.chained_record import ChainedRecord
+from privacy.events import Event, PoissonGaussian, PureDp, Unprotected
+from privacy.hold_out import HoldOut
+from privacy.ledger import (
+    BudgetExceeded,
+    Ledger,
+    LedgerError,
+    LedgerLoss,
+    read_charges,
+    read_spent,
+)
 
 ROOT = Path(__file__).parents[2]
 EVENT = PoissonGaussian(0.1, 4.0)
@@ -40,13 +54,14 @@ def write(path: Path, charges: int) -> bytes:
 def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path: Path) -> None:
     write(path, 2)
     header, first, second = [json.loads(line) for line in path.read_text().splitlines()]
-    assert header == {
-        "ledger": 1,
+    chain = {"index", "before"}
+    assert {name: header[name] for name in header.keys() - chain} == {
+        "ledger": 2,
         "adjacency": "add-remove",
         "delta": 1e-5,
         "budget_epsilon": None,
     }
-    assert first.keys() == {"round", "covers", "attempt", "event", "replay", "at"}
+    assert first.keys() - chain == {"round", "covers", "attempt", "event", "replay", "at"}
     assert (second["round"], second["attempt"], second["covers"]) == (2, 0, "gradient")
     # To the second: how long a round took depends on who was in it.
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", second["at"])
@@ -70,8 +85,9 @@ def test_charges_can_be_read_without_opening_the_ledger(path: Path) -> None:
     path.write_bytes(raw)
     assert [charge.round for charge in read_charges(path)] == [1, 2]
     assert path.read_bytes() == raw
-    path.write_bytes(b"damaged\n")
-    with pytest.raises(LedgerError, match=":1: damaged"):
+    assert read_spent(path) == {EVENT: 2}
+    path.write_bytes(raw.replace(b"4.0", b"9.0", 1))
+    with pytest.raises(LedgerLoss, match=":2: edited"):
         read_charges(path)
 
 
@@ -116,24 +132,13 @@ def test_a_charge_that_cannot_be_synced_is_an_error_and_the_end(
 def test_a_line_that_the_disk_takes_only_in_part_is_an_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    real = os.write
     with promise(path) as ledger:
-        file = ledger._file
-
-        class Full:
-            closed = False
-
-            def write(self, data: bytes) -> int:
-                return file.write(data[:10])
-
-            def fileno(self) -> int:
-                return file.fileno()
-
-            def close(self) -> None:
-                self.closed = True
-                file.close()
-
-        monkeypatch.setattr(ledger, "_file", Full())
-        with pytest.raises(OSError, match="not written in full"):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
+            with pytest.raises(OSError, match="not written in full"):
+                ledger.charge(EVENT, round_=1, covers="gradient")
+        with pytest.raises(LedgerError, match="open it again"):
             ledger.charge(EVENT, round_=1, covers="gradient")
     with promise(path) as ledger:
         assert ledger.charges == []
@@ -142,55 +147,233 @@ def test_a_line_that_the_disk_takes_only_in_part_is_an_error(
         assert len(ledger.charges) == 1
 
 
-def test_a_file_cut_anywhere_keeps_every_complete_line(path: Path) -> None:
+def test_a_torn_line_is_cut_off_and_not_glued_to_the_next(path: Path) -> None:
     raw = write(path, 2)
-    ends = [i for i in range(len(raw) + 1) if b"\n" in raw[max(0, i - 2) : i + 2]]
+    for torn in (b"{", b'{"index": 4, "before": "'):
+        path.write_bytes(raw + torn)
+        with promise(path) as ledger:
+            assert len(ledger.charges) == 2
+    with promise(path) as ledger:
+        ledger.charge(EVENT, round_=9, covers="gradient")
+    with promise(path) as ledger:
+        assert [charge.round for charge in ledger.charges] == [1, 2, 9]
+
+
+def test_a_file_cut_anywhere_is_refused_and_left_as_it_was(path: Path) -> None:
+    raw = write(path, 2)
+    ends = [i for i in range(len(raw)) if b"\n" in raw[max(0, i - 2) : i + 2]]
     for cut in sorted({*range(0, len(raw), 7), *ends}):
         path.write_bytes(raw[:cut])
-        with promise(path) as ledger:
-            complete = raw[:cut].count(b"\n")
-            assert len(ledger.charges) == max(0, complete - 1)
-            ledger.charge(EVENT, round_=9, covers="gradient")
-        with promise(path) as ledger:  # whatever was torn is gone, not glued to the next line
-            assert [charge.round for charge in ledger.charges][-1] == 9
-            assert len(ledger.charges) == max(0, complete - 1) + 1
+        with pytest.raises(LedgerLoss, match=r"--accept-ledger-loss"):
+            promise(path)
+        assert path.read_bytes() == raw[:cut]
+
+
+CHARGE = {"round": 1, "covers": "", "attempt": 0, "replay": None, "event": {"kind": "unprotected"}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"round": 1},
+        {**CHARGE, "round": "x"},
+        {**CHARGE, "event": {"kind": "laplace"}},
+        {**CHARGE, "event": {"kind": ["a"]}},
+        {**CHARGE, "event": None},
+        {"lost": "why"},
+        {"charged again": [{"event": {"kind": "unprotected"}, "times": 0}]},
+        {"charged again": [{"event": {"kind": "unprotected"}, "times": 1.5}]},
+    ],
+)  # fmt: skip
+def test_a_line_that_means_nothing_is_refused_by_its_number(path: Path, line: dict) -> None:
+    write(path, 2)
+    record = ChainedRecord(path, chained_record.read(path).lines[0])
+    record.append(line)
+    record.close()
+    with pytest.raises(LedgerError, match=r"ledger\.jsonl:4: not a line of a ledger"):
+        promise(path)
+
+
+def test_one_digit_of_a_noise_multiplier(path: Path) -> None:
+    raw = write(path, 3)
+    for place in [i for i in range(len(raw)) if raw.startswith(b'"noise_multiplier": 4.0', i)]:
+        path.write_bytes(raw[:place] + raw[place:].replace(b"4.0", b"9.0", 1))
+        with pytest.raises(LedgerLoss, match=r"ledger\.jsonl:[234]: edited after it was written"):
+            promise(path)
+
+
+def test_a_ledger_of_an_earlier_version_is_not_gone_on_with(path: Path) -> None:
+    text = '{"ledger": 1, "adjacency": "add-remove", "delta": 1e-05, "budget_epsilon": null}\n'
+    path.write_text(text)
+    with pytest.raises(LedgerError, match=r"an earlier version.*choose another --out") as caught:
+        promise(path)
+    assert not isinstance(caught.value, LedgerLoss)
+    assert path.read_text() == text
+
+
+# After a loss.
+
+TERMS: dict = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+PLAN = {EVENT: 10, PureDp(0.1): 2}
+
+
+@cache
+def budget() -> float:
+    """What the plan costs."""
+    return accounting.epsilon(PLAN.items(), **TERMS)
+
+
+def lost_after(path: Path, charged: int, damage: Callable[[Path], object]) -> Counter[Event]:
+    """A run that has charged so much of ``PLAN`` when its ledger is damaged; what it charged."""
+    with promise(path, budget=budget()) as ledger:
+        ledger.clear(PLAN)
+        for round_ in range(1, charged + 1):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        ledger.charge(PureDp(0.1), round_=1, covers="test")
+        spent = ledger.spent()
+    damage(path)
+    return spent
+
+
+def gone_on(path: Path, losses: int = 1) -> Ledger:
+    """The ledger after its loss was accepted, the plan not charged yet."""
+    terms = {**TERMS, "budget": budget()}
+    with pytest.raises(LedgerLoss) as loss:
+        Ledger(path, **terms, begun=True)
+    ledger = Ledger.begin_after_loss(path, loss.value.what, round_=8, **terms)
+    assert ledger.unsettled
+    assert ledger.epsilon() == math.inf
+    with pytest.raises(LedgerError, match="what was lost"):
+        ledger.charge(EVENT, round_=9, covers="gradient")
+    return ledger
+
+
+def flip(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"4.0", b"4000.0", 1))
+
+
+def delete_both(path: Path) -> None:
+    path.unlink()
+    chained_record.head_path(path).unlink()
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        b"",
-        b"\x00\x00\x00",
-        b"\xff\xfe",
-        b"[]",
-        b"7",
-        b'{"round": 1}',
-        b'{"round":"x","covers":"","attempt":0,"replay":null,"event":{"kind":"unprotected"}}',
-        b'{"round":1,"covers":"","attempt":0,"replay":null,"event":{"kind":"laplace"}}',
-        b'{"round":1,"covers":"","attempt":0,"replay":null,"event":{"kind":["a"]}}',
-        b'{"round":1,"covers":"","attempt":0,"replay":null,"event":null}',
-        b'{"round":1,"covers":"","attempt":0,"replay":null,"event":'
-        b'{"kind":"poisson-gaussian","probability":NaN,"noise_multiplier":1.0}}',
+        lambda path: path.unlink(),
+        delete_both,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:900]),
+        lambda path: chained_record.head_path(path).unlink(),
+        flip,
+        lambda path: path.write_bytes(b"\x00" * 5000),
     ],
 )
-@pytest.mark.parametrize("number", [2, 3, 4])
-def test_a_damaged_line_is_refused_by_its_number(path: Path, damage: bytes, number: int) -> None:
-    lines = write(path, 3).split(b"\n")
-    lines[number - 1] = damage
-    path.write_bytes(b"\n".join(lines))
-    with pytest.raises(LedgerError, match=rf"ledger\.jsonl:{number}: damaged ledger line"):
-        promise(path)
-    assert path.read_bytes() == b"\n".join(lines)
+def test_an_accepted_loss_costs_the_whole_plan_beside_what_can_be_read(
+    path: Path, damage: Callable[[Path], object]
+) -> None:
+    spent = lost_after(path, 8, damage)
+    with gone_on(path) as ledger:
+        readable = ledger.spent()
+        ledger.settle(PLAN, losses=1)
+        assert not ledger.unsettled
+        assert ledger.spent() == readable + Counter(PLAN)
+        assert all(ledger.spent()[event] >= times for event, times in spent.items())
+        assert ledger.epsilon() >= accounting.epsilon(spent.items(), **TERMS)
+        ledger.clear(PLAN)  # the budget begins anew, for what is left
+        for round_ in range(9, 19):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(OTHER, round_=19, covers="gradient")
+        total, head = ledger.epsilon(), ledger.head
+        assert total >= accounting.epsilon((spent + Counter({EVENT: 10})).items(), **TERMS)
+        assert ledger.uncharged(range(1, 20)) == [19]
+    with promise(path, budget=budget()) as ledger:
+        assert (ledger.epsilon(), ledger.head, len(ledger.lost)) == (total, head, 1)
+    if damage is flip:
+        assert b"4000.0" in path.with_name("ledger.jsonl.damaged-1").read_bytes()
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_lost_middle_byte_is_refused(path: Path, number: int) -> None:
-    raw = write(path, 2)
-    lines = raw.split(b"\n")
-    lines[number - 1] = lines[number - 1][:-1]
-    path.write_bytes(b"\n".join(lines))
-    with pytest.raises(LedgerError, match=rf":{number}: damaged"):
-        promise(path)
+def test_what_the_budget_let_be_charged_beyond_the_plan_counts_as_lost_too(path: Path) -> None:
+    thirteen = accounting.epsilon([(EVENT, 13)], **TERMS)
+    with promise(path, budget=thirteen) as ledger:
+        ledger.clear({EVENT: 10})
+        for round_ in range(1, 14):  # three of them run again after crashes
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        ledger.lose("gone", round_=10)
+        ledger.settle({EVENT: 10}, losses=1)
+        assert ledger.spent()[EVENT] == 13 + 13
+
+
+def test_what_costs_nothing_is_lost_once(path: Path) -> None:
+    """A hold-out's coins, which have no limit by the budget."""
+    planned = {EVENT: 10, HoldOut(0.2): 1}
+    with promise(path, budget=1.0) as ledger:
+        ledger.lose("gone", round_=3)
+        ledger.settle(planned, losses=1)
+        assert ledger.spent()[HoldOut(0.2)] == 1
+        assert ledger.spent()[EVENT] > 10
+
+
+def test_a_further_loss_costs_the_plan_once_for_each(path: Path) -> None:
+    lost_after(path, 8, delete_both)
+    with gone_on(path) as ledger:
+        ledger.settle(PLAN, losses=1)
+        ledger.clear(PLAN)
+        ledger.charge(EVENT, round_=9, covers="gradient")
+        spent = ledger.spent() + Counter({EVENT: 8})
+    delete_both(path)
+    with gone_on(path) as ledger:
+        ledger.settle(PLAN, losses=2)
+        assert all(ledger.spent()[event] >= times for event, times in spent.items())
+        assert ledger.spent()[EVENT] == 20
+
+
+def test_a_loss_without_a_guarantee_to_lose(path: Path) -> None:
+    """Of a run without privacy, whose plan charges nothing in advance: still an infinite ε."""
+    with promise(path) as ledger:
+        ledger.lose("gone", round_=3)
+        ledger.settle({}, losses=1)
+        assert ledger.epsilon() == math.inf
+
+
+def test_a_crash_between_loss_and_its_charge_leaves_the_debt(path: Path) -> None:
+    lost_after(path, 3, flip)
+    gone_on(path).close()
+    with promise(path, budget=budget()) as ledger:
+        assert ledger.unsettled
+        assert ledger.epsilon() == math.inf
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_after_any_damage_the_total_is_at_least_the_true_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
+
+    def damage(path: Path) -> None:
+        for file in (path, chained_record.head_path(path)):
+            raw = bytearray(file.read_bytes())
+            for _ in range(data.draw(st.integers(0, 3))):
+                raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+            file.write_bytes(raw[: data.draw(st.integers(0, len(raw)))])
+
+    with promise(path) as ledger:
+        for round_ in range(1, 11):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        spent = ledger.spent()
+    damage(path)
+    terms = {**TERMS, "budget": None}
+    try:
+        ledger = Ledger(path, **terms)
+    except LedgerLoss as loss:
+        ledger = Ledger.begin_after_loss(path, loss.what, round_=8, **terms)
+        ledger.settle(PLAN, losses=1)
+    except LedgerError:
+        return  # another promise, or no ledger: there is no going on
+    with ledger:
+        assert all(ledger.spent()[event] >= times for event, times in spent.items())
 
 
 @pytest.mark.parametrize("content", [b"precious", b"precious\nnotes, no newline at the end", b"\n"])

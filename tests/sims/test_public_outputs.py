@@ -22,6 +22,8 @@ from server.report import write_report
 _CLOCK = {"at"}
 #: A hash of the exact sum, keyed by the run's secret seed.
 _KEYED = {"replay"}
+#: Hashes of the ledger's lines, with what is hidden above in them.
+_CHAIN = {"before"}
 
 
 @pytest.fixture
@@ -87,6 +89,8 @@ def public(folder, data):
         name = str(path.relative_to(folder))
         if path.is_dir() or name.startswith("private/"):
             continue
+        if path.suffix == ".head":
+            continue  # how many lines the ledger has, and a hash of the last
         content = path.read_bytes()
         if path.suffix in (".png", ".safetensors"):
             found[name] = content
@@ -94,7 +98,7 @@ def public(folder, data):
         text = content.decode().replace(str(folder), "RUN").replace(data or "DATA", "DATA")
         if path.suffix == ".jsonl":
             lines = [json.loads(line) for line in text.splitlines()]
-            hidden = _CLOCK | _KEYED
+            hidden = _CLOCK | _KEYED | _CHAIN
             text = [{k: v for k, v in line.items() if k not in hidden} for line in lines]
         found[name] = text
     return found
