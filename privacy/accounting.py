@@ -9,8 +9,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-import numpy as np
-
 from privacy import group, hold_out
 from privacy.adjacency import Adjacency
 from privacy.composition import (
@@ -296,35 +294,6 @@ def _cost(event: Event, rounds: int, adjacency: Adjacency, delta: float) -> floa
 def _check_delta(delta: float) -> None:
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must be in (0, 1), got {delta}")
-
-
-class SpendingCurve:
-    """How epsilon grows while a plan is carried out, for display.
-
-    Computed, at a coarse discretization that errs upward, at a few points of the run; between them
-    it is interpolated along the square root of the share that is done. What counts in the end is
-    the ledger's own exact figure.
-    """
-
-    _POINTS = 12
-
-    def __init__(self, planned: Mapping[Event, int], *, adjacency: Adjacency, delta: float) -> None:
-        first = 1.0 / max(planned.values(), default=1)  # epsilon rises steeply in the first round
-        shares = {0.0, first, 1.0, *(2.0**-k for k in range(1, self._POINTS - 1))}
-        self._shares = np.sqrt(sorted(shares))
-        self._epsilons = [
-            epsilon(
-                [(event, math.ceil(times * share)) for event, times in planned.items()],
-                adjacency=adjacency,
-                delta=delta,
-                interval=_COARSE,
-            )
-            for share in sorted(shares)
-        ]
-
-    def __call__(self, share: float) -> float:
-        """Epsilon when ``share`` of the plan, in [0, 1], has been carried out."""
-        return float(np.interp(math.sqrt(share), self._shares, self._epsilons))
 
 
 def delta_for(

@@ -6,7 +6,7 @@ larger epsilon; how they add up is ``privacy.convolution``, with a bound on its 
 
 import math
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from privacy.adjacency import Adjacency
 from privacy.convolution import Masses, Parts, Uncertified, convolve
@@ -177,15 +177,26 @@ def composition(
     if not charged:
         return None
     while True:
-        losses = [(event.loss(adjacency, interval), times) for event, times in charged]
-        removed = OneWay([(Masses.of(loss._pmf_remove), n) for loss, n in losses], interval)
+        found = [(_masses(event, adjacency, interval), times) for event, times in charged]
+        removed = OneWay([(of_both[0], times) for of_both, times in found], interval)
         if interval > INTERVAL or not removed.too_coarse:
             break
         interval /= 2.0
-    if all(loss._symmetric for loss, _ in losses):
+    if all(len(of_both) == 1 for of_both, _ in found):
         return Composition(removed, removed)
-    added = OneWay([(Masses.of(loss._pmf_add), n) for loss, n in losses], interval)
+    added = OneWay([(of_both[-1], times) for of_both, times in found], interval)
     return Composition(removed, added)
+
+
+@lru_cache(maxsize=8)
+def _masses(event: Event, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+    """Of one release, for each order of the neighbours; one where they agree.
+
+    Remembered: a run that shows what it has spent asks for the same few again and again.
+    """
+    loss = event.loss(adjacency, interval)
+    removed = Masses.of(loss._pmf_remove)
+    return (removed,) if loss._symmetric else (removed, Masses.of(loss._pmf_add))
 
 
 def composed_epsilon(

@@ -14,10 +14,10 @@ from flwr.serverapp import Grid
 from preference.bases import Base, Examples, base_of
 from preference.judgements import InputError
 from preference.language_reward import reward_model
-from privacy.accounting import SpendingCurve
 from privacy.adjacency import Adjacency
 from privacy.ledger import BudgetExceeded, Ledger
 from privacy.randomness import Randomness
+from privacy.spending import Spending
 from server.build import build
 from server.card import model_card
 from server.config import RunConfig
@@ -118,13 +118,13 @@ def _rounds(
         strategy.rounds_done, state = checkpoint
         strategy.restore(state)
     folder.rewind_metrics(strategy.rounds_done)
-    curve = SpendingCurve(built.charges, adjacency=ledger.adjacency, delta=ledger.delta)
+    spending = Spending(ledger, built.charges)
     every = max(1, config.rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))
 
     def epsilon(round_: int) -> float | None:
         if built.level == "item":
             return config.epsilon
-        return curve(round_ / config.rounds) if built.charges else None
+        return spending(exactly=round_ == config.rounds) if built.charges else None
 
     noise_norm = built.noise * math.sqrt(len(optimizer.theta))
     clock = _Clock(time.monotonic(), time.monotonic())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from server.rounding import about, duration, share_text
+from server.rounding import about, duration, epsilon_text, share_text
 
 
 class Tail:
@@ -111,14 +111,11 @@ class Progress:
         return seconds / rounds if rounds > 0 and seconds > 0 else None
 
     def known(self, *, ended: bool = False) -> list[str]:
-        """ε, accuracy, speed and, unless the run has ended, time left: those that are known.
-
-        Epsilon is interpolated while a run goes on, so here it is rounded to the nearest.
-        """
+        """ε, accuracy, speed and, unless the run has ended, time left: those that are known."""
         pace = self.seconds_a_round
         target = "" if self.epsilon_target is None else f" of {self.epsilon_target:g}"
         texts = [
-            None if self.epsilon is None else f"ε {about(self.epsilon, 3)}{target}",
+            None if self.epsilon is None else f"ε {epsilon_text(self.epsilon)}{target}",
             None if self.accuracy is None else f"held-out {share_text(self.accuracy)}",
             None if self.loss is None else f"{self.loss:.2f} nats a token",
             None if pace is None else f"{about(self.cohort / pace)} users/s",

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from privacy import accounting
 from privacy.accounting import (
-    SpendingCurve,
     calibrate,
     calibrate_noise,
     joint_noise_multiplier,
@@ -274,22 +273,6 @@ def test_the_number_of_rounds_where_none_or_all_fit() -> None:
     quiet = PoissonGaussian(0.001, 50.0)
     for most in (1, 5, 8, 9):
         assert rounds_for(1.0, event=quiet, most=most, **terms) == most
-
-
-def test_the_displayed_curve_never_shows_less_than_was_spent() -> None:
-    event = PoissonGaussian(0.1, 4.0)
-    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
-    curve = SpendingCurve({event: 200}, **terms)
-    assert curve(0.0) == 0.0
-    for rounds in (1, 2, 3, 7, 20, 50, 77, 101, 150, 199, 200):
-        spent = accounting.epsilon([(event, rounds)], interval=1e-3, **terms)
-        assert spent - 1e-9 <= curve(rounds / 200)
-    assert curve(1.0) == pytest.approx(1.42, abs=0.01)
-
-
-def test_the_displayed_curve_of_an_unprotected_run_is_infinite() -> None:
-    curve = SpendingCurve({Unprotected(): 10}, adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
-    assert all(curve(round_ / 10) == math.inf for round_ in range(1, 11))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from preference.loading import load_judgements
 from preference.reward import RewardModel
 from privacy import accounting
 from privacy.adjacency import Adjacency
-from privacy.ledger import Ledger
+from privacy.ledger import Ledger, read_charges
 from server import training
 from server.config import RunConfig
 from server.run_directory import RunDirectory
@@ -188,6 +189,65 @@ def test_metrics(config, crowd_test):
     assert spent[-1] == pytest.approx(0.5, rel=0.02)
     assert all(0.0 <= line["heldout_accuracy"] <= 1.0 for line in lines)
     assert all(line["signal_norm"] <= line["update_norm"] for line in lines)
+
+
+def spent_by_round(config):
+    """Of each metrics line: epsilon shown, and what the ledger held then composes to."""
+    folder = RunDirectory(replace(config, resume=True))
+    charges = read_charges(folder.ledger_path)
+    terms = {"adjacency": Adjacency(config.adjacency), "delta": config.delta}
+    found = []
+    for line in folder.metrics():
+        until = Counter(charge.event for charge in charges if charge.round <= line["round"])
+        found.append((line["epsilon"], accounting.epsilon(until.items(), **terms)))
+    return found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "uls"},
+        {"strategy": "uls", "adjacency": "replace"},
+        {"strategy": "dp-fedavg"},
+        {"strategy": "els"},
+        {"strategy": "group", "group_size": 2, "epsilon": 4.0},
+        {"strategy": "adaptive"},
+        {"strategy": "aup"},
+        {"strategy": "aup", "adaptation": "above-threshold", "epsilon": 3.0},
+        {"strategy": "aup", "variant": "corrected", "epsilon": 60.0, "cohort": 30, "rounds": 12},
+        {"strategy": "aup", "variant": "published", "epsilon": 8.0, "phases": 3},
+        {"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 2},
+        {"strategy": "objective-perturbation", "adjacency": "replace-labels", "rounds": 1},
+        {"strategy": "local-label", "adjacency": "replace-labels", "level": "user", "rounds": 1},
+    ],
+    ids=lambda changes: " ".join(map(str, changes.values())),
+)
+def test_metrics_show_what_the_ledger_composes_to(config, crowd_test, changes):
+    changed = replace(config, **{"rounds": 24, "test": crowd_test, **changes})
+    result = train(changed, LocalGrid(client_app, 1, changed.to_run_config()))
+    found = spent_by_round(changed)
+    assert len(found) == result["rounds"]
+    assert all(shown >= spent for shown, spent in found)
+    assert found == sorted(found)
+    assert found[-1][0] == result["epsilon"]
+    if not changes.keys() & {"adaptation", "phases"}:  # whose tests are reserved
+        assert all(shown == spent for shown, spent in found[:8])
+
+
+def test_rounds_that_are_charged_again_show(config, monkeypatch):
+    unseeded = replace(config, seed=-1, rounds=12, epsilon=0.5)
+    with monkeypatch.context() as patched:
+        killed_after(patched, 3)
+        with pytest.raises(Killed):
+            run(unseeded)
+    run(replace(unseeded, resume=True))
+    for shown, spent in spent_by_round(unseeded):
+        assert shown >= spent
+    lines = RunDirectory(replace(unseeded, resume=True)).metrics()
+    again = next(line["epsilon"] for line in lines if line["round"] == 3)
+    event = read_charges(RunDirectory(replace(unseeded, resume=True)).ledger_path)[0].event
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": config.delta}
+    assert again == accounting.epsilon([(event, 4)], **terms)
 
 
 def test_nothing_about_held_out_users_is_published_by_round(config):

