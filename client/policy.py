@@ -56,7 +56,7 @@ class PolicyRefusal(InputError):
     def __init__(self, rule: str, reason: str) -> None:
         # What was asked may be quoted, and it may hold halves of characters, which no log can hold.
         said = reason.encode("utf-8", "backslashreplace").decode("utf-8")
-        super().__init__(f"the owner's policy refuses ({rule}): {said}")
+        super().__init__(f"{messages.OWNER_REFUSES} ({rule}): {said}")
         self.rule = rule
 
 

@@ -91,7 +91,7 @@ class RunConfig:
     noise: str = ""  # discrete or gaussian; empty: discrete where it can be, see server.noise
     secure_aggregation: bool = False  # the server sees the cohort's sum only
     timeout: float = 600.0  # seconds to wait for the nodes of a round
-    least_nodes: int = 0  # wait for so many nodes before the first round; 0: for none
+    least_nodes: float = 0.5  # online before a round's coins are drawn: a number or (< 1) a share
     refresh: int = 0  # rounds after which nodes are asked again whom they host; 0: never
 
     def __post_init__(self) -> None:

@@ -170,7 +170,12 @@ def _check_values(config: "RunConfig") -> None:
         (config.seed >= -1, "--seed", "a non-negative integer, or left out"),
         (config.noise in ("", *noise.NOISES), "--noise", f"one of {', '.join(noise.NOISES)}"),
         (_positive(config.timeout), "--timeout", "a positive number of seconds"),
-        (config.least_nodes >= 0, "--least-nodes", "at least 0"),
+        (
+            0.0 <= config.least_nodes < 1.0
+            or (config.least_nodes > 0.0 and config.least_nodes % 1.0 == 0.0),
+            "--least-nodes",
+            "a number of nodes, or a share of them below 1",
+        ),
         (config.refresh >= 0, "--refresh", "at least 0"),
         (config.task in TASKS, "--task", f"one of {', '.join(TASKS)}"),
         (config.train in ("", *TRAINED), "--train", f"one of {', '.join(TRAINED)}"),

@@ -12,7 +12,8 @@ from privacy.adjacency import Adjacency
 from privacy.randomness import Randomness
 from server.config import RunConfig
 from server.run_directory import RunDirectory
-from strategies.cohort import Registry, RegistryError, wait_for_nodes
+from strategies.availability import Reason, RunAborted, wait_until_online
+from strategies.cohort import Registry, RegistryError
 from strategies.rounds import CohortStrategy, Participants
 
 
@@ -22,20 +23,27 @@ def participants(
     """Who takes part from the start: everybody on at least ``least_nodes`` nodes.
 
     Raises:
+        RunAborted: fewer are online.
         RegistryError: there are too few nodes or users or, in a run where nobody may come or go, a
             node failed or hosts somebody else's user.
     """
-    wait_for_nodes(grid, config.least_nodes, config.timeout)
+    wait_until_online(grid, config.least_nodes, config.timeout)
     return _ask(config, grid, folder, features, 1, None)
 
 
 def refresh(
     config: RunConfig, grid: Grid, folder: RunDirectory, strategy: CohortStrategy, round_: int
 ) -> None:
-    """Ask again who is there, and let the strategy go on with them."""
+    """Ask again who is there, and let the strategy go on with them.
+
+    Raises:
+        RunAborted: a node of a simulation failed.
+    """
     try:
         strategy.participants = _ask(config, grid, folder, strategy.features, round_, strategy)
     except RegistryError as error:  # the round goes on with who was there before
+        if strategy.participants.registry.simulated:
+            raise RunAborted(Reason.NODE_FAILED, str(error)) from None
         folder.log_private({"round": round_, "not refreshed": str(error)})
 
 

@@ -7,6 +7,7 @@
     checkpoint/     the last round's model and optimizer
     model/          the result
     result.json     the figures
+    aborted.json    instead of a result: why in kind a run ended early, until it is resumed
     report.html, plots/
     private/        seeds, cohort sizes, node failures: not for release
 
@@ -54,6 +55,7 @@ class RunDirectory:
             self._new = not settings.exists()
             self.private.mkdir(parents=True, exist_ok=True)
             self.private.chmod(0o700)
+            (self.path / "aborted.json").unlink(missing_ok=True)
             if self._new:
                 split = config.seed if config.seed >= 0 else secrets.randbits(63)
                 self.write_json("private/seed.json", {"seed": config.seed, "split": split})
@@ -98,6 +100,11 @@ class RunDirectory:
         released = ledger.exists() and len(ledger.read_bytes().splitlines()) > 1
         if self._new and not released:
             shutil.rmtree(self.path)
+
+    def abort(self, reason: str, sentence: str, private: Mapping[str, object]) -> None:
+        """Note that the run ended early: why in kind, and exactly what happened only privately."""
+        self.log_private({"aborted": reason, **private})
+        self.write_json("aborted.json", {"aborted": reason, "because": sentence})
 
     @property
     def ledger_path(self) -> Path:

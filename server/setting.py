@@ -82,6 +82,7 @@ class Setting:
             "model": self.config.model,
             "log": self.log,
             "timeout": self.config.timeout,
+            "least_nodes": self.config.least_nodes,
             "masked": self.config.secure_aggregation,
         }
 

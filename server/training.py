@@ -28,6 +28,7 @@ from server.report import write_report
 from server.result import Pace, result_of
 from server.run_directory import RunDirectory
 from server.setting import Built, Setting
+from strategies.availability import RunAborted
 from strategies.stated import StatedPlan
 
 _SECONDS_BETWEEN_CHECKPOINTS = 1.0
@@ -48,6 +49,7 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
 
     Raises:
         InputError: settings, data or run directory that cannot be used; one line.
+        RunAborted: nodes failed, or were not there; there is no result, and the run can be resumed.
     """
     folder = RunDirectory(config)
     if folder.result is not None:  # asking held-out users again would be one more release
@@ -55,6 +57,9 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
     try:
         features = features or base_of(base_config(config))
         return _train(config, grid, folder, features)
+    except RunAborted as aborted:
+        folder.abort(aborted.reason, aborted.sentence, aborted.private)
+        raise
     except (ValueError, BudgetExceeded) as error:
         folder.discard_if_unused()
         if isinstance(error, InputError):
@@ -92,6 +97,7 @@ def _train(
             folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
         ).to_json()
         pace = _rounds(config, grid, folder, built, ledger, test)
+        _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
         figure = held_out(theta_D, test, built.strategy, grid)
         result = result_of(config, setting, built, ledger, figure, pace, folder)
@@ -101,6 +107,17 @@ def _train(
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result
+
+
+def _check_learnt(built: Built, config: RunConfig) -> None:
+    """InputError where there is nothing but noise to give out, after aborts or crashes."""
+    strategy = built.strategy
+    if strategy.unanswered and strategy.rounds_done == strategy.unanswered:
+        raise InputError(
+            "nothing was learnt: nobody answered in any round; begin again with another --out"
+        )
+    if config.resume and strategy.stopped and not strategy.rounds_done:
+        raise InputError(f"nothing was learnt: {strategy.stopped}; begin again with another --out")
 
 
 def _rounds(
@@ -158,7 +175,12 @@ def _rounds(
             refresh(config, grid, folder, strategy, round_)
 
     before = strategy.rounds_done
-    strategy.start(grid, num_rounds=config.rounds, on_round=on_round, before_round=before_round)
+    try:
+        strategy.start(grid, num_rounds=config.rounds, on_round=on_round, before_round=before_round)
+    except RunAborted:
+        if strategy.rounds_done > before:  # what was released is not released again
+            folder.save_checkpoint(strategy.rounds_done, strategy.state())
+        raise
     return Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
 
 

@@ -22,18 +22,29 @@ from privacy.events import Event
 from privacy.ledger import read_spent
 from server.choices import FEW_ROUNDS
 from server.config import RunConfig
-from sims.sweep import OnRun, Outcome, one_by_one
+from sims.sweep import Failed, OnRun, Outcome, one_by_one
 from strategies.support import SUPPORT
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One strategy at one epsilon: the results of its seeds, or why it was refused."""
+    """One strategy at one epsilon: the results of its seeds, or why there are none.
+
+    ``refused``: it cannot run with these settings; ``failed``: a run of it was begun and aborted.
+    """
 
     strategy: str
     epsilon: float | None
     results: tuple[dict[str, Any], ...]
     refused: str | None = None
+    failed: str | None = None
+
+    @property
+    def missing(self) -> str | None:
+        """In words why there are no results."""
+        if self.failed:
+            return f"FAILED: {self.failed}"
+        return f"refused: {self.refused}" if self.refused else None
 
     def row(self) -> dict[str, Any]:
         """A line of the table: mean and standard deviation over seeds."""
@@ -48,6 +59,7 @@ class Cell:
             "gradients": first.get("gradients"),
             "bytes_per_user": first.get("bytes_per_user"),
             "refused": self.refused,
+            "failed": self.failed,
         }
 
 
@@ -91,8 +103,10 @@ def compare(
     for name, epsilon, configs, refused in asked:
         outcomes = [next(found) for _ in configs]
         refused = refused or next((o for o in outcomes if isinstance(o, str)), None)
-        results = tuple(o for o in outcomes if isinstance(o, dict)) if refused is None else ()
-        cells.append(Cell(name, epsilon, results, refused))
+        failed = next((o.why for o in outcomes if isinstance(o, Failed)), None)
+        whole = refused is None and failed is None
+        results = tuple(o for o in outcomes if isinstance(o, dict)) if whole else ()
+        cells.append(Cell(name, epsilon, results, refused, failed))
     if all(cell.refused for cell in cells):
         raise InputError(f"every run was refused; the first: {cells[0].refused}")
     return cells
@@ -127,7 +141,7 @@ def plot(cells: Sequence[Cell]) -> Figure:
     names = list(dict.fromkeys(cell.strategy for cell in cells))
     for place, name in enumerate(names):
         aside = 1.0 + 0.025 * (place - len(names) / 2)  # so that equals do not hide each other
-        rows = [c.row() for c in cells if c.strategy == name and not c.refused]
+        rows = [c.row() for c in cells if c.strategy == name and not c.missing]
         if not rows:
             continue
         if rows[0]["epsilon"] is None:
@@ -155,16 +169,17 @@ def plot(cells: Sequence[Cell]) -> Figure:
 def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) -> None:
     """Rows, plot and a short report in words below ``out``."""
     rows = [cell.row() for cell in cells]
+    missing = [cell.missing for cell in cells]
     lines = ["# Comparison", "", Adjacency(base.adjacency).sentence, ""]
     lines += [f"δ = {base.delta:g}; mean ± standard deviation over seeds.", ""]
     lines += [
         "| strategy | ε | accuracy | rounds | user gradients | bytes per user |",
         "|---" * 6 + "|",
     ]
-    for row in rows:
+    for row, why in zip(rows, missing, strict=True):
         epsilon = "–" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        if row["refused"]:
-            lines.append(f"| {row['strategy']} | {epsilon} | refused: {row['refused']} | | | |")
+        if why:
+            lines.append(f"| {row['strategy']} | {epsilon} | {why} | | | |")
             continue
         spread = "" if row["accuracy_sd"] is None else f" ± {row['accuracy_sd']:.4f}"
         lines.append(

@@ -10,6 +10,7 @@ from typing import Annotated
 import click
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
@@ -120,6 +121,10 @@ def compare_command(
         rows = [cell.row() for cell in cells]
         finite = composed if math.isfinite(composed) else None
         print(json.dumps({"rows": rows, "composed_epsilon": finite, "out": str(out)}))
+    if failed := next((cell.failed for cell in cells if cell.failed), None):
+        errors = Console(stderr=True, highlight=False)
+        errors.print(f"error: some runs failed, the first: {failed}", style="red", markup=False)
+        raise typer.Exit(1)
 
 
 def _table(base: RunConfig, cells: list[Cell]) -> Table:
@@ -127,10 +132,12 @@ def _table(base: RunConfig, cells: list[Cell]) -> Table:
     table = Table(
         "strategy", "ε", "accuracy", "rounds", "user gradients", "bytes/user", title=title
     )
-    for row in (cell.row() for cell in cells):
+    for cell in cells:
+        row = cell.row()
         epsilon = "–" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        if row["refused"]:
-            table.add_row(row["strategy"], epsilon, f"refused: {row['refused']}", style="yellow")
+        if cell.missing:
+            style = "bold red" if cell.failed else "yellow"
+            table.add_row(row["strategy"], epsilon, escape(cell.missing), style=style)
             continue
         spread = "" if row["accuracy_sd"] is None else f" ± {row['accuracy_sd']:.4f}"
         table.add_row(

@@ -118,6 +118,13 @@ def run(
         list[str], typer.Option("--set", help="any setting of a run: --set rounds=50")
     ] = [],  # noqa: B006 (typer reads it once)
     timeout: Annotated[float, typer.Option(help="seconds to wait for a round's nodes")] = 30.0,
+    least_nodes: Annotated[
+        float,
+        typer.Option(
+            help="registered nodes that must be online before each round: a number, or a share "
+            "below 1"
+        ),
+    ] = 0.5,
     refresh: Annotated[
         int | None,
         typer.Option(
@@ -136,6 +143,7 @@ def run(
         "out": str(out.expanduser().absolute()),
         "users": users,
         "timeout": timeout,
+        "least_nodes": least_nodes,
         "refresh": usual if refresh is None else refresh,
         "adjacency": "zero-out",
         "resume": resume,

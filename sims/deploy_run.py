@@ -41,8 +41,12 @@ def run_deployed(
 
     With ``app_dir`` the app is what is in that folder, and there need be no result.
 
+    A run that was aborted because nodes failed is not submitted again: each attempt would be
+    charged, and somebody has to look first.
+
     Raises:
-        InputError: the run did not complete in so many attempts; says why the last one ended.
+        InputError: the run was aborted, or did not complete in so many attempts; says why the last
+            one ended.
     """
     out = Path(config.out)
     why = ""
@@ -51,6 +55,7 @@ def run_deployed(
         if begun and not config.resume and attempt == 0:
             raise InputError(f"--out {out} holds a run already; continue it with --resume")
         settings = replace(config, resume=begun)
+        (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
         with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
             app = write_bundle(Path(scratch) / "app", settings.to_run_config(), app_dir=app_dir)
             run_id = _submit(server, app)
@@ -60,6 +65,12 @@ def run_deployed(
             result = out / "result.json"
             return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
         say(f"run {run_id} ended: {why}")
+        if (aborted := out / "aborted.json").exists():
+            said = json.loads(aborted.read_text(encoding="utf-8"))
+            raise InputError(
+                f"the run was aborted, {said['aborted']}: {said['because']}. What happened exactly "
+                f"is in {out / 'private' / 'log.jsonl'}; go on with --resume"
+            )
     raise InputError(f"the run did not complete in {attempts} attempts; the last: {why}")
 
 

@@ -17,11 +17,12 @@ from server.config import RunConfig
 from server.result import as_published
 from server.run_directory import RunDirectory
 from server.task_words import rows_of
-from sims.flower import run_flower
+from sims.flower import FlowerRunFailed, run_flower
 from sims.live import LiveView
 from sims.local import run_local
 from sims.ray_cluster import Workers
 from sims.ray_grid import run_ray
+from strategies.availability import RunAborted
 
 #: Sums of single nodes are hidden among so many, unless it is said how many users a node has.
 _MASKING_NODES = 5
@@ -48,6 +49,7 @@ def execute(
     Raises:
         InputError: data or settings that cannot be used.
         FlowerRunFailed: Flower could not complete the run.
+        RunAborted: a node failed.
     """
     folder = Path(config.out)
     target = config.epsilon if config.strategy != "nonprivate" else None
@@ -87,11 +89,13 @@ def execute(
                     # What nodes print depends on their data.
                     if log.exists() and (folder / "private").exists():
                         log.rename(folder / "private" / "flower.log")
-    except KeyboardInterrupt:
-        # The command-line library turns this into exit code 130, without a word.
+    except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:
+        # The command-line library turns the first into exit code 130, without a word.
+        ended = "interrupted" if isinstance(error, KeyboardInterrupt) else "aborted"
         begun = (folder / "config.json").exists()
         advice = f"; continue with: murmuration run --resume --out {shlex.quote(str(folder))}"
-        print("interrupted" + (advice if begun else ""), file=sys.stderr)
+        if not quiet:
+            print(ended + (advice if begun else ""), file=sys.stderr)
         raise
     return json.loads((folder / "result.json").read_text(encoding="utf-8"))
 

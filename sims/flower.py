@@ -135,7 +135,8 @@ class _RunLog:
     def last_error(self) -> str:
         """Return this run's last line of the form `SomeError: text`, or nothing."""
         text = self.path.read_bytes()[self._start :].decode(errors="replace")
-        found = re.findall(r"^(?:ERROR:\s*)?((?:\w+\.)*\w*(?:Error|Exception)\b.*)$", text, re.M)
+        kinds = r"(?:\w+\.)*(?:\w*(?:Error|Exception)|RunAborted)\b"
+        found = re.findall(rf"^(?:ERROR:\s*)?({kinds}.*)$", text, re.M)
         return found[-1].strip() if found else ""
 
 

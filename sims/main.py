@@ -41,6 +41,7 @@ from sims import (  # noqa: E402
 from sims.bench_command import bench  # noqa: E402
 from sims.deploy_command import deploy  # noqa: E402
 from sims.flower import FlowerRunFailed  # noqa: E402
+from strategies.availability import RunAborted  # noqa: E402
 
 app = typer.Typer(
     name="murmuration",
@@ -73,7 +74,7 @@ def main() -> None:
     except InputError as error:
         errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
         sys.exit(2)
-    except FlowerRunFailed as error:
+    except (FlowerRunFailed, RunAborted) as error:
         errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
         sys.exit(1)
 

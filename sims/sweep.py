@@ -9,7 +9,7 @@ is started again by Ray on another, and resumes there from its last checkpoint.
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,9 +19,18 @@ from privacy.ledger import LedgerInUse
 from server.config import RunConfig
 from sims.execution import execute
 from sims.ray_cluster import cluster, machines
+from strategies.availability import RunAborted
 
-#: What a run gave: its result, or why it was refused.
-Outcome = dict[str, Any] | str
+
+@dataclass(frozen=True)
+class Failed:
+    """A run that was begun and came to nothing: nodes failed, or were not there."""
+
+    why: str
+
+
+#: What a run gave: its result, why it was refused, or that it failed.
+Outcome = dict[str, Any] | str | Failed
 #: Hears the name of each run's folder, when it starts (here) or ends (on a cluster).
 OnRun = Callable[[str], None]
 _PATIENCE = 120.0  # seconds for a lost run's last process to let go of its ledger
@@ -81,6 +90,8 @@ def _outcome(config: RunConfig) -> Outcome:
     while True:
         try:
             return execute(replace(config, resume=begun), quiet=True)
+        except RunAborted as aborted:
+            return Failed(str(aborted))
         except InputError as error:
             if not isinstance(error.__cause__, LedgerInUse) or time.monotonic() > deadline:
                 return str(error)

@@ -7,7 +7,6 @@ line and only then split by node.
 Legend: N users in the registry, U users of a node, S sampled users.
 """
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from flwr.serverapp import Grid
 from preference.schema import PAIRS, Schema
 from privacy.randomness import Randomness
 from strategies import messages
+from strategies.availability import failed_node, said
 from strategies.exchange import exchange
 
 #: Takes a node and why it is left out.
@@ -85,9 +85,10 @@ class Registry:
         is in a ``former`` registry and does not answer stays in, unless somebody else hosts one of
         its users now; nobody waits for ``slow`` nodes alone, and who answers is ``slow`` no more.
 
-        Nodes of a simulation know how many they are, and all are waited for.
+        Nodes of a simulation know how many they are, and all are waited for; none may fail.
 
         Raises:
+            RunAborted: the owner of a node refuses, and no node may be left out.
             RegistryError: a node failed to answer, a user is hosted twice (their contribution
                 would be clipped twice over), or there is no user at all.
         """
@@ -96,21 +97,26 @@ class Registry:
         node_ids = list(grid.get_node_ids())
         outgoing = [messages.outgoing(request, "query.registry", node) for node in node_ids]
         entries: dict[int, messages.RegistryEntry] = {}
-        slow = set() if slow is None else slow
+        slow, failures = set() if slow is None else slow, list[str]()
         for reply in exchange(grid, outgoing, timeout, slow):
             node = reply.metadata.src_node_id
             try:
                 if reply.has_error():
-                    raise RegistryError(
-                        f"a node did not register: {_said(str(reply.error.reason))}"
-                    )
+                    reason = str(reply.error.reason)
+                    if absent is None and messages.OWNER_REFUSES in reason:
+                        raise failed_node(reason, simulated=False, node=node)
+                    raise RegistryError(f"a node did not register: {said(reason)}")
                 entries[node] = messages.read_registry(reply.content)
                 slow.discard(node)
             except ValueError as error:
                 if absent is None:
                     raise
                 absent(node, str(error))
+                failures.append(str(error))
         missing = [node for node in node_ids if node not in entries]
+        there = [*entries.values(), *(former.entries.values() if former else ())]
+        if failures and there and all(entry.places > 0 for entry in there):
+            raise RegistryError(failures[0])  # a simulation
         if missing and absent is None:
             raise RegistryError(f"{len(missing)} of {len(node_ids)} nodes did not answer in time")
         places = max((entry.places for entry in entries.values()), default=0)
@@ -175,6 +181,11 @@ class Registry:
         return any(entry.randomized for entry in self.entries.values())
 
     @property
+    def simulated(self) -> bool:
+        """Whether the nodes are those of a simulation, where none fails but by mistake."""
+        return bool(self.entries) and all(entry.places > 0 for entry in self.entries.values())
+
+    @property
     def single(self) -> np.ndarray:
         """Indices of the users that one node alone hosts, ascending.
 
@@ -203,12 +214,6 @@ class Registry:
                 "pass --test with judgements of others"
             )
         return train, held_out
-
-
-def _said(reason: str) -> str:
-    """A node's own words, without the traceback that Flower's simulation wraps around them."""
-    found = re.findall(r"ClientAppException occurred\. Message: (.+?)'?>?\s*$", reason, re.DOTALL)
-    return found[-1] if found else reason
 
 
 def _together(

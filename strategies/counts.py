@@ -15,6 +15,7 @@ from preference.gradients import Examples
 from privacy.median import GRID, histogram
 from privacy.randomness import Randomness
 from strategies import messages
+from strategies.availability import Attendance
 from strategies.exchange import exchange
 from strategies.messages import Work
 from strategies.rounds import Participants, PrivateLog
@@ -30,7 +31,11 @@ def contribute(
 def ask(
     grid: Grid, participants: Participants, *, features: str, log: PrivateLog, timeout: float
 ) -> np.ndarray:
-    """The histogram over all users that are trained on, (J,); a node that fails counts as zero."""
+    """The histogram over all users that are trained on, (J,); a node that fails counts as zero.
+
+    Raises:
+        RunAborted: nobody answered, or a node of a simulation failed.
+    """
     parameters = {"strategy": "counts", "features": features}
     model = messages.model_record(np.zeros(0))
     asked, outgoing = {}, []
@@ -38,8 +43,10 @@ def ask(
         asked[node] = len(local_S)
         content = messages.work_request(model, parameters, local_S)
         outgoing.append(messages.outgoing(content, "train", node))
-    total_J = np.zeros(len(GRID))
-    for reply in exchange(grid, outgoing, timeout):
+    total_J, attendance = np.zeros(len(GRID)), Attendance()
+    attendance.begin(sum(asked.values()))
+    simulated = participants.registry.simulated
+    for reply in exchange(grid, outgoing, timeout, simulated=simulated):
         node = reply.metadata.src_node_id
         try:
             if reply.has_error():
@@ -47,8 +54,11 @@ def ask(
             total_J += _checked(
                 messages.read_sums(reply.content, {"sum": (len(GRID),)}), asked[node]
             )
+            attendance.counted(asked[node])
         except messages.MalformedReply as error:
             log({"round": 0, "node": node, "left out": str(error)})
+            attendance.failed(str(error))
+    attendance.check_any()  # everybody was asked, by no coin, and nothing is released
     return total_J
 
 

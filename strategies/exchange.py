@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from strategies.availability import Reason, RunAborted, failed_node
+
 #: Clocks of the server and of nodes may differ by so many seconds.
 _CLOCKS = 120.0
 
@@ -23,19 +25,30 @@ def lives(timeout: float) -> float:
 
 
 def exchange(
-    grid: Grid, outgoing: Iterable[Message], timeout: float, slow: Collection[int] = ()
+    grid: Grid,
+    outgoing: Iterable[Message],
+    timeout: float,
+    slow: Collection[int] = (),
+    *,
+    simulated: bool = False,
 ) -> Iterator[Message]:
     """Push ``outgoing`` and yield each message's first reply as it arrives.
 
     Stops when every message is answered or ``timeout`` seconds have passed: a late, second or
     unasked-for reply is never yielded, nor one that cannot be decoded. Nodes that are ``slow`` are
     not waited for if there are others.
+
+    Raises:
+        RunAborted: a node of a simulation (``simulated``) answered with an error, or not in time.
     """
     messages = list(outgoing)
     nodes = [getattr(message, "metadata", None) for message in messages]
     nodes = [about.dst_node_id if about else -1 for about in nodes]
     pushed = zip(grid.push_messages(messages), nodes, strict=False)  # nothing at all if too large
     waiting = {message_id: node for message_id, node in pushed if message_id}
+    if simulated and len(waiting) < len(messages):
+        raise failed_node("a message could not be sent to it; it may be too large", simulated)
+    unanswered = len(messages)
     del messages
     slow = set() if set(slow).issuperset(waiting.values()) else set(slow)
     deadline, pause = time.monotonic() + timeout, 0.005
@@ -47,12 +60,21 @@ def exchange(
                 arrived = True
                 if node >= 0 and reply.has_error():  # made by the SuperLink, in its own name
                     reply.metadata.__dict__["_src_node_id"] = node
+                if simulated and reply.has_error():
+                    raise failed_node(str(reply.error.reason), simulated)
+                unanswered -= 1
                 yield reply
         if time.monotonic() > deadline:
-            return
+            break
         if waiting and not arrived:
             time.sleep(pause)
             pause = min(pause * 1.5, 0.25)
+    if simulated and unanswered:
+        raise RunAborted(
+            Reason.NO_ANSWERS,
+            f"{unanswered} of {len(nodes)} nodes of this simulation did not answer within "
+            f"{timeout:g} seconds; raise --timeout, or let fewer users take part in a round",
+        )
 
 
 def _pulled(grid: Grid, ids: list[str], waiting: dict[str, int]) -> Iterator[Message]:

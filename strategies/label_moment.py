@@ -173,6 +173,11 @@ class LabelMoment(CohortStrategy):
         self._moments: list[Moment] = []
         ledger.clear(plan.charges)
 
+    @property
+    def redrawn(self) -> bool:
+        """No: everybody is asked, by no coin, and can be asked again at no cost."""
+        return False
+
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """The clip norm."""
         return {"clip-norm": self.plan.clip.norm, "grid-step": self.plan.clip.step}

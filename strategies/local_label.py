@@ -170,6 +170,11 @@ class LocalLabel(CohortStrategy):
         self._notes: list[str] = []
         ledger.clear(plan.charges)
 
+    @property
+    def redrawn(self) -> bool:
+        """No: everybody is asked, by no coin, and can be asked again at no cost."""
+        return False
+
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """None: nodes are asked for labels, not for work."""
         return {}
@@ -196,6 +201,7 @@ class LocalLabel(CohortStrategy):
             first += len(local_S)
             content = local_labels.request(self.plan.promise, local_S)
             outgoing.append(messages.outgoing(content, local_labels.QUERY, node, server_round))
+        self.attendance.begin(first)
         return outgoing
 
     def aggregate_train(
@@ -204,25 +210,25 @@ class LocalLabel(CohortStrategy):
         """Fit the model to what was told. A node that told nothing usable is left out.
 
         Raises:
-            RegistryError: no node told a label.
+            RunAborted: no node told a label.
         """
         if not isinstance(self.optimizer, SolvedModel):
             raise TypeError("a model that is solved for stands in a SolvedModel")
         told: dict[int, RandomizedLabels] = {}
-        refusal = "no reply in time"
         for reply in replies:
             node = reply.metadata.src_node_id
             try:
                 if reply.has_error():
                     raise messages.MalformedReply(str(reply.error.reason))
-                told[node] = self._told(reply, self._asked_users[node])
+                asked = self._asked_users[node]
+                told[node] = self._told(reply, asked)
+                if len(told[node]):
+                    self.attendance.counted(asked.stop - asked.start)
             except (messages.MalformedReply, RegistryError) as error:
-                refusal = str(error)
-                self.log({"round": server_round, "node": node, "left out": refusal})
+                self._leave_out(server_round, node, str(error))
         # In the order of asking, so that nothing depends on who was faster.
         parts = [told[node] for node in self._asked_users if node in told and len(told[node])]
-        if not parts:
-            raise RegistryError(f"no node told a label: {refusal}")
+        self.attendance.check_any()
         theta_D, self._notes = self.plan.estimate.of(RandomizedLabels.joined(parts))
         self.update_norm = self.optimizer.set(theta_D.numpy())
         self.rounds_done = server_round

@@ -23,6 +23,7 @@ from privacy.adjacency import Adjacency
 from privacy.randomized_response import LabelPromise
 from privacy.told_labels import ToldLabels
 from strategies import messages
+from strategies.availability import failed_node, said
 from strategies.cohort import Registry, RegistryError
 from strategies.exchange import exchange
 from strategies.public_items import PublicItems
@@ -122,6 +123,7 @@ def ask_labels(
     """The randomized labels of these users (ascending indices in the registry), in their order.
 
     Raises:
+        RunAborted: a deployed node refused or failed.
         RegistryError: a node did not answer, told under terms of its own, or something else.
     """
     asked = dict(registry.by_node(users_S))
@@ -132,7 +134,10 @@ def ask_labels(
     for answer in exchange(grid, outgoing, timeout):
         node = answer.metadata.src_node_id
         if answer.has_error():
-            raise RegistryError(f"a node told no labels: {answer.error.reason}")
+            reason = str(answer.error.reason)
+            if not registry.simulated:
+                raise failed_node(reason, simulated=False, node=node)
+            raise RegistryError(f"a node told no labels: {said(reason)}")
         try:
             found[node] = read_reply(answer.content, len(asked[node]))
             check_promise(found[node], promise)

@@ -17,6 +17,9 @@ from preference.schema import PAIRS, Schema
 
 Scalar = bool | int | float | str | bytes
 
+#: In the text of an error by which a node's owner refuses what is asked.
+OWNER_REFUSES = "the owner's policy refuses"
+
 
 class MalformedReply(ValueError):
     """A reply that is not what was asked for."""

@@ -186,6 +186,11 @@ class ObjectivePerturbation(CohortStrategy):
         """β."""
         return usual_ridge(self.loss, self.plan.std) if self._ridge is None else self._ridge
 
+    @property
+    def redrawn(self) -> bool:
+        """No: everybody is asked, by no coin, and can be asked again at no cost."""
+        return False
+
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """The bound on features."""
         return {"length": self.plan.length}

@@ -29,6 +29,7 @@ from preference.judgements import Judgements
 from preference.schema import PAIRS, Schema
 from privacy.adjacency import Adjacency
 from strategies import messages
+from strategies.availability import failed_node, said
 from strategies.cohort import Registry, RegistryError
 from strategies.exchange import exchange
 
@@ -119,6 +120,7 @@ class PublicItems:
         ``schema`` is what judgements are declared to be.
 
         Raises:
+            RunAborted: a deployed node refused or failed.
             RegistryError: a node did not answer, or its answer does not fit its registration.
         """
         asked = dict(registry.by_node(users_S))
@@ -127,7 +129,10 @@ class PublicItems:
         for answer in exchange(grid, outgoing, timeout):
             node = answer.metadata.src_node_id
             if answer.has_error():
-                raise RegistryError(f"a node gave no public items: {answer.error.reason}")
+                reason = str(answer.error.reason)
+                if not registry.simulated:
+                    raise failed_node(reason, simulated=False, node=node)
+                raise RegistryError(f"a node gave no public items: {said(reason)}")
             try:
                 found[node] = read(answer.content, len(asked[node]), schema)
             except messages.MalformedReply as error:

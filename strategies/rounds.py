@@ -6,8 +6,9 @@ if it is private), and the optimizer takes a step. Where rounds are few the stra
 model instead, in ``update``.
 
 What goes wrong at a node never changes the denominator or the charge: a node that fails, is late,
-answers twice, or sends anything but a bounded sum of the right shape counts as zero. Names and
-reasons go to the private log, because they depend on data.
+answers twice, or sends anything but a bounded sum of the right shape, on the grid where there is
+one, counts as zero. Names and reasons go to the private log, because they depend on data. When so
+much goes wrong that nothing is learnt, the run ends (``strategies.availability``).
 
 Legend: S sampled users, D dimensions.
 """
@@ -15,6 +16,7 @@ Legend: S sampled users, D dimensions.
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,11 +24,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from privacy import grid as grids
 from privacy import secure_sum
 from privacy.ledger import BudgetExceeded
 from privacy.randomness import Randomness
 from privacy.sampling import PoissonSampler
 from strategies import messages, secure_rounds
+from strategies.availability import Attendance, RunAborted, failed_node, wait_until_online
 from strategies.cohort import Registry
 from strategies.exchange import exchange, lives
 from strategies.optimizer import ServerOptimizer
@@ -74,6 +78,8 @@ class CohortStrategy(Strategy):
         model: the name of the model of preferences, for the nodes.
         log: takes what must not be released.
         timeout: seconds to wait for the nodes of a round.
+        least_nodes: how many of the registered nodes must be online before a round's coins are
+            drawn, or (below 1) which share of them; 0: any number.
         masked: let nodes' sums arrive under masks (``strategies.secure_rounds``).
     """
 
@@ -96,16 +102,19 @@ class CohortStrategy(Strategy):
         log: PrivateLog,
         model: str = "btl",
         timeout: float = 600.0,
+        least_nodes: float = 0.0,
         masked: bool = False,
     ) -> None:
         self.participants = participants
         self.sampler, self.optimizer = sampler, optimizer
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
-        self.model = model
+        self.model, self.least_nodes = model, least_nodes
+        self.attendance = Attendance()
         self.masked = masked
         if masked:
             secure_rounds.check_nodes(participants.registry, participants.train, sampler)
         self.rounds_done = 0
+        self.unanswered = 0  # rounds of these of which somebody was asked, and nobody answered
         self.update_norm = 0.0
         self.stopped: str | None = None
         self._asked = _Asked()
@@ -149,6 +158,15 @@ class CohortStrategy(Strategy):
         """The grid of each of the sums, 0 for none; sums can be masked only where each has one."""
         return dict.fromkeys(self.shapes(), 0.0)
 
+    @property
+    def redrawn(self) -> bool:
+        """Whether asking a round again would be another draw of who is in it.
+
+        Then a round that was asked is released and charged, whatever comes of it: as one of which
+        everybody is left out, if need be. Not in a simulation whose seed brings the same again.
+        """
+        return not (self.source.seeded and self.participants.registry.simulated)
+
     def arrays(self) -> Mapping[str, np.ndarray]:
         """What nodes get besides the model: earlier releases only."""
         return {}
@@ -185,6 +203,7 @@ class CohortStrategy(Strategy):
             outgoing.append(
                 messages.outgoing(content, "train", node, server_round, lives(self.timeout))
             )
+        self.attendance.begin(self._asked.total)
         return outgoing
 
     def aggregate_train(
@@ -194,6 +213,7 @@ class CohortStrategy(Strategy):
 
         Raises:
             BudgetExceeded: the ledger refuses this round; the model is unchanged.
+            RunAborted: nothing came of a round that can be asked again; it is not charged.
         """
         totals = {
             name: np.zeros(shape) for name, shape in self._expected(self._asked.total).items()
@@ -206,20 +226,29 @@ class CohortStrategy(Strategy):
             try:
                 arrived[node] = self._read(reply, waiting.pop(node, None))
             except messages.MalformedReply as error:
-                self.log({"round": server_round, "node": node, "left out": str(error)})
+                self._leave_out(server_round, node, str(error))
             # Added in the order of asking, so that rounding does not depend on who was faster: a
             # replayed round must have the same sum to the last bit. What came early waits.
             while turn and turn[0] not in waiting:
-                self._add(totals, turn[0], arrived.pop(turn.popleft(), None))
+                self._add(server_round, totals, turn[0], arrived.pop(turn.popleft(), None))
         for node in turn:
-            self._add(totals, node, arrived.pop(node, None))
+            self._add(server_round, totals, node, arrived.pop(node, None))
         for node in waiting:
-            self.log({"round": server_round, "node": node, "left out": "no reply in time"})
+            self._leave_out(server_round, node, "no reply in time")
             self.slow.add(node)
         return self._move(server_round, totals), None
 
+    def _leave_out(self, round_: int, node: int, why: str) -> None:
+        """Count a node's users as zero; in a simulation, where none fails by chance, RunAborted."""
+        self.log({"round": round_, "node": node, "left out": why})
+        self.attendance.failed(why)
+        if self.participants.registry.simulated:
+            raise failed_node(why, simulated=True)
+
     def _move(self, round_: int, totals: Mapping[str, np.ndarray]) -> ArrayRecord:
         """Release from the totals and move the model."""
+        if not self.redrawn:
+            self.attendance.check_any()
         self.update_norm = self.update(round_, totals)
         self.rounds_done = round_
         return messages.model_record(self.optimizer.theta_D)
@@ -229,14 +258,26 @@ class CohortStrategy(Strategy):
     ) -> dict[str, np.ndarray]:
         """The totals of a round under masks: of all who stayed, or zero if nothing can be told."""
         shapes = self._expected(self._asked.total)
-        ask = secure_rounds.Asker(grid, round_, self.timeout, self.log, self.slow)
+        if len(outgoing) < secure_sum.LEAST_PARTIES:
+            self.attendance.begin(0)  # nobody is asked
+        ask = secure_rounds.Asker(
+            grid,
+            round_,
+            self.timeout,
+            self.log,
+            self.slow,
+            self.attendance,
+            self.participants.registry.simulated,
+        )
         try:
             totals, nodes = secure_rounds.masked_totals(ask, outgoing, self.steps(), shapes)
-            if not self.admits(totals, sum(self._asked.users[node] for node in nodes)):
+            users = sum(self._asked.users[node] for node in nodes)
+            if not self.admits(totals, users):
                 raise secure_sum.ProtocolError("a total that users within the bound cannot produce")
         except secure_sum.ProtocolError as error:
             self.log({"round": round_, "left out": f"everybody: {error}"})
             return {name: np.zeros(shape) for name, shape in shapes.items()}
+        self.attendance.counted(users)
         return totals
 
     def _read(self, reply: Message, users: int | None) -> dict[str, np.ndarray]:
@@ -250,14 +291,26 @@ class CohortStrategy(Strategy):
             raise messages.MalformedReply(
                 f"sums that {users} users within the bound cannot produce"
             )
+        _check_grid(sums, self.steps())
         return sums
 
     def _add(
-        self, totals: dict[str, np.ndarray], node: int, sums: Mapping[str, np.ndarray] | None
+        self,
+        round_: int,
+        totals: dict[str, np.ndarray],
+        node: int,
+        sums: Mapping[str, np.ndarray] | None,
     ) -> None:
         if sums is None:
             return
         first, users = self._asked.first[node], self._asked.users[node]
+        try:
+            steps = {name: step for name, step in self.steps().items() if step}
+            _check_grid({name: totals[name] + sums[name] for name in steps}, steps)
+        except messages.MalformedReply as error:  # one by one they were small enough
+            self._leave_out(round_, node, str(error))
+            return
+        self.attendance.counted(users)
         for name, total in totals.items():
             if name in self.stacked:
                 total[first : first + users] = sums[name]
@@ -313,16 +366,18 @@ class CohortStrategy(Strategy):
         outgoing = self.configure_evaluate(
             self.rounds_done, messages.model_record(theta_D), ConfigRecord(), grid
         )
-        replies = exchange(grid, outgoing, self.timeout, self.slow)
+        simulated = self.participants.registry.simulated
+        replies = exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated)
         return self.aggregate_evaluate(self.rounds_done, replies)
 
     def state(self) -> dict[str, np.ndarray]:
         """What a resumed run needs, as arrays: the optimizer's state and the strategy's own."""
-        return self.optimizer.state()
+        return {**self.optimizer.state(), "unanswered": np.array([self.unanswered])}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
         self.optimizer.restore(state)
+        self.unanswered = int(state["unanswered"][0])
 
     def finish(self) -> None:
         """Called when the last round is done, before the result: charge what is planned anyway."""
@@ -359,6 +414,10 @@ class CohortStrategy(Strategy):
         Ends early, with ``stopped`` saying why, if the ledger refuses a round. ``on_round`` is
         called after each round (checkpoints, metrics), ``before_round`` before each but the first
         (it may put other ``participants`` in place); ``evaluate_fn`` as in Flower.
+
+        Raises:
+            RunAborted: too few nodes are there or answer (``strategies.availability``). A round
+                that was asked by then is charged, unless it can be asked again (``redrawn``).
         """
         del timeout, evaluate_config
         arrays = initial_arrays or messages.model_record(self.optimizer.theta_D)
@@ -367,21 +426,51 @@ class CohortStrategy(Strategy):
         for round_ in range(first, num_rounds + 1):
             if before_round and round_ > first:
                 before_round(round_)
+            nodes = self.participants.registry.nodes
+            wait_until_online(grid, self.least_nodes, self.timeout, nodes)
+            # From here on the coins are drawn, and what is done does not depend on who is there.
             outgoing = self.configure_train(round_, arrays, config, grid)
             try:
-                if self.masked:
-                    updated = self._move(round_, self._masked_totals(round_, [*outgoing], grid))
-                else:
-                    replies = exchange(grid, outgoing, self.timeout, self.slow)
-                    updated, _ = self.aggregate_train(round_, replies)
+                updated = self._asked_round(round_, outgoing, grid)
             except BudgetExceeded as refusal:
+                self.attendance.check_any()  # then it is no word about the data
                 self.stopped = f"stopped before round {round_}: {refusal}"
                 break
             arrays = updated or arrays
             if evaluate_fn and (metrics := evaluate_fn(round_, arrays)):
                 result.evaluate_metrics_serverapp[round_] = metrics
+            self.unanswered += not self.attendance.anybody
             if on_round:
                 on_round(round_)
+            self.attendance.end()
         self.finish()
         result.arrays = messages.model_record(self.optimizer.result_D)
         return result
+
+    def _asked_round(
+        self, round_: int, outgoing: Iterable[Message], grid: Grid
+    ) -> ArrayRecord | None:
+        """Ask a cohort that is drawn; what the model is then. Raises as ``start``."""
+        try:
+            if self.masked:
+                return self._move(round_, self._masked_totals(round_, [*outgoing], grid))
+            simulated = self.participants.registry.simulated
+            replies = exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated)
+            return self.aggregate_train(round_, replies)[0]
+        except RunAborted:  # a node of a simulation failed, or the round can be asked again
+            if self.redrawn:
+                shapes = self._expected(self._asked.total)
+                with suppress(BudgetExceeded):  # it ends all the same
+                    self._move(round_, {name: np.zeros(shape) for name, shape in shapes.items()})
+                    self.unanswered += 1
+            raise
+
+
+def _check_grid(sums: Mapping[str, np.ndarray], steps: Mapping[str, float]) -> None:
+    """MalformedReply unless each of the sums lies on its grid (0: has none), in the exact range."""
+    for name, step in steps.items():
+        try:
+            if step and name in sums:
+                grids.to_whole(sums[name], step)
+        except ValueError as error:
+            raise messages.MalformedReply(str(error)) from None

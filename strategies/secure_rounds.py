@@ -39,6 +39,7 @@ from privacy.secure_sum import (
 from privacy.unmasking import Session, unmasked
 from strategies import messages
 from strategies import secure_messages as secure
+from strategies.availability import Attendance, failed_node
 from strategies.cohort import Registry
 from strategies.exchange import exchange, lives
 
@@ -188,13 +189,22 @@ class Asker:
     """One exchange after the other over ``grid``; who fails is logged and left out.
 
     ``slow`` are nodes that missed the last deadline (``strategies.exchange``); it is kept up.
+    ``attendance`` hears who answers; a node of a simulation that fails ends the run.
     """
 
     def __init__(
-        self, grid: Grid, round_: int, timeout: float, log: PrivateLog, slow: set[int]
+        self,
+        grid: Grid,
+        round_: int,
+        timeout: float,
+        log: PrivateLog,
+        slow: set[int],
+        attendance: Attendance,
+        simulated: bool,
     ) -> None:
         self._grid, self._round, self._timeout = grid, round_, timeout
         self._log, self._slow = log, slow
+        self._attendance, self._simulated = attendance, simulated
 
     def __call__(
         self,
@@ -202,11 +212,18 @@ class Asker:
         contents: Mapping[int, RecordDict],
         read: Callable[[RecordDict, int], Answer],
     ) -> dict[int, Answer]:
-        """The answers of the nodes that gave one."""
+        """The answers of the nodes that gave one.
+
+        Raises:
+            RunAborted: a node of a simulation failed.
+        """
         found: dict[int, Answer] = {}
         silent = set(contents)
         outgoing = self._messages(kind, contents)
-        for reply in exchange(self._grid, outgoing, self._timeout, self._slow):
+        replies = exchange(
+            self._grid, outgoing, self._timeout, self._slow, simulated=self._simulated
+        )
+        for reply in replies:
             node = reply.metadata.src_node_id
             silent.discard(node)
             self._slow.discard(node)
@@ -218,11 +235,18 @@ class Asker:
                     raise messages.MalformedReply(reason)
                 found[node] = read(reply.content, node)
             except messages.MalformedReply as error:
-                self._log({"round": self._round, "node": node, "left out": f"{kind}: {error}"})
+                self._leave_out(node, f"{kind}: {error}")
         for node in silent:
-            self._log({"round": self._round, "node": node, "left out": f"no answer to {kind}"})
+            self._leave_out(node, f"no answer to {kind}")
             self._slow.add(node)
+        self._attendance.heard(bool(found))
         return found
+
+    def _leave_out(self, node: int, why: str) -> None:
+        self._log({"round": self._round, "node": node, "left out": why})
+        self._attendance.failed(why)
+        if self._simulated:
+            raise failed_node(why, simulated=True)
 
     def _messages(self, kind: str, contents: Mapping[int, RecordDict]) -> Iterable[Message]:
         for node, content in contents.items():

@@ -58,7 +58,7 @@ BAD = {
     "label_delta": [-0.1, 1e-4, math.nan],
     "label_weights": ["many"],
     "sgd_steps": ["long"],
-    "least_nodes": [-1],
+    "least_nodes": [-1, 2.5, -0.5, math.nan, math.inf],
     "refresh": [-1],
 }
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from server.config import RunConfig
 from server.run_directory import RunDirectory
 from server.training import train
 from sims.local import LocalGrid
+from strategies.availability import RunAborted
 
 CONFIG = RunConfig(
     rounds=6, cohort=10, users=20, epsilon=8.0, delta=1e-3, seed=3, refresh=2, timeout=0.5
@@ -114,8 +116,16 @@ def test_without_refresh_a_node_that_fails_ends_the_run(quick_runs, config, file
 
 
 def test_too_few_nodes(quick_runs, config, files):
-    with pytest.raises(InputError, match="3 of at least 4 nodes are online"):
-        train(replace(config, least_nodes=4), Coming(files))
+    grid, folder = Coming(files), Path(config.out)
+    with pytest.raises(RunAborted, match="too few nodes"):
+        train(replace(config, least_nodes=4), grid)
+    assert grid.asked == []
+    assert json.loads((folder / "aborted.json").read_text())["aborted"] == "too few nodes"
+    (line,) = (folder / "private" / "log.jsonl").read_text().splitlines()
+    assert json.loads(line)["nodes online"] == 3
+    result = train(replace(config, resume=True), Coming(files))
+    assert result["rounds"] == 6
+    assert not (folder / "aborted.json").exists()
 
 
 def test_coming_and_going_needs_a_nominal_number_of_users():

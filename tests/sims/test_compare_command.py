@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from strategies.catalogue import NODE_HALVES
+
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
@@ -56,3 +58,25 @@ def test_bad_input_is_one_line(murmuration, crowd, tmp_path, options, said):
     assert code != 0
     assert len(stderr) == 1
     assert said in stderr[0]
+
+
+def test_a_strategy_that_fails_is_told_apart_from_one_that_is_refused(
+    murmuration, crowd, crowd_test, tmp_path, monkeypatch
+):
+    def fail(*_):
+        raise KeyError("grads")
+
+    monkeypatch.setitem(NODE_HALVES, "uls", fail)
+    code, stdout, stderr = murmuration(
+        "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
+        "--epsilon", "0.5", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 2,
+        "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 1
+    assert "some runs failed, the first: " in "".join(stderr)
+    rows = json.loads(stdout.splitlines()[-1])["rows"]
+    assert "KeyError: 'grads'" in rows[0]["failed"]
+    assert rows[0]["accuracy_mean"] is None
+    assert rows[1]["refused"] and not rows[1]["failed"]
+    assert rows[2]["accuracy_mean"] is not None
+    assert "FAILED: " in (tmp_path / "c" / "report.md").read_text()

@@ -75,3 +75,21 @@ def test_the_address_is_the_deployments(tmp_path):
     assert deployed_address(tmp_path / "d" / "server") == "server.example:8111"
     with pytest.raises(InputError, match="no deployment"):
         deployed_address(tmp_path)
+
+
+def test_a_run_that_was_aborted_is_not_submitted_again(superlink, tmp_path, monkeypatch):
+    outcomes, submitted = superlink
+    outcomes += ["failed: something", "failed: RunAborted"]
+    follow = deploy_run._follow
+
+    def aborting(*arguments):
+        said = follow(*arguments)
+        if len(submitted) == 2:
+            note = {"aborted": "no answers", "because": "nobody who was asked answered"}
+            (tmp_path / "run" / "aborted.json").write_text(json.dumps(note))
+        return said
+
+    monkeypatch.setattr(deploy_run, "_follow", aborting)
+    with pytest.raises(InputError, match=r"aborted, no answers: nobody who was .* --resume"):
+        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")))
+    assert len(submitted) == 2

@@ -11,6 +11,7 @@ from preference.reward import RewardModel
 from server.config import RunConfig
 from sims import run_command
 from sims.ray_cluster import Workers
+from strategies.catalogue import NODE_HALVES
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -243,3 +244,26 @@ def test_refusals_are_one_line(murmuration, crowd, language_model, tmp_path, opt
     assert len([line for line in lines if line.startswith("error: ")]) == 1
     assert said in lines[-1]
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyError("grads")])
+def test_a_node_that_fails_is_one_line_and_no_success(
+    murmuration, crowd, tmp_path, monkeypatch, error
+):
+    def fail(*_):
+        raise error
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setitem(NODE_HALVES, "uls", fail)
+        code, stdout, lines = murmuration(
+            "run", "--data", crowd, *SMALL, "--seed", 3, "--out", out, "--json"
+        )
+    assert (code, stdout) == (1, "")
+    assert lines[-2] == f"aborted; continue with: murmuration run --resume --out {out}"
+    assert lines[-1].startswith("error: the run was aborted, a node failed: a node of this simul")
+    assert type(error).__name__ in lines[-1]
+    assert not (out / "result.json").exists()
+    assert murmuration("run", "--resume", "--out", out)[0] == 0
+    assert (out / "result.json").exists()
+    assert not (out / "aborted.json").exists()

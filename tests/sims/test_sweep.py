@@ -13,7 +13,8 @@ from preference.judgements import InputError
 from privacy.ledger import LedgerInUse
 from server.config import RunConfig
 from sims import sweep
-from sims.sweep import on_cluster, one_by_one
+from sims.sweep import Failed, on_cluster, one_by_one
+from strategies.catalogue import NODE_HALVES
 
 
 @pytest.fixture
@@ -44,6 +45,19 @@ def test_a_refusal_is_an_outcome(config, quick_runs):
     refused, done = one_by_one([config("bad", cohort=10**6), config("good")], lambda _: None)
     assert isinstance(refused, str)
     assert "--cohort" in refused
+    assert isinstance(done, dict)
+
+
+def test_a_run_whose_nodes_fail_is_no_refusal_and_no_result(config, quick_runs, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setitem(NODE_HALVES, "uls", fail)
+        (failed,) = one_by_one([config("r")], lambda _: None)
+    assert isinstance(failed, Failed)
+    assert "ran out of memory" in failed.why
+    (done,) = one_by_one([config("r")], lambda _: None)
     assert isinstance(done, dict)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from privacy.ledger import Ledger
 from privacy.randomized_response import LabelPromise, RandomizedResponse
 from privacy.randomness import Randomness
 from sims.local import LocalGrid
-from strategies.cohort import Registry, RegistryError
+from strategies.availability import RunAborted
+from strategies.cohort import Registry
 from strategies.local_label import Estimate, LocalLabel, LocalLabelPlan
 from strategies.public_items import PublicItems
 from strategies.rounds import Participants
@@ -140,6 +142,16 @@ def grid(crowd):
     return Faulty(app, 5, {"data": crowd, "seed": 3})
 
 
+def deployed(strategy):
+    """The strategy, with nodes that know of no others, as in a deployment."""
+    registry = strategy.participants.registry
+    entries = {node: replace(entry, places=0) for node, entry in registry.entries.items()}
+    strategy.participants = replace(
+        strategy.participants, registry=replace(registry, entries=entries)
+    )
+    return strategy
+
+
 def test_one_round_is_charged_once_however_often_it_is_asked(grid, tmp_path):
     strategy = strategy_on(grid, tmp_path)
     strategy.start(grid, num_rounds=1)
@@ -153,7 +165,7 @@ def test_one_round_is_charged_once_however_often_it_is_asked(grid, tmp_path):
 
 def test_a_node_that_answers_nonsense_is_left_out(grid, tmp_path):
     grid.broken, log = (2,), []
-    strategy = strategy_on(grid, tmp_path, log)
+    strategy = deployed(strategy_on(grid, tmp_path, log))
     strategy.start(grid, num_rounds=1)
     assert strategy.optimizer.result_D.any()
     assert [line["node"] for line in log if "left out" in line] == [2]
@@ -161,7 +173,15 @@ def test_a_node_that_answers_nonsense_is_left_out(grid, tmp_path):
 
 def test_nobody_who_tells_is_an_error(grid, tmp_path):
     grid.broken = range(9)
-    with pytest.raises(RegistryError, match="no node told a label"):
+    strategy = deployed(strategy_on(grid, tmp_path))
+    with pytest.raises(RunAborted, match="no answers"):
+        strategy.start(grid, num_rounds=1)
+    assert strategy.rounds_done == 0
+
+
+def test_a_node_of_a_simulation_that_answers_nonsense_ends_the_run(grid, tmp_path):
+    grid.broken = (2,)
+    with pytest.raises(RunAborted, match="not an answer to the labels query"):
         strategy_on(grid, tmp_path).start(grid, num_rounds=1)
 
 
@@ -199,7 +219,7 @@ def test_the_best_of_several(crowd_of_four, of_four, tmp_path):
     promise = LabelPromise(2.0, "item")
     strategy = strategy_on(grid, tmp_path, None, promise, seen, schema)
     if schema.kind == "ranking":
-        with pytest.raises(RegistryError, match="whole ranking is no single label"):
+        with pytest.raises(RunAborted, match="whole ranking is no single label"):
             strategy.start(grid, num_rounds=1)
         return
     strategy.start(grid, num_rounds=1)

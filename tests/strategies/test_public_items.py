@@ -19,6 +19,7 @@ from preference.schema import Schema
 from privacy.randomness import Randomness
 from sims.local import LocalGrid
 from strategies import messages, public_items
+from strategies.availability import RunAborted
 from strategies.cohort import Registry, RegistryError
 from strategies.public_items import PublicItems, read, read_request, reply, request
 
@@ -186,5 +187,9 @@ def test_a_run_cannot_go_on_without_everybodys_items(monkeypatch):
     with pytest.raises(RegistryError, match="not as many as it registered"):
         PublicItems.ask(grid, wrong, np.arange(USERS))
     monkeypatch.setattr(public_items, "request", lambda users: request(users + 50))
-    with pytest.raises(RegistryError, match="a node gave no public items"):
+    with pytest.raises(RunAborted, match="a node failed: a node could not answer") as caught:
         PublicItems.ask(grid, registry, np.arange(USERS))
+    assert "users" in str(caught.value.private["why"])
+    entries = {node: replace(entry, places=2) for node, entry in registry.entries.items()}
+    with pytest.raises(RegistryError, match="a node gave no public items: ValueError"):
+        PublicItems.ask(grid, replace(registry, entries=entries), np.arange(USERS))

@@ -10,8 +10,10 @@ from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
 from preference.reward import accuracy_of
 from privacy.clipping import UserClip
+from privacy.discrete import DiscreteNoise
 from privacy.ledger import Ledger
 from strategies import messages
+from strategies.availability import Reason, RunAborted
 from strategies.rounds import Participants
 from strategies.uls import Uls
 
@@ -105,6 +107,15 @@ FAULTS = {
 }
 
 
+#: Against sums on a grid.
+OFF_GRID = {
+    "off the grid": (replace_sum(lambda s: s + np.r_[1e-12, np.zeros(len(s) - 1)]), "on the grid"),
+    "scaled": (replace_sum(lambda s: s * 0.7), "on the grid"),
+    "huge": (replace_sum(lambda s: np.full(len(s), 2.0**40)), "cannot produce"),
+    "infinite": (replace_sum(lambda s: s + np.inf), "cannot produce"),
+}
+
+
 @pytest.fixture
 def examples(make_examples):
     return make_examples([1, 3, 9, 2, 40, 1, 1, 2, 5, 1] * 3)
@@ -129,6 +140,81 @@ def test_a_faulty_node_is_left_out_and_the_round_goes_on(make_world, examples, n
     assert world.strategy.rounds_done == 1
 
 
+@pytest.mark.parametrize("name", OFF_GRID)
+def test_a_sum_off_the_grid_is_left_out_before_the_charge(make_world, examples, name):
+    """It is no sum of vectors on the grid, and discrete noise cannot be added to it."""
+    fault, reason = OFF_GRID[name]
+    world = make_world(
+        examples,
+        wrap=lambda grid: FaultyGrid(grid, fault),
+        nodes=3,
+        cohort=30,
+        clip=UserClip.on_grid(0.5),
+        discrete=DiscreteNoise(5),
+        seed=None,
+    )
+    (released,) = world.run(1)
+    assert np.isfinite(released).all()
+    (left_out,) = world.left_out
+    assert reason in left_out
+    assert len(world.ledger.charges) == 1
+
+
+def test_sums_that_are_too_large_only_together_are_left_out(make_world, examples):
+    """Each is in the exact range, by a node that hosts ever so many; both are not."""
+    world = make_world(examples, nodes=3, cohort=30, clip=UserClip.on_grid(0.5), seed=None)
+    strategy, step, seen = world.strategy, world.strategy.plan.clip.step, []
+    most = np.full(5, (2.0**52 - 1.0) * step)
+    fake, pull = replace_sum(lambda sum_D: most), world.grid.pull_messages
+    world.grid.pull_messages = lambda ids: (r for reply in pull(ids) for r in fake(reply))
+    strategy.admits = lambda sums, users: True
+    strategy.update = lambda round_, totals: seen.append(totals["sum"]) or 0.0
+    strategy.start(world.grid, num_rounds=1)
+    assert seen[0].tolist() == most.tolist()
+    assert len(world.left_out) == 2
+
+
+def test_who_is_online_is_decided_before_the_coins(make_world, examples):
+    """Too few: nothing is drawn, asked, charged or logged. Enough: who answers decides nothing."""
+    world = make_world(examples, nodes=4, wrap=lambda g: FaultyGrid(g, honest), cohort=15)
+    strategy, drawn = world.strategy, []
+    stream = strategy.source.stream
+    object.__setattr__(strategy.source, "stream", lambda *name: drawn.append(name) or stream(*name))
+    strategy.least_nodes, strategy.timeout = 0.6, -1.0
+    world.grid.get_node_ids = lambda: [1, 3]
+    with pytest.raises(RunAborted) as caught:
+        world.run(1)
+    assert caught.value.reason is Reason.FEW_NODES
+    assert drawn == world.grid.sent == world.log == world.ledger.charges == []
+    world.grid.get_node_ids = lambda: drawn.append("looked") or [1, 3, 4]
+    strategy.timeout = 5.0
+    world.run(1)
+    assert drawn[:2] == ["looked", ("cohort", 1)]
+    assert "looked" not in drawn[1:]
+
+
+def test_three_rounds_in_a_row_with_too_few_answers_end_the_run(make_world, examples):
+    """Users count, not nodes: node 1 of 3 hosts a third of them."""
+    world = make_world(examples, nodes=3, cohort=30, seed=None)
+    pull = world.grid.pull_messages
+
+    def answers(ids):
+        round_ = world.strategy.rounds_done + 1
+        nodes = 3 if round_ == 2 else 1
+        for reply in pull(ids):
+            if reply.metadata.src_node_id <= nodes:
+                yield reply
+
+    world.grid.pull_messages = answers
+    world.strategy.timeout = 0.02
+    with pytest.raises(RunAborted) as caught:
+        world.run(9)
+    assert caught.value.reason is Reason.FEW_ANSWERS
+    assert world.strategy.rounds_done == len(world.ledger.charges) == 5
+    assert world.strategy.unanswered == 0
+    assert caught.value.private["rounds"][0]["users counted"] == 10
+
+
 def test_the_next_round_is_as_if_nothing_had_happened(make_world, examples):
     answers = iter([raises, lambda reply: iter([reply])])
     world = make_world(
@@ -138,19 +224,27 @@ def test_the_next_round_is_as_if_nothing_had_happened(make_world, examples):
     assert len(world.left_out) == 1
 
 
-def test_all_nodes_fail_and_noise_is_released_all_the_same(make_world, make_examples, checks):
-    world = make_world(
-        make_examples([2] * 6, dimension=2000),
-        wrap=lambda grid: FaultyGrid(grid, raises),
-        nodes=3,
-        cohort=6,
-    )
-    world.grid.fault = late
+@pytest.mark.parametrize("seed", [0, None])
+def test_nobody_answers_and_the_round_is_charged_and_the_run_ends(
+    make_world, make_examples, checks, seed
+):
+    world = make_world(make_examples([2] * 6, dimension=2000), nodes=3, cohort=5, seed=seed)
     world.grid.pull_messages = lambda ids: iter(())
     world.strategy.timeout = 0.05
-    (released,) = world.run(1)
-    assert len(world.left_out) == 3
-    checks.released_noise(released, 1 / 6)
+    released, step, ended = [], world.strategy.optimizer.step, []
+    world.strategy.optimizer.step = lambda t, gradient_D: (
+        released.append(gradient_D) or step(t, gradient_D)
+    )
+    with pytest.raises(RunAborted) as caught:
+        world.strategy.start(world.grid, num_rounds=9, on_round=ended.append)
+    assert caught.value.reason is Reason.NO_ANSWERS
+    assert (len(released), ended, world.strategy.rounds_done) == (1, [1], 1)
+    checks.released_noise(released[0], 1 / 5)
+    assert len(world.ledger.charges) == 1
+    assert world.strategy.unanswered == 1
+    asked = next(line["cohort"] for line in world.log if "cohort" in line)
+    assert caught.value.private["users asked"] == asked
+    assert str(asked) not in str(caught.value)
 
 
 @pytest.mark.parametrize("batches", [1, 2])
