@@ -252,7 +252,7 @@ def _serve_one(agent: Agent, connection: socket.socket) -> None:
     kind = "?"
     try:
         kind, data = agent_socket.read_request(connection)
-        connection.settimeout(agent_socket.ANSWER_SECONDS)
+        connection.settimeout(agent_socket.REQUEST_SECONDS)  # for taking the answer, too
         try:
             found = agent.handle(kind, agent_socket.decoded(data))
         except (PolicyRefusal, OtherTerms) as refusal:

@@ -41,14 +41,19 @@ def shares(content: RecordDict, memory: Memory, terms: Mapping[str, object]) -> 
 
 def check_terms(content: RecordDict, terms: Mapping[str, object]) -> None:
     """ProtocolError for a request for bare sums where the owner wants them masked."""
-    if terms.get(ONLY) is True and secure.RECORD not in content.config_records:
+    if _only(terms) and secure.RECORD not in content.config_records:
         raise ProtocolError(f"sums leave this node under masks only ({ONLY})")
 
 
 def check_bare(terms: Mapping[str, object]) -> None:
     """ProtocolError where the owner wants masks and an answer would leave without them."""
-    if terms.get(ONLY) is True:
+    if _only(terms):
         raise ProtocolError(f"exact accuracies leave no node that masks its sums ({ONLY})")
+
+
+def _only(terms: Mapping[str, object]) -> bool:
+    """Whether the owner wants masks. Whatever they wrote but a plain no counts as yes."""
+    return terms.get(ONLY, False) not in (False, "false")
 
 
 def finished(content: RecordDict, reply: RecordDict, memory: Memory) -> RecordDict:

@@ -54,6 +54,11 @@ def agreed_key(private: bytes, public: bytes, label: bytes) -> bytes:
     return derived_key(shared, label)
 
 
+def check_public(public: bytes) -> None:
+    """ValueError for what is no public key, or one with which everybody agrees on the same."""
+    agreed_key(new_key(), public, b"check")
+
+
 def derived_key(secret: bytes, label: bytes) -> bytes:
     """A key of 32 bytes from a secret, for one purpose; HKDF-SHA256."""
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=label).derive(secret)

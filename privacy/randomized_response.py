@@ -38,6 +38,8 @@ Level = Literal["user", "item"]
 SMALLEST_EPSILON = 1e-9
 #: An answer travels in a byte.
 MOST_CHOICES = 255
+#: What a budget with a δ is split over is gone through label by label.
+MOST_LABELS = 100_000
 _WORDS = 2**64
 
 
@@ -136,8 +138,8 @@ class LabelPromise:
             raise ValueError(f"the level of a promise is user or item, not {self.level!r}")
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon must be a positive number; got {self.epsilon}")
-        if self.cap < 0:
-            raise ValueError(f"a cap is at least 1 label; got {self.cap}")
+        if not 0 <= self.cap <= MOST_LABELS:
+            raise ValueError(f"a cap is 1 to {MOST_LABELS:,} labels; got {self.cap}")
         if not 0.0 <= self.delta < 1.0 or (self.delta and self.level == "item"):
             raise ValueError(f"delta must be below 1, and 0 at item level; got {self.delta}")
         _ = RandomizedResponse(self.per_label(max(self.cap, 1)))

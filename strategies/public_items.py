@@ -211,6 +211,8 @@ def read(
         arrays = {name: record[name].numpy() for name in ("counts", "prompt", "shown", "texts")}
         prompts, texts = json.loads(arrays["texts"].tobytes())
         counts_S, prompt_J, shown_JK = arrays["counts"], arrays["prompt"], arrays["shown"]
+        if not all(arrays[name].dtype == np.int64 for name in ("counts", "prompt", "shown")):
+            raise TypeError("counts and indices must be whole numbers")
         rows = int(counts_S.sum())
         fits = counts_S.shape == (users,) and prompt_J.shape == (rows,) and len(shown_JK) == rows
         least = (counts_S.min(initial=0), prompt_J.min(initial=0), shown_JK[:, :2].min(initial=0))
@@ -220,7 +222,12 @@ def read(
         responses = [tuple(texts[place] for place in row if place >= 0) for row in shown_JK]
         if not all(isinstance(text, str) for text in (*prompts, *texts)):
             raise TypeError("texts must be strings")
-        if kind != schema.kind or max(map(len, responses), default=2) > schema.responses:
+        for text in (*prompts, *texts):
+            text.encode()  # halves of characters have no name
+        many = [len(shown) for shown in responses]
+        if kind != schema.kind or not 2 <= min(many, default=2) <= max(many, default=2) <= (
+            schema.responses
+        ):
             raise ValueError(f"judgements that are not as declared ({schema.options})")
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise messages.MalformedReply(f"not an answer to the items query: {error!r}") from None

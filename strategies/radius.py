@@ -21,6 +21,7 @@ from strategies.optimizer import OptimizerSettings
 _CONVERGED = 2.5
 #: How far, as a factor, a radius may get from where it started: no run of bad luck ends at zero.
 _RANGE = 1e4
+_FARTHEST = 2.0 * math.log(_RANGE)  # from one end of that range to the other
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ class QuantileRule:
 
     def next(self, radius: float, share: float) -> float:
         """The radius after one in which a (noisy) ``share`` of users was within ``radius``."""
-        return bounded(radius * math.exp(-self.rate * (share - self.quantile)), self.start)
+        # Noise on the count of a small cohort can be any number of cohorts.
+        step = min(max(-self.rate * (share - self.quantile), -_FARTHEST), _FARTHEST)
+        return bounded(radius * math.exp(step), self.start)
 
 
 def bounded(radius: float, start: float) -> float:

@@ -43,10 +43,17 @@ def keys_reply(keys: PublicKeys) -> RecordDict:
 
 
 def read_keys(content: RecordDict) -> PublicKeys:
-    """Public keys; MalformedReply for anything else."""
+    """Public keys; MalformedReply for anything else.
+
+    Also for a key that the other nodes could not agree on anything with: they would refuse the
+    whole session.
+    """
     with _malformed():
         record = content.config_records[RECORD]
-        return PublicKeys(bytes(record["sealing"]), bytes(record["masking"]))  # type: ignore[arg-type]
+        keys = PublicKeys(bytes(record["sealing"]), bytes(record["masking"]))  # type: ignore[arg-type]
+        for key in (keys.sealing, keys.masking):
+            masks.check_public(key)
+        return keys
 
 
 def shares_request(session: bytes, place: int, roster: Sequence[PublicKeys]) -> RecordDict:

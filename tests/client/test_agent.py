@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,7 @@ import pytest
 from flwr.app import ConfigRecord, RecordDict
 
 import client.agent
+from client import agent_socket
 from client.agent import Agent, listening
 from client.agent_socket import Refused, ask_agent
 from client.app import app
@@ -380,6 +382,20 @@ def test_users_are_those_that_were_checked_whatever_they_are_sent_as(make, kind)
     assert np.array_equal(
         *(messages.read_sums(x, {"sum": (33,)})["sum"] for x in (found, expected))
     )
+
+
+def test_who_does_not_take_an_answer_is_not_waited_for(make, monkeypatch):
+    monkeypatch.setattr(client.agent.agent_socket, "REQUEST_SECONDS", 0.2)
+    long = RecordDict({"a": messages.array_record({"a": np.zeros(2**20)})})
+    agent = make()
+    monkeypatch.setattr(agent, "handle", lambda kind, content: long)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        data = agent_socket.MAGIC + b"\x05train" + struct.pack(">Q", 0)
+        theirs.sendall(data)
+        started = time.monotonic()
+        client.agent._serve_one(agent, ours)
+    assert time.monotonic() - started < 20.0  # it was ten minutes
 
 
 def test_two_agents_at_one_socket(served):

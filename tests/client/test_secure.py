@@ -246,3 +246,14 @@ def test_agents_of_owners_mask_what_they_have_checked(make_rows, tmp_path):
     commitments = {place: given.commitment for place, given in shared.items()}
     sum_D = unmasked(Session(SESSION, roster, commitments), masked, opened) * STEP
     assert 0.0 < np.linalg.norm(sum_D) <= 6 * 0.1
+
+
+@pytest.mark.parametrize("said", [True, "true", "True", "yes", 1])
+def test_an_owner_who_wants_masks_gets_them_however_it_is_written(said):
+    with pytest.raises(ProtocolError, match="under masks only"):
+        secure.check_terms(RecordDict(), {secure.ONLY: said})
+
+
+@pytest.mark.parametrize("terms", [{}, {secure.ONLY: False}, {secure.ONLY: "false"}])
+def test_an_owner_who_does_not_want_masks_need_not_have_them(terms):
+    secure.check_terms(RecordDict(), terms)

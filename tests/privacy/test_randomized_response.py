@@ -239,6 +239,9 @@ def test_a_user_level_budget_needs_a_number_of_labels():
         {"epsilon": 1.0, "delta": -1e-9},
         {"epsilon": 1.0, "level": "item", "delta": 1e-5},
         {"epsilon": 1.0, "cap": 2_000_000_000},
+        # To split a budget over so many takes minutes and gigabytes, and one message may ask it.
+        {"epsilon": 1.0, "cap": 1_000_000, "delta": 1e-6},
+        {"epsilon": 1.0, "cap": 1_000_000_000, "delta": 1e-6},
     ],
 )
 def test_promises_that_make_no_sense(fields):

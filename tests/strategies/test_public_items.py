@@ -169,6 +169,14 @@ def spoiled(**changes):
         {"prompt": np.full(12, -1)},
         {"shown": np.full((12, 2), -1)},
         {"shown": np.zeros((3, 2), dtype=np.int64)},
+        {"counts": np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])},
+        {"shown": np.zeros((12, 1), dtype=np.int64)},
+        {"shown": np.zeros((12, 3), dtype=np.int64)},
+        {
+            "texts": np.frombuffer(
+                b'[["p \\ud800", "p", "p"], ["a","b","c","d","e","f","g","h"]]', "u1"
+            )
+        },
     ],
 )
 def test_malformed_answers(changes):

@@ -75,6 +75,13 @@ def test_no_run_of_noise_ends_at_zero_or_infinity():
     assert high == bounded(math.inf, 0.5) < math.inf
 
 
+@pytest.mark.parametrize("share", [1e5, -1e5, 1e300, -1e300])
+def test_noise_of_many_cohorts_moves_the_radius_to_an_end(share):
+    """As a cohort of one draws it at a small epsilon; the round is charged by then."""
+    ends = bounded(0.0, 0.5), bounded(math.inf, 0.5)
+    assert QuantileRule(0.5, 0.15).next(ends[share > 0], share) == ends[share < 0]
+
+
 @pytest.mark.parametrize(
     ("rule", "message"),
     [({"quantile": 0.0}, "--quantile"), ({"quantile": 1.0}, "--quantile"), ({"rate": 0.0}, "rate")],

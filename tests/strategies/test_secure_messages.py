@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from privacy import grid
+from privacy import grid, masks
 from privacy.secure_sum import SEALED_BYTES, Opened, ProtocolError, PublicKeys, Shared
 from strategies import secure_messages as secure
 from strategies.messages import MalformedReply
 
 SESSION = b"s" * 16
-KEYS = [PublicKeys(bytes([i]) * 32, bytes([i + 100]) * 32) for i in range(3)]
+KEYS = [
+    PublicKeys(masks.public_key(bytes([i]) * 32), masks.public_key(bytes([i + 100]) * 32))
+    for i in range(3)
+]
 STEP = 2.0**-30
 REQUEST = secure.MaskRequest(
     SESSION, {3: b"c" * SEALED_BYTES, 1: b"a" * SEALED_BYTES}, {"sum": STEP, "within": 0.5}
@@ -110,6 +113,15 @@ def test_requests_to_mask_that_make_no_sense(change):
 def test_whatever_a_node_may_send_instead(read, content):
     with pytest.raises(MalformedReply, match="not an answer of this session"):
         read(content)
+
+
+@pytest.mark.parametrize("name", ["sealing", "masking"])
+@pytest.mark.parametrize("point", [bytes(32), bytes([1]) + bytes(31)])
+def test_a_key_that_would_end_everybodys_session_is_not_passed_on(name, point):
+    """On a point of small order all agree on the same: every other node would refuse to go on."""
+    keys = {"sealing": KEYS[0].sealing, "masking": KEYS[0].masking, name: point}
+    with pytest.raises(MalformedReply, match="not an answer of this session"):
+        secure.read_keys(carrying(ConfigRecord(keys)))
 
 
 @pytest.mark.parametrize("read", [secure.session_of, secure.read_roster, secure.read_arrived])
