@@ -95,12 +95,16 @@ class LabelState:
             for record in records:
                 _check_terms(record, promise)
             fresh = asked.fresh(records)
-            if fresh or any(user not in users for user in judgements.user_ids):
+            if fresh:
                 for (index, row), answer in zip(
                     fresh, asked.randomized(fresh, records, source), strict=True
                 ):
                     records[index]["answers"][asked.names_R[row]] = answer
-                users.update(zip(judgements.user_ids, records, strict=True))
+                users.update(
+                    (user, record)
+                    for user, record in zip(judgements.user_ids, records, strict=True)
+                    if record["answers"]  # who told nothing yet is bound to nothing
+                )
                 if self._file is not None:
                     self._file.write(document)
         return asked.told(records, len(fresh))
@@ -204,6 +208,8 @@ class _Asked:
 def _opened(promise: LabelPromise, given: int) -> dict[str, Any]:
     """What is remembered of a user who is asked for the first time."""
     labels = promise.most(given)
+    if labels == 0:  # who has no judgements tells nothing, whatever a label of theirs would cost
+        return {**_opened(promise, 1), "labels": 0}
     per_label = RandomizedResponse(promise.per_label(labels)).epsilon
     return {
         "promise": promise.to_config(),

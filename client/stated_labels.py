@@ -59,6 +59,8 @@ def _answer(judgements: Judgements, row: int) -> int:
 
 def _epsilon(flips_N: np.ndarray, choices_N: np.ndarray, promise: LabelPromise) -> float:
     """ε of each label of one user, from how likely they are false."""
+    if not len(flips_N):
+        return promise.epsilon  # of no label
     if not (flips_N > 0).all():
         raise InputError(
             "some labels have flip probability 0: they were not randomized, and are not told"

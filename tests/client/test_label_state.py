@@ -3,6 +3,7 @@
 import itertools
 import math
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -344,6 +345,21 @@ def test_labels_that_cannot_be_told(state):
     with pytest.raises(ValueError, match="at least 1e-09"):
         state.answer(judgements, LabelPromise(1e-9), SYSTEM)
     assert not state._file.path.exists()
+
+
+@pytest.mark.parametrize("promise", [LabelPromise(1.0), LabelPromise(1.0, "item")])
+def test_a_user_without_judgements_tells_nothing_and_stops_nobody(state, promise):
+    """Whose rows cannot be used has none; the others' labels must not depend on that."""
+    row = {"user_id": "a", "prompt": "p", "chosen": "x", "rejected": "y"}
+    one = Judgements.from_rows([row])
+    both = replace(one, user_ids=("a", "z"), start_U=np.array([0, 1, 1]))
+    alone = LabelState(None).answer(one, promise, Randomness(0)).labels
+    found = state.answer(both, promise, Randomness(0)).labels
+    assert found.start_U.tolist() == [0, 1, 1]
+    assert found.answers_N.tolist() == alone.answers_N.tolist()
+    assert [spend.user_id for spend in state.spends()] == ["a"]
+    later = Judgements.from_rows([row, {**row, "user_id": "z"}])
+    assert np.diff(state.answer(later, promise, Randomness(0)).labels.start_U).tolist() == [1, 1]
 
 
 def test_a_user_sees_what_they_spent(state):

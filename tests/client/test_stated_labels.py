@@ -1,5 +1,7 @@
 """Labels that come randomized: told as they are, never for more than they were promised."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -134,3 +136,11 @@ def test_more_labels_than_the_cap_are_not_told(level):
     assert len(stated_labels(judgements, LabelPromise(2.0, level, cap=3)).answers_N) == 4
     with pytest.raises(InputError, match="told 3 labels, more than the cap of 2"):
         stated_labels(judgements, LabelPromise(2.0, level, cap=2))
+
+
+def test_a_user_without_judgements_told_nothing():
+    one = rows([1], [flip(1.0)])
+    both = replace(one, user_ids=("u0", "z"), start_U=np.array([0, 1, 1]))
+    found = stated_labels(both, USER)
+    assert found.start_U.tolist() == [0, 1, 1]
+    assert found.answers_N.tolist() == stated_labels(one, USER).answers_N.tolist()
