@@ -10,11 +10,13 @@ from privacy.adjacency import Adjacency
 from privacy.example_clipping import ExampleClip
 from privacy.ledger import Ledger
 from privacy.median import release_median
+from privacy.sampling import PoissonSampler
 from server.config import RunConfig
 from server.setting import Built, Setting, promise
 from strategies import counts, els, group, support, uls
 from strategies.els import Els, ElsPlan
 from strategies.group import Group, GroupPlan
+from strategies.secure_rounds import check_nodes
 
 #: Of epsilon, for choosing the group size. With 1,000 users at ε = 1 that lands within about 60
 #: ranks of the median; the noise of the rounds grows by 5 %.
@@ -64,12 +66,16 @@ def _fields(setting: Setting, group_size: int) -> dict[str, object]:
 
 
 def _median(setting: Setting, ledger: Ledger, epsilon: float) -> int:
+    if setting.config.secure_aggregation:  # before anything is asked or spent
+        taking_part = setting.participants
+        check_nodes(taking_part.registry, taking_part.train, PoissonSampler(1.0))
     users_J = counts.ask(
         setting.grid,
         setting.participants,
         features=setting.features,
         log=setting.log,
         timeout=setting.config.timeout,
+        masked=setting.config.secure_aggregation,
     )
     return release_median(
         users_J, epsilon, adjacency=ledger.adjacency, ledger=ledger, source=setting.source

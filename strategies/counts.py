@@ -6,19 +6,25 @@ bucket. Formal guarantee: none by itself; ``privacy.median`` releases the median
 Legend: J buckets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from flwr.app import Message
 from flwr.serverapp import Grid
 
 from preference.gradients import Examples
 from privacy.median import GRID, histogram
 from privacy.randomness import Randomness
+from privacy.secure_sum import ProtocolError
 from strategies import messages
-from strategies.availability import Attendance
+from strategies.availability import Attendance, Reason, RunAborted
 from strategies.exchange import exchange
 from strategies.messages import Work
 from strategies.rounds import Participants, PrivateLog
+from strategies.secure_rounds import Asker, masked_totals
+
+_SHAPES = {"sum": (len(GRID),)}
+_INSTEAD = "how many judgements users have could not be asked; state --group-size instead"
 
 
 def contribute(
@@ -29,37 +35,82 @@ def contribute(
 
 
 def ask(
-    grid: Grid, participants: Participants, *, features: str, log: PrivateLog, timeout: float
+    grid: Grid,
+    participants: Participants,
+    *,
+    features: str,
+    log: PrivateLog,
+    timeout: float,
+    masked: bool = False,
 ) -> np.ndarray:
     """The histogram over all users that are trained on, (J,); a node that fails counts as zero.
 
+    With ``masked`` it is summed under masks (``strategies.secure_rounds``), and no node's own is
+    seen. Who is left out is counted in ``log``.
+
     Raises:
-        RunAborted: nobody answered, or a node of a simulation failed.
+        RunAborted: nobody answered, or nothing can be told under masks, or a node of a simulation
+            failed. An empty histogram is never taken for one that was told.
     """
     parameters = {"strategy": "counts", "features": features}
     model = messages.model_record(np.zeros(0))
-    asked, outgoing = {}, []
+    users, outgoing = {}, []
     for node, local_S in participants.registry.by_node(participants.train):
-        asked[node] = len(local_S)
+        users[node] = len(local_S)
         content = messages.work_request(model, parameters, local_S)
         outgoing.append(messages.outgoing(content, "train", node))
-    total_J, attendance = np.zeros(len(GRID)), Attendance()
-    attendance.begin(sum(asked.values()))
-    simulated = participants.registry.simulated
-    for reply in exchange(grid, outgoing, timeout, simulated=simulated):
+    attendance, simulated = Attendance(), participants.registry.simulated
+    attendance.begin(sum(users.values()))
+    try:
+        if masked:
+            asker = Asker(grid, 0, timeout, log, set(), attendance, simulated)
+            total_J, there = _masked(asker, outgoing, users)
+        else:
+            replies = exchange(grid, outgoing, timeout, simulated=simulated)
+            total_J, there = _added_up(replies, users, log, attendance)
+        attendance.check_any()  # everybody was asked, by no coin, and nothing is released
+    except RunAborted as aborted:
+        if aborted.reason is Reason.NODE_FAILED:
+            raise
+        raise RunAborted(aborted.reason, _INSTEAD, aborted.private) from None
+    except ProtocolError as error:
+        raise RunAborted(Reason.NO_ANSWERS, _INSTEAD, {"why": str(error)}) from None
+    if len(there) < len(users):
+        gone = [count for node, count in users.items() if node not in there]
+        log({"round": 0, "nodes left out": len(gone), "of so many users": sum(gone)})
+    return total_J
+
+
+def _added_up(
+    replies: Iterable[Message], users: Mapping[int, int], log: PrivateLog, attendance: Attendance
+) -> tuple[np.ndarray, set[int]]:
+    """The total of the nodes' own histograms, and which nodes these are of."""
+    total_J, there = np.zeros(len(GRID)), set[int]()
+    for reply in replies:
         node = reply.metadata.src_node_id
         try:
             if reply.has_error():
                 raise messages.MalformedReply(str(reply.error.reason))
-            total_J += _checked(
-                messages.read_sums(reply.content, {"sum": (len(GRID),)}), asked[node]
-            )
-            attendance.counted(asked[node])
+            if node not in users or node in there:
+                raise messages.MalformedReply("a second reply, or one that was not asked for")
+            total_J += _checked(messages.read_sums(reply.content, _SHAPES), users[node])
+            attendance.counted(users[node])
+            there.add(node)
         except messages.MalformedReply as error:
             log({"round": 0, "node": node, "left out": str(error)})
             attendance.failed(str(error))
-    attendance.check_any()  # everybody was asked, by no coin, and nothing is released
-    return total_J
+    return total_J, there
+
+
+def _masked(
+    asker: Asker, outgoing: Sequence[Message], users: Mapping[int, int]
+) -> tuple[np.ndarray, set[int]]:
+    """The total under masks, and which nodes it is of; ProtocolError if there is none."""
+    totals, nodes = masked_totals(asker, outgoing, dict.fromkeys(_SHAPES, 1.0), _SHAPES)
+    try:
+        return _checked(totals, sum(users[node] for node in nodes)), set(nodes)
+    except messages.MalformedReply as error:
+        raise ProtocolError(str(error)) from None
 
 
 def _checked(sums: Mapping[str, np.ndarray], users: int) -> np.ndarray:

@@ -95,6 +95,20 @@ def test_a_resumed_run_keeps_its_group_size(config, seed, monkeypatch):
     assert (result["rounds"], result["stopped"]) == (4, None)
 
 
+def test_the_group_size_is_learnt_under_masks_too(config):
+    bare = replace(config, adjacency="zero-out")
+    plain = run(bare, nodes=5)
+    masked = run(replace(bare, secure_aggregation=True, out=config.out + "-masked"), nodes=5)
+    assert masked["group_size"] == plain["group_size"]
+    assert charges(masked)[0] == PureChoice(MEDIAN_SHARE * 0.5)
+
+
+def test_too_few_nodes_for_masks_are_refused_before_the_group_size_is_paid_for(config):
+    with pytest.raises(InputError, match="needs 3 nodes"):
+        run(replace(config, adjacency="zero-out", secure_aggregation=True), nodes=2)
+    assert not Path(config.out).exists()
+
+
 def test_users_per_node_change_nothing(config):
     one = run(config)
     other = run(replace(config, out=config.out + "-7"), nodes=7)
