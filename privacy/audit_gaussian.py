@@ -78,8 +78,8 @@ def sampled_scores(
         with scratch_ledger(task.adjacency) as ledger:
             for round_ in range(1, rounds + 1):
                 exact_N = np.zeros(task.trials)
-                coins = source.stream("cohort", round_)
-                exact_N[mechanism.sampler.draw(task.trials, coins)] = value
+                names_N = np.arange(task.trials, dtype=np.uint64)
+                exact_N[mechanism.sampler.draw(names_N, source, round_)] = value
                 noisy_N = mechanism.release(
                     exact_N, round_=round_, covers="gradient sum", ledger=ledger, source=source
                 )
@@ -142,9 +142,9 @@ def audit_joint(
         score_N = np.zeros(task.trials)
         with scratch_ledger(task.adjacency) as ledger:
             for round_ in range(1, rounds + 1):
-                coins = source.stream("cohort", round_)
                 exact_N2 = np.zeros((task.trials, 2))
-                exact_N2[mechanism.sampler.draw(task.trials, coins)] = value.numpy()
+                names_N = np.arange(task.trials, dtype=np.uint64)
+                exact_N2[mechanism.sampler.draw(names_N, source, round_)] = value.numpy()
                 for trial, (total, count) in enumerate(exact_N2):
                     noisy_D, noisy_count = mechanism.release(
                         np.array([total]),

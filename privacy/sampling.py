@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privacy.coins import heads, user_words
+from privacy.randomness import Randomness
+
 
 @dataclass(frozen=True)
 class PoissonSampler:
@@ -27,21 +30,12 @@ class PoissonSampler:
                 "it is cohort / users: lower --cohort or raise --users"
             )
 
-    def draw(self, users: int, generator: np.random.Generator) -> np.ndarray:
-        """Indices (ascending, int64) of the sampled among ``users`` users, in O(cohort) time.
+    def draw(self, names_N: np.ndarray, source: Randomness, round_: int) -> np.ndarray:
+        """Places (ascending, int64) of the sampled among users of these distinct 64-bit names.
 
-        The gaps between successes of independent coins are geometric, so only the included users
-        cost a draw.
+        Each user's coin is a function of their own name and of a key that nobody else sees, fresh
+        or, with a seed, of this round: who else is sampled does not change when a user comes, goes,
+        moves or changes.
         """
-        if self.probability == 1.0:
-            return np.arange(users)
-        picked, last = [], -1
-        while last < users - 1:
-            expected = (users - last) * self.probability
-            gaps = generator.geometric(self.probability, size=int(expected + 4 * expected**0.5 + 8))
-            # A gap beyond the end is as good as any other beyond the end; it must not overflow.
-            places = last + np.cumsum(np.minimum(gaps, users + 1))
-            picked.append(places)
-            last = int(places[-1])
-        places = np.concatenate(picked) if picked else np.empty(0, dtype=np.int64)
-        return places[places < users].astype(np.int64)
+        words_N = user_words(source.key("cohort", round_), names_N)
+        return np.flatnonzero(heads(words_N, self.probability))

@@ -25,7 +25,7 @@ def participants(
     Raises:
         RunAborted: fewer are online.
         RegistryError: there are too few nodes or users or, in a run where nobody may come or go, a
-            node failed or hosts somebody else's user.
+            node failed.
     """
     wait_until_online(grid, config.least_nodes, config.timeout)
     return _ask(config, grid, folder, features, 1, None)
@@ -72,6 +72,8 @@ def _ask(
         former=before.participants.registry if before else None,
         slow=before.slow if before else None,
     )
+    if registry.barred_N is not None and (barred := int(registry.barred_N.sum())):
+        folder.log_private({"round": round_, "hosted twice, or moved": barred})
     if not config.refresh:
         folder.keep_nodes(len(registry.nodes))
     if config.test:

@@ -12,9 +12,10 @@ from scipy import stats
 
 from privacy.audit import COMES_OR_GOES, DELTA, Measured, Target, Task, scratch_ledger
 from privacy.audit_bounds import Scores
+from privacy.coins import heads
 from privacy.example_clipping import ExampleClip
 from privacy.randomness import Randomness
-from strategies.els import ElsPlan, kept_in
+from strategies.els import ElsPlan
 from strategies.group import GroupPlan
 
 _SIZE, _PROBABILITY, _ROUNDS = 4, 0.1, 10
@@ -36,7 +37,7 @@ def sums(plan: ElsPlan, trials: int, round_: int, source: Randomness, pull: floa
     count_N = np.zeros(trials)
     for place in range(plan.group_size):
         words_N = source.example_words("example", round_, keys_N, np.full(trials, place))
-        count_N += kept_in(words_N, plan.probability)
+        count_N += heads(words_N, plan.probability)
     row = torch.tensor([[1e3 * pull]])
     one = plan.clip.clip_sum(row, torch.ones(1), torch.linalg.vector_norm(row.double(), dim=1))
     return count_N * one.item()

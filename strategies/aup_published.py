@@ -25,6 +25,7 @@ import numpy as np
 
 from privacy import accounting, concentration
 from privacy.adjacency import Adjacency
+from privacy.coins import user_words
 from privacy.events import Event, PoissonGaussian
 from privacy.ledger import Ledger
 from privacy.parts import LedgerOfPart, OnPart
@@ -182,6 +183,7 @@ class AupPublished(CohortStrategy):
         super().__init__(sampler=PoissonSampler(1.0), **arguments)
         self.plan, self.ledger = plan, ledger
         self._tests: dict[int, OpenThreshold] = {}
+        self._names_S = np.empty(0, dtype=np.uint64)  # of the cohort
         ledger.clear(plan.charges)
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
@@ -209,7 +211,10 @@ class AupPublished(CohortStrategy):
         phase_N = phase_of(self.participants.registry.keys_N[train], len(self.plan.phases))
         mine = train[phase_N == number]
         sampler = PoissonSampler(phase.cohort / phase.users)
-        return mine[sampler.draw(len(mine), self.source.stream("cohort", round_))]
+        names_N = self.participants.registry.keys_N
+        chosen = mine[sampler.draw(names_N[mine], self.source, round_)]
+        self._names_S = names_N[chosen]
+        return chosen
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """Algorithm 2, lines 8–15: the noisy mean of who was kept; zero in a halted phase.
@@ -232,12 +237,15 @@ class AupPublished(CohortStrategy):
         if not self._tests[number].ask(score, step):
             self._halt(number, step, round_, ledger)
             return zero_D
-        return self.filtered(rows_SD, distances_SS <= 2.0 * phase.radius, round_)
+        names_S = self._names_S[totals["present"] == 1.0]
+        return self.filtered(rows_SD, distances_SS <= 2.0 * phase.radius, names_S, round_)
 
-    def filtered(self, rows_SD: np.ndarray, near_SS: np.ndarray, round_: int) -> np.ndarray:
+    def filtered(
+        self, rows_SD: np.ndarray, near_SS: np.ndarray, names_S: np.ndarray, round_: int
+    ) -> np.ndarray:
         """Algorithm 2, lines 11–15, which follow a passed test: coins, mean, noise; charged."""
         number, _ = self.plan.place(round_)
-        kept_SD = rows_SD[self._coins(near_SS, self.plan.phases[number - 1], round_)]
+        kept_SD = rows_SD[self._coins(near_SS, names_S, self.plan.phases[number - 1], round_)]
         zero_D = np.zeros(len(self.optimizer.theta))
         return noisy_mean(
             kept_SD.mean(axis=0) if len(kept_SD) else zero_D,
@@ -248,10 +256,13 @@ class AupPublished(CohortStrategy):
             source=self.source,
         )
 
-    def _coins(self, near_SS: np.ndarray, phase: Phase, round_: int) -> np.ndarray:
+    def _coins(
+        self, near_SS: np.ndarray, names_S: np.ndarray, phase: Phase, round_: int
+    ) -> np.ndarray:
         """Algorithm 2, lines 11–12: whom the coins keep, bool (S,)."""
         kept_S = concentration.published_probabilities(concentration.degrees(near_SS), phase.cohort)
-        return self.source.stream("filter coins", round_).random(len(near_SS)) < kept_S
+        words_S = user_words(self.source.key("filter coins", round_), names_S)
+        return (words_S >> np.uint64(11)) * 2.0**-53 < kept_S
 
     def _halt(self, number: int, step: int, round_: int, ledger: Ledger) -> None:
         """End the phase, charging what it had planned: when it ended depends on data."""

@@ -10,6 +10,7 @@ Legend: N users in the registry, U users of a node, S sampled users.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -49,7 +50,9 @@ class Registry:
         start: offset of each node's first user, one more than nodes.
         keys_N: the salted 64-bit name of each user.
         counts_N: judgements of each user, where public; else None.
-        doubled_N: whom several nodes claim to host, bool; nobody may ask them. None: nobody.
+        barred_N: where nobody may be asked, bool: users whom several nodes claim to host, who would
+            contribute twice what the clip norm allows, and where a user was before they moved.
+            That is about them alone; whoever else is on their nodes is asked as ever.
         entries: what each node answered.
     """
 
@@ -57,7 +60,7 @@ class Registry:
     start: np.ndarray
     keys_N: np.ndarray
     counts_N: np.ndarray | None
-    doubled_N: np.ndarray | None = None
+    barred_N: np.ndarray | None = None
     entries: Mapping[int, messages.RegistryEntry] = field(default_factory=dict)
 
     @classmethod
@@ -82,15 +85,14 @@ class Registry:
         ``counts`` asks for numbers of judgements, only where the adjacency makes them public.
 
         With ``absent``, nodes may come and go: one that fails is left out, and reported to it. Who
-        is in a ``former`` registry and does not answer stays in, unless somebody else hosts one of
-        its users now; nobody waits for ``slow`` nodes alone, and who answers is ``slow`` no more.
+        is in a ``former`` registry and does not answer stays in, but for users whom somebody else
+        hosts now; nobody waits for ``slow`` nodes alone, and who answers is ``slow`` no more.
 
         Nodes of a simulation know how many they are, and all are waited for; none may fail.
 
         Raises:
             RunAborted: the owner of a node refuses, and no node may be left out.
-            RegistryError: a node failed to answer, a user is hosted twice (their contribution
-                would be clipped twice over), or there is no user at all.
+            RegistryError: a node failed to answer, or there is no user at all.
         """
         salt = source.key("registry salt")
         request = messages.registry_request(salt, counts, features, model, schema)
@@ -132,16 +134,18 @@ class Registry:
                 counts=counts,
                 timeout=timeout,
             )
-        if former is not None:
-            entries = _together(former.entries, entries)
-        return cls.of(entries, lenient=absent is not None)
+        return cls.of(entries, {} if former is None else former.entries)
 
     @classmethod
-    def of(cls, entries: dict[int, messages.RegistryEntry], *, lenient: bool = False) -> "Registry":
-        """The registry of the given answers, by node id; see ``ask``.
-
-        If ``lenient``, users that several nodes host are marked instead of refused.
+    def of(
+        cls,
+        now: Mapping[int, messages.RegistryEntry],
+        before: Mapping[int, messages.RegistryEntry] = MappingProxyType({}),
+    ) -> "Registry":
+        """The registry of the given answers, by node id, and of those ``before`` it of nodes that
+        give none now; see ``ask``.
         """
+        entries = {**before, **now}
 
         # Where nodes have no place of their own, the smallest user name is one that stays.
         def order(node: int) -> tuple[int, int]:
@@ -153,17 +157,15 @@ class Registry:
         if sum(sizes) == 0:
             raise RegistryError("no users: none of the nodes hosts anybody; check --data")
         keys_N = np.concatenate([entries[node].keys_U for node in nodes])
-        _, inverse, times = np.unique(keys_N, return_inverse=True, return_counts=True)
-        doubled_N = times[inverse] > 1
-        if doubled_N.any() and not lenient:
-            raise RegistryError(
-                "a user is hosted by two nodes, and would contribute twice what the clip norm "
-                "allows: let one node host all judgements of a user"
-            )
+        now_N = np.repeat([node in now for node in nodes], sizes)
+        _, inverse_N = np.unique(keys_N, return_inverse=True)
+        claims_N = np.bincount(inverse_N, weights=now_N)[inverse_N]  # of nodes that answer now
+        former_N = np.bincount(inverse_N, weights=~now_N)[inverse_N]
+        barred_N = np.where(now_N, claims_N > 1, claims_N + former_N > 1)
         parts = [entries[node].counts_U for node in nodes]
         known = [part for part in parts if part is not None]
         counts_N = np.concatenate(known) if len(known) == len(parts) else None
-        return cls(tuple(nodes), np.cumsum([0, *sizes]), keys_N, counts_N, doubled_N, entries)
+        return cls(tuple(nodes), np.cumsum([0, *sizes]), keys_N, counts_N, barred_N, entries)
 
     def __len__(self) -> int:
         return len(self.keys_N)
@@ -187,12 +189,9 @@ class Registry:
 
     @property
     def single(self) -> np.ndarray:
-        """Indices of the users that one node alone hosts, ascending.
-
-        Two nodes would contribute twice what the clip norm allows.
-        """
-        doubled_N = self.doubled_N
-        return np.arange(len(self)) if doubled_N is None else np.flatnonzero(~doubled_N)
+        """Indices of the users that may be asked, ascending: one node alone hosts each."""
+        barred_N = self.barred_N
+        return np.arange(len(self)) if barred_N is None else np.flatnonzero(~barred_N)
 
     def hold_out(self, fraction: float, source: Randomness) -> tuple[np.ndarray, np.ndarray]:
         """Split all users: (users to train on, users held out), both ascending.
@@ -214,19 +213,3 @@ class Registry:
                 "pass --test with judgements of others"
             )
         return train, held_out
-
-
-def _together(
-    former: Mapping[int, messages.RegistryEntry], now: Mapping[int, messages.RegistryEntry]
-) -> dict[int, messages.RegistryEntry]:
-    """What nodes answer now and, of those that do not, what they answered before.
-
-    A user who moved is with who answers now.
-    """
-    moved = set().union(*(entry.keys_U.tolist() for entry in now.values()))
-    stay = {
-        node: entry
-        for node, entry in former.items()
-        if node not in now and moved.isdisjoint(entry.keys_U.tolist())
-    }
-    return {**stay, **now}

@@ -33,6 +33,7 @@ from preference.gradients import Examples, sum_over_users
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
+from privacy.coins import heads
 from privacy.discrete import DiscreteNoise
 from privacy.events import Event, PureChoice
 from privacy.example_clipping import ExampleClip
@@ -149,13 +150,6 @@ def same_compute(cohort: int, users: int, group_size: int) -> float:
     return min(1.0, cohort * uls.DEFAULT_GROUP_SIZE / (users * group_size))
 
 
-def kept_in(words_K: np.ndarray, probability: float) -> np.ndarray:
-    """Whose coins came up: bool (K,), each true with ``probability`` (to 2⁻⁶⁴, never more)."""
-    if probability >= 1.0:
-        return np.ones(len(words_K), dtype=bool)
-    return words_K < np.uint64(int(probability * 2.0**64))
-
-
 def contribute(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
@@ -174,7 +168,7 @@ def contribute(
     words_K = source.example_words(
         "example", int(work.number("round")), np.repeat(keys_S, taken), places_K
     )
-    in_K = kept_K[torch.from_numpy(kept_in(words_K, probability))]
+    in_K = kept_K[torch.from_numpy(heads(words_K, probability))]
     model = model_of(examples, work)
     if not isinstance(examples, PairExamples) or examples.width > 1 or clip.step:
         # What is clipped is a judgement, not a row of it. As if each were a user with no other.

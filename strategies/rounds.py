@@ -173,8 +173,8 @@ class CohortStrategy(Strategy):
 
     def invited(self, round_: int) -> np.ndarray:
         """Indices (ascending) of the users that take part in a round."""
-        train = self.participants.train
-        return train[self.sampler.draw(len(train), self.source.stream("cohort", round_))]
+        train, names_N = self.participants.train, self.participants.registry.keys_N
+        return train[self.sampler.draw(names_N[train], self.source, round_)]
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

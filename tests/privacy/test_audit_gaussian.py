@@ -74,8 +74,8 @@ def test_two_thirds_of_the_noise_are_not_enough():
 
 def test_coins_that_come_up_too_often_are_found():
     class Everybody(PoissonSampler):
-        def draw(self, users, generator):
-            return np.arange(users)
+        def draw(self, names_N, source, round_):
+            return np.arange(len(names_N))
 
     def make(sampler, clip, noise, adjacency):
         return GaussianSum(Everybody(sampler.probability), clip, noise, adjacency)

@@ -12,7 +12,12 @@ from privacy.sampling import PoissonSampler
 
 def draws(probability: float, users: int, seed: int = 0):
     sampler, source = PoissonSampler(probability), Randomness(seed)
-    return lambda round_: sampler.draw(users, source.stream("cohort", round_))
+    return lambda round_: sampler.draw(names(users), source, round_)
+
+
+def names(users: int) -> np.ndarray:
+    """Close to each other, which a coin must not see."""
+    return np.arange(users, dtype=np.uint64)
 
 
 @pytest.mark.parametrize("probability", [0.02, 0.2, 0.5, 0.9])
@@ -50,7 +55,6 @@ def test_cohort_sizes_of_a_real_plan_are_binomial(checks: SimpleNamespace) -> No
 def test_every_user_has_an_independent_coin_at_length(
     checks: SimpleNamespace, probability: float
 ) -> None:
-    # Around 1/3 the generator changes its method for geometric draws.
     checks.poisson_cohorts(
         draws(probability, 200, seed=1), users=200, probability=probability, rounds=60_000
     )
@@ -64,7 +68,7 @@ def test_every_user_has_an_independent_coin_at_length(
 def test_any_cohort_is_ascending_distinct_and_in_range(
     users: int, probability: float, seed: int
 ) -> None:
-    cohort = PoissonSampler(probability).draw(users, np.random.default_rng(seed))
+    cohort = PoissonSampler(probability).draw(names(users), Randomness(seed), 1)
     assert cohort.dtype == np.int64
     assert cohort.ndim == 1
     assert (np.diff(cohort) > 0).all()
@@ -73,7 +77,7 @@ def test_any_cohort_is_ascending_distinct_and_in_range(
 
 @given(st.integers(0, 5_000))
 def test_probability_one_takes_everybody(users: int) -> None:
-    cohort = PoissonSampler(1.0).draw(users, np.random.default_rng(0))
+    cohort = PoissonSampler(1.0).draw(names(users), Randomness(0), 1)
     assert cohort.tolist() == list(range(users))
 
 
@@ -98,11 +102,33 @@ def test_a_tiny_probability_neither_overflows_nor_includes(probability: float) -
         assert len(draws(probability, 1_000)(round_)) == 0
 
 
-def test_work_grows_with_the_cohort_and_not_with_the_users() -> None:
-    users = 10**12  # a coin for each would take days
-    places = np.concatenate([draws(1e-9, users)(round_) for round_ in range(20)])
-    assert abs(len(places) - 20_000) < 5 * 20_000**0.5
-    assert stats.kstest(places / users, "uniform").pvalue > 1e-6
+@given(st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=60), st.data())
+def test_who_else_is_drawn_does_not_change(drawn_from: set[int], data: st.DataObject) -> None:
+    """When a user comes, goes or moves, in whatever order the others stand."""
+    everybody = np.array(data.draw(st.permutations(sorted(drawn_from))), dtype=np.uint64)
+    one, sampler, source = int(everybody[0]), PoissonSampler(0.4), Randomness(5)
+
+    def drawn(names_N: np.ndarray) -> set[int]:
+        return set(names_N[sampler.draw(names_N, source, 3)].tolist())
+
+    assert drawn(everybody) - {one} == drawn(everybody[1:])
+    assert drawn(everybody) == drawn(everybody[::-1].copy())
+
+
+def test_without_a_seed_every_draw_has_coins_of_its_own() -> None:
+    sampler, source = PoissonSampler(0.5), Randomness(None)
+    found = {tuple(sampler.draw(names(100), source, 1).tolist()) for _ in range(5)}
+    assert len(found) == 5
+
+
+def test_without_a_seed_coins_are_independent(checks: SimpleNamespace) -> None:
+    sampler, source = PoissonSampler(0.2), Randomness(None)
+    checks.poisson_cohorts(
+        lambda round_: sampler.draw(names(60), source, round_),
+        users=60,
+        probability=0.2,
+        rounds=3_000,
+    )
 
 
 def test_a_seeded_round_is_drawn_the_same_again_and_others_are_not() -> None:

@@ -136,25 +136,30 @@ def shuffled_epochs(generator: np.random.Generator, order: list[int] = []) -> np
     return np.array([order.pop() for _ in range(12)])
 
 
+def drawn(users: int, generator: np.random.Generator) -> np.ndarray:
+    names_N = np.arange(users, dtype=np.uint64)
+    return PoissonSampler(0.2).draw(names_N, Randomness(int(generator.integers(2**62))), 1)
+
+
 def redrawn_when_small(generator: np.random.Generator) -> np.ndarray:
-    while len(cohort := PoissonSampler(0.2).draw(60, generator)) < 9:
+    while len(cohort := drawn(60, generator)) < 9:
         pass
     return cohort
 
 
 def topped_up(generator: np.random.Generator) -> np.ndarray:
-    cohort = PoissonSampler(0.2).draw(60, generator)
+    cohort = drawn(60, generator)
     rest = np.setdiff1d(np.arange(60), cohort)
     return np.concatenate([cohort, generator.choice(rest, max(0, 9 - len(cohort)), replace=False)])
 
 
 def households(generator: np.random.Generator) -> np.ndarray:
-    pairs = PoissonSampler(0.2).draw(30, generator)
+    pairs = drawn(30, generator)
     return np.concatenate([2 * pairs, 2 * pairs + 1])
 
 
 def last_user_forgotten(generator: np.random.Generator) -> np.ndarray:
-    return PoissonSampler(0.2).draw(59, generator)
+    return drawn(59, generator)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +175,7 @@ def test_cohorts_that_are_not_poisson(
 
 
 def test_cohorts_that_are_drawn_once(checks: SimpleNamespace) -> None:
-    stuck = PoissonSampler(0.2).draw(60, np.random.default_rng(0))
+    stuck = drawn(60, np.random.default_rng(0))
     with pytest.raises(AssertionError):
         checks.poisson_cohorts(lambda _: stuck, users=60, probability=0.2, rounds=3_000)
 

@@ -30,7 +30,7 @@ def test_coins_that_come_up_too_often_are_found(monkeypatch):
     import sims.audit_els
 
     monkeypatch.setattr(
-        sims.audit_els, "kept_in", lambda words_N, p: np.ones(len(words_N), dtype=bool)
+        sims.audit_els, "heads", lambda words_N, p: np.ones(len(words_N), dtype=bool)
     )
     found = audit_examples(Task(Adjacency.ADD_REMOVE, 1.0, 50_000, Randomness(0)))
     assert found.lower > found.claimed

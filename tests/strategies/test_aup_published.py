@@ -182,7 +182,11 @@ def test_far_clusters_are_kept_by_coins(world):
     made = world(cohort=30)
     phase = made.strategy.plan.phases[0]
     near_SS = np.kron(np.eye(2, dtype=bool), np.ones((18, 18), dtype=bool))
-    kept = np.array([made.strategy._coins(near_SS, phase, round_) for round_ in range(300)])
+    names_S = np.arange(36, dtype=np.uint64)
+    coins = made.strategy._coins
+    kept = np.array([coins(near_SS, names_S, phase, round_) for round_ in range(300)])
+    turned = coins(near_SS, names_S[::-1], phase, 7)
+    assert turned.tolist() == coins(near_SS, names_S, phase, 7)[::-1].tolist()
     expected = 6 * (18 / 30 - 0.5)
     assert abs(kept.mean() - expected) < 5 * math.sqrt(expected * (1 - expected) / kept.size)
     assert (kept[:, :18].any(axis=1) & kept[:, 18:].any(axis=1)).mean() > 0.9

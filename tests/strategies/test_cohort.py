@@ -5,8 +5,11 @@ import threading
 import numpy as np
 import pytest
 from flwr.app import Error, Message
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from privacy.randomness import Randomness, user_key
+from privacy.sampling import PoissonSampler
 from sims.local import LocalGrid
 from strategies import messages
 from strategies.cohort import Registry, RegistryError, wait_for_nodes
@@ -53,9 +56,11 @@ def test_counts_only_if_every_node_gives_them():
     assert Registry.of({**both, 3: entry(IDS[5:6], 2)}).counts_N is None
 
 
-def test_a_user_on_two_nodes_is_refused():
-    with pytest.raises(RegistryError, match="hosted by two nodes"):
-        Registry.of({1: entry(IDS[:5], 0), 2: entry(IDS[4:8], 1)})
+def test_a_user_on_two_nodes_is_asked_by_neither():
+    """And nobody else is touched: one who claims to be elsewhere, too, would end the run."""
+    registry = Registry.of({1: entry(IDS[:5], 0), 2: entry(IDS[4:8], 1)})
+    assert registry.single.tolist() == [0, 1, 2, 3, 6, 7, 8]
+    assert registry.keys_N[registry.barred_N].tolist() == [user_key(IDS[4])] * 2
 
 
 @pytest.mark.parametrize("entries", [{}, {1: entry([], 0), 2: entry([], 1)}])
@@ -260,7 +265,7 @@ def test_whom_two_nodes_host_is_asked_by_neither(ask):
     assert doubled not in registry.keys_N[registry.single].tolist()
     assert len(registry.single) == 7
     train, held_out = registry.hold_out(0.5, Randomness(1))
-    assert not np.isin(np.concatenate([train, held_out]), np.flatnonzero(registry.doubled_N)).any()
+    assert not np.isin(np.concatenate([train, held_out]), np.flatnonzero(registry.barred_N)).any()
 
 
 def test_who_is_away_stays_registered(ask):
@@ -272,11 +277,69 @@ def test_who_is_away_stays_registered(ask):
     assert slow == {2}  # who answers is waited for again
 
 
+def where(registry):
+    """Of each user who may be asked: the node, and their place on it."""
+    return {
+        int(registry.keys_N[registry.start[registry.nodes.index(node)] + local]): (node, local)
+        for node, local_S in registry.by_node(registry.single)
+        for local in local_S.tolist()
+    }
+
+
 def test_who_moved_is_with_who_answers_now(ask):
+    """And nobody drags along those whom they leave."""
     before, _ = ask({1: entry(IDS[:3]), 2: entry(IDS[3:6])})
-    after, _ = ask({1: entry(IDS[:3]), 9: entry(IDS[5:7])}, former=before)
-    assert set(after.nodes) == {1, 9}
-    assert len(after.single) == len(after) == 5
+    after, _ = ask({1: entry(IDS[:3]), 9: entry(IDS[4:5] + IDS[6:7])}, former=before)
+    assert set(after.nodes) == {1, 2, 9}
+    assert where(after) == {
+        **where(before),
+        user_key(IDS[4]): (9, 0),
+        user_key(IDS[6]): (9, 1),
+    }
+    back, _ = ask({1: entry(IDS[:3]), 2: entry(IDS[3:6]), 9: entry(IDS[6:7])}, former=after)
+    assert where(back) == {**where(before), user_key(IDS[6]): (9, 0)}
+
+
+def test_of_two_who_are_away_neither_has_a_user_whom_both_had(ask):
+    before, _ = ask({1: entry(IDS[:3]), 2: entry(IDS[3:6])})
+    moved, _ = ask({1: entry(IDS[:3]), 3: entry(IDS[5:6])}, former=before)
+    after, _ = ask({1: entry(IDS[:3]), 2: None, 3: None}, former=moved)
+    assert set(where(before)) - set(where(after)) == {user_key(IDS[5])}
+
+
+@given(st.data())
+def test_who_moves_or_is_claimed_twice_changes_nobody_elses_place(data):
+    """A population on nodes, some of them away; one user leaves, moves, or is on several nodes."""
+    nodes = st.lists(st.integers(1, 4), min_size=1, max_size=12)
+    before, now = data.draw(nodes), data.draw(st.sets(st.integers(1, 4)))
+    one = data.draw(st.integers(0, len(before) - 1))
+
+    def world(at):
+        """``at`` says on which nodes the one user is."""
+        then = {node: [] for node in (1, 2, 3, 4)}
+        for user, node in enumerate(before):
+            for host in at if user == one else [node]:
+                then[host].append(IDS[user])
+        return {node: entry(ids) for node, ids in then.items()}
+
+    def others(answers, former):
+        found = Registry.of(answers, former)
+        train = found.keys_N[found.single]
+        asked = set(train[PoissonSampler(0.5).draw(train, Randomness(3), 1)].tolist())
+        hosts = {key: node for key, (node, _) in where(found).items()}
+        mine = user_key(IDS[one])
+        hosts.pop(mine, None)
+        return hosts, asked - {mine}
+
+    def answering(world):
+        return {node: entry for node, entry in world.items() if node in now}
+
+    everywhere = st.sets(st.integers(1, 4))
+    first, second = world([before[one]]), world(data.draw(everywhere))
+    assume(sum(len(e.keys_U) for e in {**second}.values()))
+    assume(len(before) > 1)
+    assert others(answering(first), first) == others(answering(second), first)
+    assert others(first, {}) == others(second, {})
 
 
 def test_nodes_are_waited_for():

@@ -12,13 +12,14 @@ from preference.gradients import windows
 from privacy import accounting
 from privacy.adjacency import Adjacency, Unsupported
 from privacy.clipping import UserClip
+from privacy.coins import heads
 from privacy.events import PoissonGaussian, PureChoice, PureDp
 from privacy.example_clipping import ExampleClip
 from privacy.ledger import BudgetExceeded, Ledger
 from privacy.mixture import MixtureGaussian
 from privacy.randomness import Randomness
 from strategies import els, uls
-from strategies.els import Els, ElsPlan, kept_in, same_compute
+from strategies.els import Els, ElsPlan, same_compute
 
 PLAN = {
     "users": 100,
@@ -122,7 +123,7 @@ def coins(rounds, users, places, probability, seed):
     source = Randomness(seed)
     return np.array(
         [
-            kept_in(source.example_words("example", t, keys_K, places_K), probability)
+            heads(source.example_words("example", t, keys_K, places_K), probability)
             for t in range(rounds)
         ]
     ).reshape(rounds, users, places)
@@ -169,9 +170,9 @@ def test_a_coin_is_a_function_of_seed_round_user_and_place():
 
 def test_coins_are_exact_at_the_ends():
     words = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
-    assert kept_in(words, 1.0).all()
-    assert kept_in(words, 0.5).tolist() == [True, True, True, False, False]
-    assert kept_in(words, 2.0**-64).tolist() == [True, False, False, False, False]
+    assert heads(words, 1.0).all()
+    assert heads(words, 0.5).tolist() == [True, True, True, False, False]
+    assert heads(words, 2.0**-64).tolist() == [True, False, False, False, False]
 
 
 # The node half
@@ -188,7 +189,7 @@ def expected_sum(examples, theta_D, group_size, norm, probability, oracle, seed=
         for row in rows.tolist():
             place = row - int(examples.start_U[user])
             word = source.example_words("example", round_, keys_S[[user]], np.array([place]))
-            if not kept_in(word, probability)[0]:
+            if not heads(word, probability)[0]:
                 continue
             gradient_D = oracle(examples, theta_D, torch.tensor([row]))
             total_D += gradient_D * min(1.0, norm / max(float(gradient_D.norm()), 1e-30))
@@ -502,7 +503,7 @@ def half(rows_of, total):
         rows_K, probability = rows_K.long(), work.number("probability")
         owner_K = np.repeat(keys_S, taken_S.numpy())
         words_K = source.example_words("example", round_, owner_K, np.arange(len(rows_K)))
-        kept_K = torch.from_numpy(kept_in(words_K, probability))
+        kept_K = torch.from_numpy(heads(words_K, probability))
         x_KD = examples.x_RD[rows_K]
         slope_K = torch.sigmoid(x_KD @ work.tensor("theta")) - examples.y_R[rows_K]
         grads_KD = slope_K[:, None] * x_KD * kept_K[:, None]
