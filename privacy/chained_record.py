@@ -33,7 +33,6 @@ from typing import Any
 from privacy.durable import replace_file, sync_folder
 
 _SLOT = 512  # bytes: a sector, which disks write whole
-_NOTHING = "0" * 64
 
 
 class RecordDamaged(ValueError):
@@ -74,6 +73,10 @@ class Head:
             raise ValueError(f"{text!r} is no head: it looks like 12:e3b0c4…, with 64 digits")
         bytes.fromhex(digest)
         return cls(int(index), digest.lower())
+
+
+#: Of a record without lines.
+NO_LINES = Head(0, "0" * 64)
 
 
 @dataclass(frozen=True)
@@ -189,8 +192,9 @@ class ChainedRecord:
     def _open(self, first: Mapping[str, Any], begun: bool, mode: int) -> None:
         beside = head_path(self.path)
         if not begun and not os.fstat(self._file).st_size and not beside.exists():
-            start = Head(0, _NOTHING)
-            replace_file(beside, _slot(start) + b" " * _SLOT, mode=mode)  # flushes the folder too
+            replace_file(
+                beside, _slot(NO_LINES) + b" " * _SLOT, mode=mode
+            )  # flushes the folder too
         raw = self.path.read_bytes()
         self.contents, covered = _checked(self.path, raw, _read_head(self.path))
         if self.contents.lines and self.contents.lines[0] != first:
@@ -253,7 +257,7 @@ def rewrite(path: Path, payloads: Iterable[Mapping[str, Any]]) -> None:
 
     The head comes first: a crash in between leaves a record that is refused.
     """
-    head, slots, data = Head(0, _NOTHING), [b" " * _SLOT, b" " * _SLOT], b""
+    head, slots, data = NO_LINES, [b" " * _SLOT, b" " * _SLOT], b""
     slots[0] = _slot(head)
     for payload in payloads:
         line, head = _line(payload, head)
@@ -300,7 +304,7 @@ def _checked(path: Path, raw: bytes, head_raw: bytes | None) -> tuple[Contents, 
         raise RecordDamaged(
             f"{path} {how}: {len(lines)} lines are left of {covered.index}, by its head"
         )
-    payloads, heads = [], [Head(0, _NOTHING)]
+    payloads, heads = [], [NO_LINES]
     for number, line in enumerate(lines, start=1):
         payloads.append(_payload(path, number, line, heads[-1]))
         heads.append(Head(number, hashlib.sha256(line + b"\n").hexdigest()))

@@ -171,9 +171,9 @@ class Ledger:
         """Whether a loss has still to be paid for."""
         return self._account.settled < len(self._account.lost)
 
-    def uncharged(self, rounds: Iterable[int]) -> list[int]:
-        """Which of these rounds have no charge."""
-        return self._account.uncharged(rounds)
+    def first_uncharged(self) -> int:
+        """The first round, from 1, that has no charge."""
+        return self._account.first_uncharged()
 
     def lose(self, what: str, *, round_: int) -> None:
         """Note that charges are missing, though what is here fits together.

@@ -9,7 +9,7 @@ How lines are chained and kept: ``privacy.chained_record``.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -99,10 +99,13 @@ class Account:
             self.charges.append(charge)
             self.spent[charge.event] += 1
 
-    def uncharged(self, rounds: Iterable[int]) -> list[int]:
-        """Which of these rounds have no charge."""
+    def first_uncharged(self) -> int:
+        """The first round, from 1, that has no charge."""
         charged = {charge.round for charge in self.charges}
-        return sorted(r for r in set(rounds) if r > self.lost_round and r not in charged)
+        round_ = self.lost_round + 1
+        while round_ in charged:
+            round_ += 1
+        return round_
 
 
 def account_of(contents: Contents, path: Path) -> Account:

@@ -88,6 +88,7 @@ class RunConfig:
     seed: int = -1  # -1: from the operating system
     out: str = ""  # "": ~/murmuration-runs/<time>
     resume: bool = False
+    accept_ledger_loss: bool = False  # go on with a damaged ledger: the plan is charged again
     noise: str = ""  # discrete or gaussian; empty: discrete where it can be, see server.noise
     secure_aggregation: bool = False  # the server sees the cohort's sum only
     timeout: float = 600.0  # seconds to wait for the nodes of a round
@@ -141,7 +142,7 @@ class RunConfig:
 
     def promise(self) -> dict[str, Scalar]:
         """What a resumed run may not change: everything that decides the result or its cost."""
-        free = {"out", "resume", "timeout", "seed", "least_nodes"}
+        free = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "least_nodes"}
         return {k: v for k, v in dataclasses.asdict(self).items() if k not in free}
 
 

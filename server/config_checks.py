@@ -81,6 +81,8 @@ def check(config: "RunConfig") -> None:
             "--refresh lets users come and go; state their nominal number with --users, which "
             "fixes the sampling probability for the whole run"
         )
+    if config.accept_ledger_loss:
+        _check_loss(config)
     schema = config.schema
     if config.task == "reward":
         preference_model(config.model, schema.kind, schema.responses - 1)
@@ -91,6 +93,18 @@ def check(config: "RunConfig") -> None:
             secure_rounds.check(config.strategy, config.variant, Adjacency(config.adjacency))
     except ValueError as error:
         raise InputError(str(error)) from None
+
+
+def _check_loss(config: "RunConfig") -> None:
+    """Whether a run could go on without all of its ledger."""
+    if not config.resume:
+        raise InputError("--accept-ledger-loss is for a run that is continued with --resume")
+    if config.seed >= 0:
+        raise InputError(
+            "--accept-ledger-loss is for runs without --seed: a seeded one would draw the same "
+            "coins and noise again, and only its ledger could tell that it meets the same sums; "
+            "repeat it from the start in another --out"
+        )
 
 
 def _value(config: "RunConfig", option: str) -> object:

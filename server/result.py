@@ -34,12 +34,14 @@ def result_of(
     strategy = built.strategy
     private = bool(built.charges)
     warnings = [*strategy.notes(), *as_published(config), *_warnings(config, setting, private)]
+    warnings = [*_lost(ledger), *warnings]
     return {
         "task": config.task,
         "strategy": config.strategy,
         "model": config.model,
         "adjacency": config.adjacency,
         "epsilon": _spent(config, built, ledger),
+        "ledger_head": str(ledger.head),
         "privacy_level": built.level,
         "epsilon_target": config.epsilon if private else None,
         "delta": config.delta,
@@ -68,7 +70,7 @@ def result_of(
         "private": private,
         "seeded": strategy.source.seeded,
         "stopped": strategy.stopped,
-        "guarantee": in_words(built.guarantee, config.task),
+        "guarantee": in_words(_guarantee(built, ledger), config.task),
         "account": in_words(built.account, config.task),
         "proven": built.proven,
         "test_is_public": bool(config.test),
@@ -76,6 +78,29 @@ def result_of(
         "secure_aggregation": config.secure_aggregation,
         "warnings": [in_words(text, config.task) for text in warnings],
     }
+
+
+def _lost(ledger: Ledger) -> list[str]:
+    """That charges were lost, and what that cost."""
+    if not ledger.lost:
+        return []
+    times = "once" if len(ledger.lost) == 1 else f"{len(ledger.lost)} times"
+    return [
+        f"THE LEDGER WAS LOST {times} and the run went on by leave (--accept-ledger-loss): epsilon "
+        "counts the whole plan again for what nobody can know any more, and may be above the "
+        f"budget. What happened: {'; '.join(ledger.lost)}."
+    ]
+
+
+def _guarantee(built: Built, ledger: Ledger) -> str:
+    """What is promised; after a loss not the budget, but what the ledger comes to."""
+    if not ledger.lost or not built.charges or built.level == "item":
+        return built.guarantee
+    return (
+        f"User-level ({ledger.epsilon():.4g}, {ledger.delta:g})-differential privacy under "
+        f"{ledger.adjacency} adjacency, which is more than the budget: charges were lost and "
+        f"counted again. {ledger.adjacency.sentence}"
+    )
 
 
 def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:

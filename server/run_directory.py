@@ -1,7 +1,7 @@
 """The folder a run writes: what may be shown, and, apart from it, what may not.
 
     config.json     the settings (public; the seed is not among them)
-    ledger.jsonl    every release and its cost
+    ledger.jsonl    every release and its cost; ledger.jsonl.head: how long it is, and its hash
     released.json   values that were released before the first round, if any
     metrics.jsonl   a line for each round, from accounted releases only
     checkpoint/     the last round's model and optimizer
@@ -9,11 +9,13 @@
     result.json     the figures
     aborted.json    instead of a result: why in kind a run ended early, until it is resumed
     report.html, plots/
-    private/        seeds, cohort sizes, node failures: not for release
+    private/        seeds, cohort sizes, node failures, the folder's lock: not for release
 
 Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
+One process at a time has a folder: nothing is written or removed without its lock.
 """
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -23,52 +25,89 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save
 
 from preference.judgements import InputError
+from privacy.adjacency import Adjacency
+from privacy.chained_record import NO_LINES
 from privacy.durable import replace_file
+from privacy.events import Event
+from privacy.ledger import Ledger
+from server import checkpoints, resuming
+from server.checkpoints import Checkpoint
 from server.config import RunConfig
+from server.run_lock import RunInUse, RunLock
+
+_PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 
 
 class RunDirectory:
-    """An open run directory.
+    """An open run directory, whose lock is held until ``close``.
 
     Args:
         config: its ``out`` names the folder; with ``resume`` it must hold the same run.
 
     Raises:
-        InputError: the folder holds another run or cannot be used, or there is nothing to resume.
+        InputError: the folder holds another run, is in use or cannot be used, or there is nothing
+            to resume.
     """
 
     def __init__(self, config: RunConfig) -> None:
         self.path = Path(config.out).expanduser().absolute()
         self.private = self.path / "private"
         self._config = config
-        settings = self.path / "config.json"
+        self._settings = self.path / "config.json"
+        self._ledger: Ledger | None = None
         try:
-            if settings.exists():
-                self._check_same(settings)
-            elif config.resume:
-                raise InputError(f"--resume: there is no run in {self.path}")
-            elif self._occupied():
-                raise InputError(f"--out {self.path} is not empty; choose another folder")
-            self._new = not settings.exists()
-            self.private.mkdir(parents=True, exist_ok=True)
+            self._check_place()  # before the lock, which makes the folder, and again with it
+            self._lock = RunLock(self.path, patience=_PATIENCE if config.resume else 0.0)
+        except RunInUse as error:
+            raise InputError(str(error)) from error
+        except OSError as error:
+            raise InputError(f"--out {self.path} cannot be used: {error.strerror}") from None
+        try:
+            self._check_place()
+            self._new = not self._settings.exists()
             self.private.chmod(0o700)
             (self.path / "aborted.json").unlink(missing_ok=True)
             if self._new:
                 split = config.seed if config.seed >= 0 else secrets.randbits(63)
                 self.write_json("private/seed.json", {"seed": config.seed, "split": split})
                 self.write_json("config.json", config.promise())
-        except OSError as error:
-            raise InputError(f"--out {self.path} cannot be used: {error.strerror}") from None
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                why = f"--out {self.path} cannot be used: {error.strerror}"
+                raise InputError(why) from None
+            raise
+
+    def __enter__(self) -> "RunDirectory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the folder, and of its ledger."""
+        if self._ledger is not None:
+            self._ledger.close()
+        self._lock.close()
+
+    def _check_place(self) -> None:
+        """Whether the folder is this run's, or free; changes nothing."""
+        if self._settings.exists():
+            self._check_same(self._settings)
+        elif self._config.resume:
+            raise InputError(f"--resume: there is no run in {self.path}")
+        elif self._occupied():
+            raise InputError(f"--out {self.path} is not empty; choose another folder")
 
     def _occupied(self) -> bool:
         """Whether the folder holds more than what a run leaves that is killed in its first step."""
 
         def ours(path: Path) -> bool:
-            seed = path.parent == self.private and "seed.json" in path.name
-            return seed or path == self.private or path.name.startswith(".config.json.")
+            first = "seed.json" in path.name or path.name == "lock"
+            mine = path.parent == self.private and first
+            return mine or path == self.private or path.name.startswith(".config.json.")
 
         found = self.path.rglob("*") if self.path.is_dir() else [self.path]
         return self.path.exists() and not all(ours(path) for path in found)
@@ -78,6 +117,11 @@ class RunDirectory:
             raise InputError(
                 f"--out {self.path} holds a run already; continue it with --resume, "
                 "or choose another folder"
+            )
+        if _unchained(self.ledger_path):
+            raise InputError(
+                f"{self.path} was made by an earlier version of Murmuration, whose ledger cannot "
+                "show that it is whole: it cannot be resumed; begin again with another --out"
             )
         try:
             before = json.loads(settings.read_text(encoding="utf-8"))
@@ -98,8 +142,45 @@ class RunDirectory:
         """Remove a folder that this run made and released nothing into, so it can be reused."""
         ledger = self.ledger_path
         released = ledger.exists() and len(ledger.read_bytes().splitlines()) > 1
-        if self._new and not released:
-            shutil.rmtree(self.path)
+        if not self._new or released:
+            return
+        # Under another name first: whoever begins a run here meanwhile makes a folder anew.
+        aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.discarded")
+        with contextlib.suppress(OSError):
+            self.path.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def open_ledger(self, *, adjacency: Adjacency, delta: float, budget: float | None) -> Ledger:
+        """The run's ledger, which agrees with what else the run has left.
+
+        Raises:
+            LedgerLoss: it does not, and the run was not told to go on all the same.
+            LedgerError: it is in use, or of another promise.
+        """
+        done = resuming.Done(
+            self.load_checkpoint() if self._config.resume else None,
+            tuple(line["round"] for line in self.metrics()),
+            bool(self._read_json("released.json")),
+        )
+        self._ledger = resuming.open_ledger(
+            self.ledger_path,
+            self._lock,
+            done,
+            adjacency=adjacency,
+            delta=delta,
+            budget=budget,
+            accept_loss=self._config.accept_ledger_loss,
+        )
+        return self._ledger
+
+    def settle(self, planned: Mapping[Event, int]) -> None:
+        """Charge what losses of the ledger cost, before anything else is released."""
+        ledger = self._ledger
+        if ledger is None or not ledger.unsettled:
+            return
+        ledger.settle(planned, losses=self._lock.losses)
+        if found := self.load_checkpoint():  # which knew the ledger that was lost
+            self.save_checkpoint(found.round, found.state)
 
     def abort(self, reason: str, sentence: str, private: Mapping[str, object]) -> None:
         """Note that the run ended early: why in kind, and exactly what happened only privately."""
@@ -114,8 +195,7 @@ class RunDirectory:
     @property
     def result(self) -> dict[str, Any] | None:
         """The figures of a run that has ended, else None."""
-        path = self.path / "result.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return self._read_json("result.json") or None
 
     @property
     def split_seed(self) -> int:
@@ -123,7 +203,7 @@ class RunDirectory:
 
         Drawn again after a crash it would hold out people who had been trained on before.
         """
-        return int(json.loads((self.private / "seed.json").read_text(encoding="utf-8"))["split"])
+        return int(self._read_json("private/seed.json", "split")["split"])
 
     @property
     def run_name(self) -> str:
@@ -137,8 +217,7 @@ class RunDirectory:
             InputError: a seeded run goes on with another number. Sums would differ in their last
                 digits, so that no replay would be recognised and each be charged again.
         """
-        path = self.private / "nodes.json"
-        before = json.loads(path.read_text(encoding="utf-8"))["nodes"] if path.exists() else nodes
+        before = former_nodes(self.path) or nodes
         if before != nodes and self._config.seed >= 0:
             raise InputError(
                 f"--resume with other settings: the users were on {before} nodes and are now on "
@@ -151,8 +230,7 @@ class RunDirectory:
 
         A crash between the release and the file costs one more release when the run is resumed.
         """
-        path = self.path / "released.json"
-        kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        kept = self._read_json("released.json")
         if name not in kept:
             kept[name] = release()
             self.write_json("released.json", kept)
@@ -176,31 +254,69 @@ class RunDirectory:
     def metrics(self) -> list[dict[str, Any]]:
         """All metrics; a line torn by a crash is left out."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         found = []
-        for line in lines:
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue
+        for line in path.read_bytes().split(b"\n") if path.exists() else ():
+            with contextlib.suppress(ValueError):
+                data = json.loads(line)
+                if isinstance(data, dict) and type(data.get("round")) is int:
+                    found.append(data)
         return found
 
     def save_checkpoint(self, round_: int, state: Mapping[str, np.ndarray]) -> None:
         """Replace the checkpoint; it is on disk when this returns."""
-        (self.path / "checkpoint").mkdir(exist_ok=True)
-        arrays = {"round": np.array([round_]), **state}
-        replace_file(self.path / "checkpoint" / "state.safetensors", save(arrays))
-
-    def load_checkpoint(self) -> tuple[int, dict[str, np.ndarray]] | None:
-        """The last checkpoint's round and state, or None if there is none."""
+        head = self._ledger.head if self._ledger else NO_LINES
         path = self.path / "checkpoint" / "state.safetensors"
-        if not path.exists():
-            return None
-        arrays = load_file(path)
-        return int(arrays.pop("round")[0]), arrays
+        path.parent.mkdir(exist_ok=True)
+        checkpoints.save(path, Checkpoint(round_, dict(state), head))
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """The last checkpoint, or None if there is none; InputError if it is damaged."""
+        path = self.path / "checkpoint" / "state.safetensors"
+        return checkpoints.load(path) if path.exists() else None
 
     def rewind_metrics(self, round_: int) -> None:
         """Drop metrics of rounds after ``round_``: they will be run, and written, again."""
         kept = [line for line in self.metrics() if line["round"] <= round_]
         text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in kept)
         replace_file(self.path / "metrics.jsonl", text.encode())
+
+    def _read_json(self, name: str, *keys: str) -> dict[str, Any]:
+        return read_json(self.path / name, *keys)
+
+
+def read_json(path: Path, *keys: str) -> dict[str, Any]:
+    """A JSON file with these keys, empty if it is missing.
+
+    Raises:
+        InputError: it is damaged, or cannot be read.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict):
+            raise TypeError("not an object")
+        missing = [key for key in keys if key not in data]
+        if missing:
+            raise KeyError(*missing)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(f"{path} is damaged ({error}): bring back an undamaged copy") from None
+    return data
+
+
+def former_nodes(folder: Path) -> int | None:
+    """Over how many nodes the users of a run are spread; None if that is not on file."""
+    nodes = read_json(folder / "private" / "nodes.json", "nodes").get("nodes")
+    if nodes is not None and type(nodes) is not int:
+        raise InputError(f"{folder / 'private' / 'nodes.json'} is damaged: {nodes!r} nodes")
+    return nodes
+
+
+def _unchained(ledger: Path) -> bool:
+    """Whether a ledger is one of the first version."""
+    try:
+        return json.loads(ledger.read_bytes().split(b"\n")[0]).get("ledger") == 1
+    except (OSError, ValueError, AttributeError):
+        return False

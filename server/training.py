@@ -51,20 +51,24 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
         InputError: settings, data or run directory that cannot be used; one line.
         RunAborted: nodes failed, or were not there; there is no result, and the run can be resumed.
     """
-    folder = RunDirectory(config)
-    if folder.result is not None:  # asking held-out users again would be one more release
-        return folder.result
-    try:
-        features = features or base_of(base_config(config))
-        return _train(config, grid, folder, features)
-    except RunAborted as aborted:
-        folder.abort(aborted.reason, aborted.sentence, aborted.private)
-        raise
-    except (ValueError, BudgetExceeded) as error:
-        folder.discard_if_unused()
-        if isinstance(error, InputError):
+    with RunDirectory(config) as folder:
+        if folder.result is not None:  # asking held-out users again would be one more release
+            return folder.result
+        try:
+            features = features or base_of(base_config(config))
+            return _train(config, grid, folder, features)
+        except RunAborted as aborted:
+            folder.abort(aborted.reason, aborted.sentence, aborted.private)
             raise
-        raise InputError(" ".join(str(error).split())) from error
+        except (ValueError, BudgetExceeded) as error:
+            folder.discard_if_unused()
+            if isinstance(error, InputError):
+                raise
+            raise InputError(" ".join(str(error).split())) from error
+        except OSError as error:
+            if error.errno is None or isinstance(error, ConnectionError | TimeoutError):
+                raise  # not of a disk
+            raise InputError(_of_disk(error, folder)) from error
 
 
 def _train(
@@ -75,11 +79,8 @@ def _train(
     features_json = json.dumps(features.to_config())
     taking_part = participants(config, grid, folder, features_json)
     config = config.settled(len(taking_part.train))
-    ledger = Ledger(
-        folder.ledger_path,
-        adjacency=Adjacency(config.adjacency),
-        delta=config.delta,
-        budget=_budget(config),
+    ledger = folder.open_ledger(
+        adjacency=Adjacency(config.adjacency), delta=config.delta, budget=_budget(config)
     )
     with ledger:
         setting = Setting(
@@ -93,6 +94,7 @@ def _train(
             once=folder.once,
         )
         built = build(setting, ledger)
+        folder.settle(built.charges)
         built.strategy.stated = StatedPlan.of(
             folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
         ).to_json()
@@ -132,8 +134,8 @@ def _rounds(
     strategy, optimizer = built.strategy, built.strategy.optimizer
     checkpoint = folder.load_checkpoint() if config.resume else None
     if checkpoint is not None:
-        strategy.rounds_done, state = checkpoint
-        strategy.restore(state)
+        strategy.rounds_done = checkpoint.round
+        strategy.restore(checkpoint.state)
     folder.rewind_metrics(strategy.rounds_done)
     spending = Spending(ledger, built.charges)
     every = max(1, config.rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))
@@ -182,6 +184,14 @@ def _rounds(
             folder.save_checkpoint(strategy.rounds_done, strategy.state())
         raise
     return Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
+
+
+def _of_disk(error: OSError, folder: RunDirectory) -> str:
+    """What a disk that is full, or fails, means for a run."""
+    return (
+        f"{error.filename or folder.path} cannot be written or read: {error.strerror}; every "
+        "release is on the ledger: mend that, and continue with --resume"
+    )
 
 
 def _budget(config: RunConfig) -> float | None:

@@ -135,6 +135,13 @@ def run(
     ] = None,
     attempts: Annotated[int, typer.Option(help="how often to start or resume")] = 5,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    accept_ledger_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-ledger-loss",
+            help="with --resume: go on though the ledger lost charges; the plan is charged again",
+        ),
+    ] = False,
 ) -> None:
     """Start a run on a deployment's SuperLink and resume it when it breaks."""
     chosen = parsed(setting)
@@ -147,6 +154,7 @@ def run(
         "refresh": usual if refresh is None else refresh,
         "adjacency": "zero-out",
         "resume": resume,
+        "accept_ledger_loss": accept_ledger_loss,
         **chosen,
     }
     config = RunConfig.from_run_config({**_defaults(), **settings})

@@ -54,7 +54,9 @@ def run_deployed(
         begun = (out / "config.json").exists()
         if begun and not config.resume and attempt == 0:
             raise InputError(f"--out {out} holds a run already; continue it with --resume")
-        settings = replace(config, resume=begun)
+        # Once: what the first attempt has charged again is on the ledger.
+        accept = config.accept_ledger_loss and attempt == 0
+        settings = replace(config, resume=begun, accept_ledger_loss=accept)
         (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
         with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
             app = write_bundle(Path(scratch) / "app", settings.to_run_config(), app_dir=app_dir)

@@ -15,7 +15,7 @@ from preference.tasks import Data
 from server.app import app as server_app
 from server.config import RunConfig
 from server.result import as_published
-from server.run_directory import RunDirectory
+from server.run_directory import RunDirectory, former_nodes
 from server.task_words import rows_of
 from sims.flower import FlowerRunFailed, run_flower
 from sims.live import LiveView
@@ -54,8 +54,9 @@ def execute(
     folder = Path(config.out)
     target = config.epsilon if config.strategy != "nonprivate" else None
     if config.resume and (folder / "result.json").exists():
-        RunDirectory(config)  # refuses other settings
-        return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        with RunDirectory(config) as finished:  # refuses other settings
+            if finished.result is not None:
+                return finished.result
     live = LiveView(folder, config.rounds, config.cohort, target, config.strategy)
     try:
         with nullcontext() if quiet else live:
@@ -119,9 +120,9 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live
     users = len(data.user_ids)
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")
-    former = Path(config.out) / "private" / "nodes.json"
-    if users_per_node is None and config.resume and former.exists():
-        return int(json.loads(former.read_text(encoding="utf-8"))["nodes"])
+    former = former_nodes(Path(config.out)) if config.resume else None
+    if users_per_node is None and former is not None:
+        return former
     if users_per_node is None and runtime is Runtime.RAY:
         return 0
     if users_per_node is None:

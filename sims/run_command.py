@@ -80,6 +80,7 @@ def run(
     gpus_per_worker: about_run.GpusPerWorker = 0.0,
     out: about_run.Out = None,
     resume: about_run.Resume = False,
+    accept_ledger_loss: about_run.AcceptLedgerLoss = False,
     as_json: about_run.AsJson = False,
 ) -> None:
     """Train a private reward model in simulation, or a language model with --task.

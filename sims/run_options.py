@@ -119,4 +119,11 @@ CpusPerWorker = Annotated[int, option("ray: processors of a worker. [default: 1]
 GpusPerWorker = Annotated[float, option("ray: GPUs of a worker, 0.25 for a quarter. [default: 0]")]
 Out = Annotated[str | None, option("Folder for the run. [default: runs/<time>]")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
+AcceptLedgerLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-ledger-loss",
+        help="With --resume: go on though the ledger lost charges; the plan is charged again.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON line.")]

@@ -17,6 +17,7 @@ from uuid import uuid4
 from preference.judgements import InputError
 from privacy.ledger import LedgerInUse
 from server.config import RunConfig
+from server.run_lock import RunInUse
 from sims.execution import execute
 from sims.ray_cluster import cluster, machines
 from strategies.availability import RunAborted
@@ -93,7 +94,8 @@ def _outcome(config: RunConfig) -> Outcome:
         except RunAborted as aborted:
             return Failed(str(aborted))
         except InputError as error:
-            if not isinstance(error.__cause__, LedgerInUse) or time.monotonic() > deadline:
+            in_use = isinstance(error.__cause__, LedgerInUse | RunInUse)
+            if not in_use or time.monotonic() > deadline:
                 return str(error)
             time.sleep(1.0)  # the process that was lost may not know it yet
             begun = True

@@ -68,6 +68,7 @@ def test_promise_is_what_decides_the_result_or_its_cost():
     assert set(RunConfig(seed=5).promise()) == names - {
         "out",
         "resume",
+        "accept_ledger_loss",
         "timeout",
         "seed",
         "least_nodes",

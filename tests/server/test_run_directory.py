@@ -3,6 +3,9 @@
 import json
 import os
 import stat
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +13,12 @@ import numpy as np
 import pytest
 
 from preference.judgements import InputError
+from privacy import chained_record
+from privacy.adjacency import Adjacency
+from privacy.chained_record import NO_LINES
+from privacy.events import PoissonGaussian
+from privacy.ledger import LedgerLoss
+from server import run_directory
 from server.config import RunConfig
 from server.run_directory import RunDirectory
 
@@ -25,7 +34,7 @@ def files(folder):
 
 def test_a_new_run(config):
     folder = RunDirectory(config)
-    assert files(folder) == ["config.json", "private/seed.json"]
+    assert files(folder) == ["config.json", "private/lock", "private/seed.json"]
     assert json.loads((folder.path / "config.json").read_text()) == config.promise()
     assert folder.result is None
     assert folder.metrics() == []
@@ -37,8 +46,10 @@ def test_private_is_private_and_holds_the_seed_alone(config):
     assert stat.S_IMODE(folder.private.stat().st_mode) == 0o700
     for path in folder.path.rglob("*"):
         if path.is_file():
-            assert ("918273645" in path.read_text()) == (path.parent == folder.private)
+            private = path == folder.private / "seed.json"
+            assert ("918273645" in path.read_text()) == private
     folder.private.chmod(0o755)
+    folder.close()
     RunDirectory(replace(config, seed=918273645, resume=True))
     assert stat.S_IMODE(folder.private.stat().st_mode) == 0o700
 
@@ -82,6 +93,7 @@ def test_what_a_run_leaves_that_was_killed_in_its_first_step_is_no_run(config, t
     (folder / "private").mkdir(parents=True)
     (folder / "private" / "seed.json").write_text("{}")
     (folder / "private" / ".seed.json.abc").write_text("{")
+    (folder / "private" / "lock").write_text("")
     (folder / ".config.json.abc").write_text("{")
     assert RunDirectory(config).split_seed == 7
 
@@ -120,6 +132,7 @@ def test_nothing_to_resume(config):
 @pytest.mark.parametrize("damage", ["{", "[1]", "{}"])
 def test_a_damaged_run_cannot_be_resumed(config, damage):
     folder = RunDirectory(config)
+    folder.close()
     (folder.path / "config.json").write_text(damage)
     with pytest.raises(InputError):
         RunDirectory(replace(config, resume=True))
@@ -132,6 +145,7 @@ def test_a_damaged_run_cannot_be_resumed(config, damage):
 def test_who_is_held_out_is_drawn_once(config):
     unseeded = replace(config, seed=-1)
     first = RunDirectory(unseeded)
+    first.close()
     assert RunDirectory(replace(unseeded, resume=True)).split_seed == first.split_seed
     other = RunDirectory(replace(unseeded, out=config.out + "2"))
     assert other.split_seed != first.split_seed
@@ -141,6 +155,7 @@ def test_who_is_held_out_is_drawn_once(config):
 def test_a_run_has_one_name_that_tells_nothing(config):
     unseeded = replace(config, seed=-1)
     first = RunDirectory(unseeded)
+    first.close()
     assert RunDirectory(replace(unseeded, resume=True)).run_name == first.run_name
     other = RunDirectory(replace(unseeded, out=config.out + "2"))
     assert other.run_name != first.run_name
@@ -170,8 +185,9 @@ def test_a_run_that_released_something_is_never_discarded(config):
     folder = RunDirectory(config)
     folder.ledger_path.write_text('{"ledger": 1}\n{"round": 1}\n')
     folder.discard_if_unused()
+    folder.close()
     assert folder.path.exists()
-    folder.ledger_path.write_text('{"ledger": 1}\n')
+    folder.ledger_path.write_text('{"ledger": 2}\n')
     RunDirectory(replace(config, resume=True)).discard_if_unused()
     assert folder.path.exists(), "a resumed run made nothing that could be discarded"
 
@@ -187,7 +203,7 @@ def test_writing_is_all_or_nothing(config, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         folder.write_json("result.json", {"a": 2})
     assert folder.result == {"a": 1}
-    assert files(folder) == ["config.json", "private/seed.json", "result.json"]
+    assert files(folder) == ["config.json", "private/lock", "private/seed.json", "result.json"]
     monkeypatch.undo()
     with pytest.raises(ValueError, match="JSON"):
         folder.write_json("result.json", {"a": float("nan")})
@@ -219,8 +235,10 @@ def test_checkpoint_round_trip(config):
     state = {"theta": np.linspace(0, 1, 5), "averaged": np.array([3])}
     folder.save_checkpoint(3, {"theta": np.zeros(5)})
     folder.save_checkpoint(4, state)
-    round_, found = folder.load_checkpoint()
-    assert round_ == 4
+    checkpoint = folder.load_checkpoint()
+    assert checkpoint is not None
+    found = checkpoint.state
+    assert (checkpoint.round, checkpoint.head) == (4, NO_LINES)
     assert set(found) == set(state)
     for name, value in state.items():
         np.testing.assert_array_equal(found[name], value)
@@ -247,7 +265,241 @@ def test_what_is_released_once_is_kept(config):
         return 7
 
     assert [folder.once("group-size", release) for _ in range(2)] == [7, 7]
+    folder.close()
     assert RunDirectory(replace(config, resume=True)).once("group-size", release) == 7
     assert asked == [1]
     assert folder.once("other", lambda: 3) == 3
     assert folder.once("group-size", release) == 7
+
+
+# One process at a time.
+
+
+def test_a_folder_in_use_is_refused_and_left_alone(config, monkeypatch):
+    monkeypatch.setattr(run_directory, "_PATIENCE", 0.2)
+    with RunDirectory(config) as first:
+        before = {path: path.read_bytes() for path in first.path.rglob("*") if path.is_file()}
+        for again in (replace(config, resume=True), replace(config, resume=True, seed=7)):
+            with pytest.raises(InputError, match="in use by another run"):
+                RunDirectory(again)
+        assert {p: p.read_bytes() for p in first.path.rglob("*") if p.is_file()} == before
+    RunDirectory(replace(config, resume=True))
+
+
+def test_a_resumed_run_waits_a_little_for_the_one_before_it_to_end(config):
+    first = RunDirectory(config)
+    threading.Timer(0.3, first.close).start()
+    RunDirectory(replace(config, resume=True))
+
+
+def test_a_discarded_folder_is_not_taken_from_who_made_it_anew(config):
+    """The loser of two runs that begin at once must not remove the winner's folder."""
+    first = RunDirectory(config)
+    first.discard_if_unused()
+    second = RunDirectory(config)  # while the first still has the lock of what was there
+    first.close()
+    assert files(second) == ["config.json", "private/lock", "private/seed.json"]
+    with pytest.raises(InputError, match="holds a run already"):
+        RunDirectory(config)
+    assert not [path for path in second.path.parent.iterdir() if "discarded" in path.name]
+
+
+def test_two_processes_at_once_on_one_folder(config, tmp_path):
+    """Whoever is refused leaves what the other one wrote."""
+    code = (
+        "import sys; from server.config import RunConfig; from server.run_directory import *\n"
+        "from preference.judgements import InputError\n"
+        "sys.stdin.readline()\n"
+        "for turn in range(30):\n"
+        "    try: folder = RunDirectory(RunConfig(data='d', seed=7, out=f'{sys.argv[1]}/{turn}'))\n"
+        "    except InputError as error:\n"
+        "        print('in use' in str(error) or 'holds a run' in str(error)); continue\n"
+        "    folder.write_json('result.json', {'by': sys.argv[2]})\n"
+        "    print(folder.result == {'by': sys.argv[2]})\n"
+        "    if turn % 3 == 0: folder.discard_if_unused()\n"
+        "    folder.close()\n"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path), name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for name in "ab"
+    ]  # fmt: skip
+    try:
+        for process in both:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = [process.communicate(timeout=120)[0].split() for process in both]
+    finally:
+        for process in both:
+            process.kill()
+            process.wait()
+    assert said == [["True"] * 30] * 2
+    for turn in range(30):
+        if turn % 3:
+            assert (tmp_path / str(turn) / "result.json").exists()
+
+
+# What damaged files come to.
+
+
+def test_damaged_json_is_one_line(config):
+    folder = RunDirectory(config)
+    folder.keep_nodes(3)
+    folder.once("group-size", lambda: 4)
+    folder.write_json("result.json", {"a": 1})
+    looks = {
+        "result.json": lambda: folder.result,
+        "private/seed.json": lambda: folder.split_seed,
+        "private/nodes.json": lambda: folder.keep_nodes(3),
+        "released.json": lambda: folder.once("group-size", lambda: 5),
+    }
+    for name, look in looks.items():
+        good = (folder.path / name).read_bytes()
+        for damage in (b"", b"{", b"[1]", b"\xff", good[:-4], b"[" * 100_000):
+            (folder.path / name).write_bytes(damage)
+            with pytest.raises(InputError, match=f"{name} is damaged") as caught:
+                look()
+            assert "\n" not in str(caught.value)
+        (folder.path / name).write_bytes(good)
+        look()
+
+
+def test_metrics_that_are_no_metrics_are_left_out(config):
+    folder = RunDirectory(config)
+    folder.add_metrics({"round": 1})
+    with (folder.path / "metrics.jsonl").open("ab") as file:
+        file.write(b'7\n\xff\n{"round": "x"}\n[]\n')
+    folder.add_metrics({"round": 2})
+    assert [line["round"] for line in folder.metrics()] == [1, 2]
+
+
+# What the ledger must agree with.
+
+EVENT = PoissonGaussian(0.5, 4.0)
+TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-3, "budget": None}
+
+
+@pytest.fixture
+def unseeded(config):
+    return replace(config, seed=-1)
+
+
+def eight_rounds(config):
+    """A run that ended after eight rounds; its folder, closed."""
+    with RunDirectory(config) as folder:
+        ledger = folder.open_ledger(**TERMS)
+        for round_ in range(1, 9):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+            folder.add_metrics({"round": round_})
+            folder.save_checkpoint(round_, {"theta": np.zeros(2)})
+    return folder
+
+
+def on_with(config, **changes):
+    """The ledger of a resumed run; its folder is left open with it."""
+    folder = RunDirectory(replace(config, resume=True, **changes))
+    return folder.open_ledger(**TERMS), folder
+
+
+def test_a_checkpoint_knows_the_ledger(unseeded):
+    folder = eight_rounds(unseeded)
+    ledger, again = on_with(unseeded)
+    checkpoint = again.load_checkpoint()
+    assert checkpoint.head == ledger.head == chained_record.read(folder.ledger_path).head
+    ledger.charge(EVENT, round_=9, covers="gradient")  # and then the process is killed
+    again.close()
+    on_with(unseeded)[1].close()
+
+
+def delete(*names):
+    def damage(folder):
+        for name in names:
+            (folder.path / name).unlink()
+
+    return damage
+
+
+def shortened(folder):
+    """An older copy of ledger and head, which fit together."""
+    contents = chained_record.read(folder.ledger_path)
+    chained_record.rewrite(folder.ledger_path, contents.lines[:7])
+
+
+def rewritten(folder):
+    """As many lines, others: the history of another run."""
+    contents = chained_record.read(folder.ledger_path)
+    lines = [{**line, "at": "2020-01-01T00:00:00+00:00"} for line in contents.lines[1:]]
+    chained_record.rewrite(folder.ledger_path, [contents.lines[0], *lines])
+
+
+BOTH = ("ledger.jsonl", "ledger.jsonl.head")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (delete("ledger.jsonl"), "was deleted"),
+        (delete(*BOTH), "was deleted, and its head with it"),
+        (delete(*BOTH, "checkpoint/state.safetensors"), "was deleted, and its head with it"),
+        (delete(*BOTH, "private/lock"), "the checkpoint after round 8 knows it"),
+        (delete(*BOTH, "private/lock", "checkpoint/state.safetensors"), "8 rounds were done"),
+        (shortened, "the checkpoint after round 8 knows it with 9 lines"),
+        (rewritten, "the checkpoint after round 8 knows it with 9 lines, and other ones"),
+    ],
+)
+def test_a_ledger_that_lost_something_is_refused_by_name(unseeded, damage, said):
+    folder = eight_rounds(unseeded)
+    damage(folder)
+    with pytest.raises(LedgerLoss, match=f"ledger.jsonl.*{said}.*--accept-ledger-loss"):
+        on_with(unseeded)
+    with pytest.raises(LedgerLoss, match=said):  # and again: nothing was mended by looking
+        on_with(unseeded)
+    ledger, again = on_with(unseeded, accept_ledger_loss=True)
+    assert ledger.unsettled
+    again.settle({EVENT: 10})
+    assert ledger.spent()[EVENT] >= 10
+    ledger.charge(EVENT, round_=9, covers="gradient")
+    head = ledger.head
+    again.close()
+    ledger, last = on_with(unseeded)  # what was accepted is not asked again
+    assert (ledger.head, len(ledger.lost)) == (head, 1)
+    last.close()
+
+
+def test_metrics_that_go_on_after_the_ledger_are_evidence(unseeded):
+    folder = eight_rounds(unseeded)
+    folder.add_metrics({"round": 9})
+    with pytest.raises(LedgerLoss, match="no charge for round 9, and 9 rounds were done"):
+        on_with(unseeded)
+    folder.add_metrics({"round": 10**15})
+    with pytest.raises(LedgerLoss, match="no charge for round 9"):
+        on_with(unseeded)
+
+
+def test_what_was_released_before_the_first_round_is_evidence(unseeded):
+    with RunDirectory(unseeded) as folder:
+        folder.open_ledger(**TERMS)
+        folder.once("group-size", lambda: 7)
+    with pytest.raises(LedgerLoss, match=r"no charge for what stands in released\.json"):
+        on_with(unseeded)
+
+
+def test_a_second_loss_costs_more_than_the_first(unseeded):
+    folder = eight_rounds(unseeded)
+    for times in (1, 2):
+        delete(*BOTH)(folder)
+        ledger, folder = on_with(unseeded, accept_ledger_loss=True)
+        folder.settle({EVENT: 10})
+        assert ledger.spent()[EVENT] == 10 * times
+        folder.close()
+
+
+def test_a_run_of_an_earlier_version_is_not_resumed(config):
+    folder = RunDirectory(config)
+    folder.close()
+    folder.ledger_path.write_text('{"ledger": 1, "adjacency": "add-remove"}\n{"round": 1}\n')
+    with pytest.raises(InputError, match=r"made by an earlier version.*another --out"):
+        RunDirectory(replace(config, resume=True))

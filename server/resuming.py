@@ -1,0 +1,98 @@
+"""Whether what a run has left agrees with its ledger, and what follows if it does not.
+
+A round is charged before it is released, a checkpoint knows the ledger's head at its time, and the
+folder's lock knows that there was a ledger. So a ledger that lacks a round which was done, or does
+not have the checkpoint's head in its past, has lost something, however well its lines fit together.
+Whoever brings back an older state of the whole folder is not noticed here; a head that was kept
+elsewhere (``murmuration ledger --expect``) shows it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from privacy.adjacency import Adjacency
+from privacy.ledger import Ledger, LedgerLoss
+from server.checkpoints import Checkpoint
+from server.run_lock import RunLock
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run has left besides its ledger.
+
+    Attributes:
+        checkpoint: the last one.
+        rounds: those that left metrics.
+        released: whether something was released before the first round.
+    """
+
+    checkpoint: Checkpoint | None
+    rounds: tuple[int, ...] = ()
+    released: bool = False
+
+    @property
+    def last(self) -> int:
+        """The last round that was done."""
+        return max([self.checkpoint.round if self.checkpoint else 0, *self.rounds])
+
+
+def open_ledger(
+    path: Path,
+    lock: RunLock,
+    done: Done,
+    *,
+    adjacency: Adjacency,
+    delta: float,
+    budget: float | None,
+    accept_loss: bool,
+) -> Ledger:
+    """The ledger of a run, new or gone on with.
+
+    With ``accept_loss`` a ledger that has lost something is gone on with, and is ``unsettled``.
+
+    Raises:
+        LedgerLoss: it has lost something; says what happened to which file.
+        LedgerError: it is in use, or of another promise.
+    """
+    terms = {"adjacency": adjacency, "delta": delta, "budget": budget}
+    try:
+        ledger = Ledger(path, **terms, begun=lock.begun)  # type: ignore[arg-type]
+    except LedgerLoss as loss:
+        if not accept_loss:
+            raise
+        lock.note_loss()
+        ledger = Ledger.begin_after_loss(path, loss.what, round_=done.last, **terms)  # type: ignore[arg-type]
+    try:
+        lock.note_begun()
+        owed = accept_loss and ledger.unsettled
+        what = None if owed else missing(ledger, done)
+        if what and not accept_loss:
+            raise LedgerLoss(what)
+        if what:
+            lock.note_loss()
+            ledger.lose(what, round_=done.last)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def missing(ledger: Ledger, done: Done) -> str | None:
+    """What a ledger does not have that it must have had; None if it has everything."""
+    checkpoint = done.checkpoint
+    if checkpoint and not ledger.has_been_at(checkpoint.head):
+        return (
+            f"{ledger.path} was rolled back or replaced: the checkpoint after round "
+            f"{checkpoint.round} knows it with {checkpoint.head.index} lines, and other ones"
+        )
+    if (first := ledger.first_uncharged()) <= done.last:
+        return (
+            f"{ledger.path} was rolled back or replaced: it has no charge for round {first}, and "
+            f"{done.last} rounds were done"
+        )
+    if done.released and not ledger.charges and not ledger.lost:
+        return (
+            f"{ledger.path} was rolled back or replaced: it has no charge for what stands in "
+            "released.json"
+        )
+    return None
