@@ -77,10 +77,12 @@ def windows(
     taken_S = np.minimum(count_S, group_size)
     before_S = np.cumsum(taken_S) - taken_S
     within_N = np.arange(taken_S.sum())
-    if (count_S <= group_size).all():
+    many_S = count_S > group_size
+    if not many_S.any():
         taken_N = within_N + np.repeat(first_S - before_S, taken_S)
     else:
         offset_S = (words_S % count_S.clip(min=1).astype(np.uint64)).astype(np.int64)
+        offset_S *= many_S  # whose judgements are all taken, in their order, whoever else has more
         place_N = within_N + np.repeat(offset_S - before_S, taken_S)
         count_N = np.repeat(count_S, taken_S)
         place_N -= count_N * (place_N >= count_N)

@@ -146,6 +146,9 @@ def contribute(
     centre_D = work.tensor("centre").double() if "centre" in work.arrays else None
     bound = CountingClip(clip.norm, work.number("middle"), centre_D, clip.step)
     taken_N, taken_S = sampled(examples, work, keys_S, source)
+    # Who has nothing is nobody. Counted as within, they would be a user who changed, not one who is
+    # away, and the count would move by twice what zero-out is accounted for.
+    taken_S = taken_S[taken_S > 0]
     theta_D = work.tensor("theta")
     if centre_D is not None and centre_D.shape != theta_D.shape:
         raise ValueError(f"a centre of shape {tuple(centre_D.shape)} for {len(theta_D)} dimensions")

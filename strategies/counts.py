@@ -1,7 +1,8 @@
 """How many judgements users have, as a histogram on a public grid; not for release as it is.
 
 Source: the median rule for ELS's group size, Charles et al. 2024, App. H. A user adds one to one
-bucket. Formal guarantee: none by itself; ``privacy.median`` releases the median of it and pays.
+bucket, and one who has no judgements to none: away and empty-handed must be the same. Formal
+guarantee: none by itself; ``privacy.median`` releases the median of it and pays.
 
 Legend: J buckets.
 """
@@ -31,7 +32,8 @@ def contribute(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, how many of the asked users are in each bucket of the grid, (J,)."""
-    return {"sum": histogram(examples.counts_U.numpy()[work.users_S])}
+    counts_S = examples.counts_U.numpy()[work.users_S]
+    return {"sum": histogram(counts_S[counts_S > 0])}
 
 
 def ask(
@@ -114,9 +116,9 @@ def _masked(
 
 
 def _checked(sums: Mapping[str, np.ndarray], users: int) -> np.ndarray:
-    """A histogram of ``users`` users; MalformedReply if it cannot be one."""
+    """A histogram of at most ``users`` users; MalformedReply if it cannot be one."""
     users_J = sums["sum"].astype(np.float64)
     whole = np.isfinite(users_J).all() and (users_J >= 0).all() and (users_J % 1 == 0).all()
-    if not whole or users_J.sum() != users:
-        raise messages.MalformedReply(f"not a histogram of {users} users")
+    if not whole or users_J.sum() > users:
+        raise messages.MalformedReply(f"not a histogram of at most {users} users")
     return users_J

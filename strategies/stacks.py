@@ -4,10 +4,10 @@ What leaves a node here is not a sum: whoever filters must see every vector, so 
 averaged gradients of all sampled users in the clear, and no secure aggregation is possible. That is
 the price of both filtering variants of AUP, and one reason why neither is the default.
 
-A user whose gradient is not finite is marked absent instead of being sent: one row of zeros, and a
-zero in ``present``. So is everybody of a node that does not answer, or answers with anything else.
-Being absent is a function of that user's data alone, so it is one of the things that a neighbouring
-data set may change, and the filters count only who is there.
+A user who has no judgements, or whose gradient is not finite, is marked absent instead of being
+sent: one row of zeros, and a zero in ``present``. So is everybody of a node that does not answer,
+or answers with anything else. Being absent is a function of that user's data alone, so it is one of
+the things that a neighbouring data set may change, and the filters count only who is there.
 
 Legend: S sampled users, D dimensions.
 """
@@ -38,7 +38,7 @@ def contribute(
     theta_D, model = work.tensor("theta"), model_of(examples, work)
     found = list(user_gradients(examples, theta_D, taken_N, taken_S, model))
     stack_SD = torch.cat(found) if found else torch.zeros(0, examples.dimension)
-    present_S = torch.isfinite(stack_SD).all(dim=1)
+    present_S = torch.isfinite(stack_SD).all(dim=1) & (taken_S > 0)
     stack_SD[~present_S] = 0.0
     return {"stack": stack_SD.numpy(), "present": present_S.to(torch.float32).numpy()}
 

@@ -152,4 +152,14 @@ def test_a_user_with_few_judgements_gives_all_whatever_their_word():
     start_U = torch.tensor([0, 3, 40])
     for word in range(5):
         rows_K, taken_S = windows(start_U, np.array([0, 1]), 3, np.array([word] * 2, np.uint64))
-        assert sorted(rows_K[: taken_S[0]].tolist()) == [0, 1, 2]
+        assert rows_K[: taken_S[0]].tolist() == [0, 1, 2]
+
+
+@given(counts=st.lists(st.integers(0, 9), min_size=2, max_size=6), seed=st.integers(0, 2**32))
+def test_which_are_taken_and_in_which_order_does_not_depend_on_others(counts, seed):
+    """Nobody's window turns because somebody else has many."""
+    start_U, every = torch.tensor([0, *np.cumsum(counts)]), words(len(counts), seed)
+    rows_K, taken_S = windows(start_U, np.arange(len(counts)), 4, every)
+    for user, taken in enumerate(rows_K.split(taken_S.tolist())):
+        alone, _ = windows(start_U, np.array([user]), 4, every[[user]])
+        assert taken.tolist() == alone.tolist()

@@ -135,6 +135,14 @@ def test_who_is_within_is_counted_from_a_half(checks):
     assert count(examples, **{"clip-norm": 1e9}) == 50.0
 
 
+@pytest.mark.parametrize("middle", [0.5, 0.0])
+def test_who_has_nothing_is_not_counted(make_examples, middle):
+    """Neither within nor beyond: as if they were away, which is what zero-out compares with."""
+    asked = {"clip-norm": 1e9, "middle": middle}
+    assert count(make_examples([3, 0, 2, 0]), **asked) == count(make_examples([3, 2]), **asked)
+    assert count(make_examples([0, 0]), **asked) == 0.0
+
+
 # The whole
 
 

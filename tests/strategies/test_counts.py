@@ -27,6 +27,23 @@ def test_of_those_who_are_trained_on(make_grid, make_examples, nodes):
     assert log == []
 
 
+def test_who_has_nothing_is_in_no_bucket(make_examples):
+    """In the lowest they would have moved, not gone, which costs twice under zero-out."""
+    work = messages.Work({}, {}, np.arange(4))
+    keys_S = np.arange(4, dtype=np.uint64)
+    found = counts.contribute(make_examples([1, 0, 3, 0]), work, keys_S, Randomness(0))["sum"]
+    np.testing.assert_array_equal(found, histogram(np.array([1, 3])))
+
+
+def test_fewer_than_were_asked_may_be_counted(make_grid, make_examples):
+    grid = make_grid(make_examples(COUNTS), 1)
+    everybody, log = Participants.all(Registry.ask(grid, Randomness(0), features="{}")), []
+    reply = messages.sums_reply({"sum": histogram(np.array([1, 3]))})
+    grid = lying(grid, reply)
+    found = counts.ask(grid, everybody, features="{}", log=log.append, timeout=5.0)
+    assert (found.sum(), log) == (2.0, [])
+
+
 def lying(grid, reply):
     """The grid with another first reply."""
 

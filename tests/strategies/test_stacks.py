@@ -50,6 +50,13 @@ def test_a_user_who_is_not_finite_is_absent_and_the_others_are_as_ever(make_exam
     np.testing.assert_array_equal(found["stack"][[0, 2]], expected[[0, 2]])
 
 
+def test_a_user_who_has_nothing_is_absent(make_examples):
+    """A row of zeros that counted would be somebody else's vector, not nobody's."""
+    found = ask(make_examples([3, 0, 3]))
+    assert found["present"].tolist() == [1, 0, 1]
+    assert not found["stack"][1].any()
+
+
 def test_nobody_asked(make_examples):
     found = ask(make_examples([3]), [])
     assert found["stack"].shape == (0, 5)
