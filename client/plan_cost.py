@@ -4,20 +4,23 @@ A server chooses what it states, and so what there is to account for. What is pl
 refused before anything is computed (``strategies.stated.cost``); this bounds the rest, whatever it
 is and however the accountant works: who answers for an owner must go on answering.
 
-    python -m client.plan_cost    reads {"delta": …, "plans": […]}, writes {"epsilon": …}
+    python -m client.plan_cost    reads {"delta": …, "plans": […], "seconds": …}
+                                  writes {"epsilon": …} or {"refused": …}
 """
 
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 
 from strategies.stated import StatedPlan, charged, cost
 
-#: Seconds that accounting may take. Some sixteen plans of 200 rounds take 11.
-SECONDS = 60.0
+#: Seconds of a processor that accounting may take, and seconds in all: on a busy machine nobody's
+#: plan is too long. Sixteen different plans of 200 rounds take about 11.
+SECONDS, PATIENCE = 60, 300.0
 #: Different events in one plan, and in all plans of a node together: each takes its time.
 MOST_EVENTS = 8
 MOST_EVENTS_IN_ALL = 64
@@ -28,8 +31,12 @@ class Costly(ValueError):
     """The plans cannot be accounted for within what is given; the message says why."""
 
 
-def bounded_cost(plans: Sequence[StatedPlan], delta: float, seconds: float = SECONDS) -> float:
+def bounded_cost(
+    plans: Sequence[StatedPlan], delta: float, *, seconds: int = SECONDS, patience: float = PATIENCE
+) -> float:
     """``strategies.stated.cost`` of ``plans``, the last of which is new.
+
+    ``seconds`` of a processor are given to it, and ``patience`` seconds in all.
 
     Raises:
         Costly: they have too many different events, or accounting for them takes too long or fails.
@@ -38,20 +45,24 @@ def bounded_cost(plans: Sequence[StatedPlan], delta: float, seconds: float = SEC
         raise Costly(f"a plan of more than {MOST_EVENTS} different events")
     if len(charged(plans)) > MOST_EVENTS_IN_ALL:
         raise Costly(f"all stated plans come to more than {MOST_EVENTS_IN_ALL} different events")
-    asked = json.dumps({"delta": delta, "plans": [plan.to_json() for plan in plans]})
+    texts = [plan.to_json() for plan in plans]
+    asked = json.dumps({"delta": delta, "plans": texts, "seconds": seconds})
     try:
         found = subprocess.run(
             [sys.executable, "-m", __name__],
             input=asked,
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=patience,
             check=False,
             env={**os.environ, "PYTHONPATH": _path(), "OMP_NUM_THREADS": "1"},
         )
-        answer = json.loads(found.stdout)
     except subprocess.TimeoutExpired:
-        raise Costly(f"to account for it takes more than {seconds:g} seconds") from None
+        raise Costly(f"to account for it takes more than {patience:g} seconds") from None
+    if found.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise Costly(f"to account for it takes more than {seconds} seconds of a processor")
+    try:
+        answer = json.loads(found.stdout)
     except ValueError:  # it died: of memory, most likely
         raise Costly("it cannot be accounted for in the memory that is given") from None
     if "refused" in answer:
@@ -66,8 +77,9 @@ def _path() -> str:
 
 def main() -> None:
     """One question on stdin, one answer on stdout."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     asked = json.loads(sys.stdin.read())
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"] + 1))
     try:
         plans = [StatedPlan.from_json(text) for text in asked["plans"]]
         answer: dict[str, object] = {"epsilon": cost(plans, float(asked["delta"]))}

@@ -25,7 +25,7 @@ from client.agent import Agent, listening
 from client.agent_socket import Refused, ask_agent
 from client.app import app
 from client.label_state import OtherTerms
-from client.plan_cost import Costly
+from client.plan_cost import Costly, bounded_cost
 from client.policy import Policy, PolicyRefusal
 from client.store import UserStore
 from preference.features import HashingFeatures
@@ -45,6 +45,7 @@ POLICY = Policy(
 )
 LABELS = Policy(label_epsilon=2.0, public_items=True)
 ROOT = Path(__file__).parents[2]
+_ACCOUNTED: dict[tuple[object, ...], float] = {}
 
 
 def stated(run="run1", rounds=20, sigma=4.0):
@@ -63,6 +64,19 @@ def work(users=(0, 1), round_=1, plan=None, **changes):
     }
     model = messages.model_record(np.zeros(33))
     return messages.work_request(model, {**parameters, **changes}, np.array(users, np.int64))
+
+
+@pytest.fixture(autouse=True)
+def accounted_once(monkeypatch):
+    """Plans that were accounted for, in a process of its own, are not accounted for again."""
+
+    def remembered(plans, delta):
+        key = (*(plan.to_json() for plan in plans), delta)
+        if key not in _ACCOUNTED:
+            _ACCOUNTED[key] = bounded_cost(plans, delta)
+        return _ACCOUNTED[key]
+
+    monkeypatch.setattr(client.agent, "bounded_cost", remembered)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """What plans cost, within limits: the same figure, or a refusal that says which limit."""
 
+import io
+import resource
 import sys
 
 import pytest
@@ -32,8 +34,11 @@ def test_what_has_no_guarantee_is_refused_with_its_reason():
 
 
 def test_it_ends_in_time_whatever_there_is_to_compute():
-    with pytest.raises(Costly, match=r"more than 0\.05 seconds"):
-        bounded_cost([plan()], 1e-6, seconds=0.05)
+    with pytest.raises(Costly, match=r"more than 0\.05 seconds$"):
+        bounded_cost([plan()], 1e-6, patience=0.05)
+    wide = plan(charges={PoissonGaussian(0.5, 0.146 + i / 10000): 1 for i in range(8)})
+    with pytest.raises(Costly, match="more than 2 seconds of a processor"):
+        bounded_cost([wide], 1e-6, seconds=2)
 
 
 def test_who_dies_of_it_has_not_accounted_for_it(monkeypatch, tmp_path):
@@ -45,14 +50,16 @@ def test_who_dies_of_it_has_not_accounted_for_it(monkeypatch, tmp_path):
         bounded_cost([plan()], 1e-6)
 
 
-def test_memory_is_bounded(monkeypatch):
-    """In this process only where the limit is set is looked at."""
-    asked = []
-    monkeypatch.setattr(plan_cost.resource, "setrlimit", lambda *limit: asked.append(limit))
-    monkeypatch.setattr(sys, "stdin", open("/dev/null"))  # noqa: PTH123, SIM115
-    with pytest.raises(ValueError):
-        plan_cost.main()
-    assert asked == [(plan_cost.resource.RLIMIT_AS, (4 << 30, 4 << 30))]
+def test_time_and_memory_are_bounded_before_anything_is_computed(monkeypatch, capsys):
+    """In this process, where the limits are only looked at."""
+    limits = {}
+    monkeypatch.setattr(plan_cost.resource, "setrlimit", limits.__setitem__)
+    monkeypatch.setattr(plan_cost, "cost", lambda plans, delta: float(len(limits)))
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"delta": 1e-6, "plans": [], "seconds": 7}'))
+    plan_cost.main()
+    assert capsys.readouterr().out == '{"epsilon": 2.0}'
+    most = 4 << 30
+    assert limits == {resource.RLIMIT_AS: (most, most), resource.RLIMIT_CPU: (7, 8)}
 
 
 @pytest.mark.parametrize("in_one", [True, False])
