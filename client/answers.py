@@ -84,7 +84,8 @@ def labels(content: RecordDict, host: Host) -> RecordDict:
     check_terms(promise, host.terms)
     asked = _judged(host.store(), users_S)
     if asked.channel.kind == "randomized-response":
-        return local_labels.reply(stated_labels(asked, promise))
+        told = host.store().leaving_out(lambda taken: stated_labels(asked, promise, taken))
+        return local_labels.reply(told)
     return local_labels.reply(host.labels().answer(asked, promise, host.source).labels)
 
 

@@ -73,6 +73,7 @@ def _answer(kind: str, content: RecordDict, context: Context) -> RecordDict:
     if "agent" in context.node_config:
         return ask_agent(str(context.node_config["agent"]), kind, content)
     from client.answers import answer
-    from client.hosting import host_for
+    from client.hosting import host_for, told_to_the_server
 
-    return answer(kind, content, host_for(context))
+    with told_to_the_server(context):
+        return answer(kind, content, host_for(context))

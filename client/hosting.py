@@ -1,10 +1,14 @@
 """A node that reads its data itself: everything its answers need, from the context of its app.
 
 What is wrong with a file is told to those whose file it is: the message may quote a cell. A
-deployed node writes it to its own log, and the server learns only that there is no data.
+deployed node writes it to its own log, and the server learns only that there is no data. So it is
+with whatever goes wrong later: what a server hears is what its request or the owner's terms are
+refused for, and nothing that a user's data brought about.
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from flwr.app import ConfigRecord, Context
 
@@ -37,6 +41,26 @@ def _store(context: Context) -> UserStore:
     except Exception as error:  # Flower sends any exception's text to the server
         _log.error("The data of this node cannot be read: %s", error)
     raise InputError("the data of this node cannot be read; see its own log")
+
+
+@contextmanager
+def told_to_the_server(context: Context) -> Iterator[None]:
+    """Flower sends any exception's text to the server: of a deployed node only refusals.
+
+    Raises:
+        ValueError: a request or a run that is refused, as it was raised.
+        RuntimeError: anything else went wrong; the node's own log says what.
+    """
+    try:
+        yield
+        return
+    except ValueError:
+        raise
+    except Exception:
+        if "data" not in context.node_config:
+            raise
+        _log.exception("This node cannot answer")
+    raise RuntimeError("this node could not answer; see its own log")
 
 
 def _memory(context: Context) -> secure.Memory:

@@ -13,39 +13,52 @@ from itertools import pairwise
 import numpy as np
 
 from preference.items import best_places, canonical, item_ids, public_order
-from preference.judgements import InputError, Judgements
-from privacy.randomized_response import LabelPromise
+from preference.judgements import InputError, Judgements, LeftOut
+from preference.rows import BadRow
+from privacy.randomized_response import LabelPromise, RandomizedResponse
 from privacy.told_labels import ToldLabels
 
 _ROUNDING = 1e-9
 
 
-def stated_labels(judgements: Judgements, promise: LabelPromise) -> ToldLabels:
+def stated_labels(
+    judgements: Judgements, promise: LabelPromise, left_out: LeftOut | None = None
+) -> ToldLabels:
     """All labels as they stand, in public order.
+
+    Of a user whose labels cannot be told nothing is; ``left_out`` takes their name, and why. Nobody
+    else's answer depends on it.
 
     Raises:
         InputError: labels are ties or rankings, a user's have several flip rates, or some were
-            told under less than ``promise``, or more of them than its cap.
+            told under less than ``promise``, or more of them than its cap; and there is nothing to
+            take them.
     """
-    if promise.cap and int(judgements.counts_U.max(initial=0)) > promise.cap:
-        raise InputError(
-            f"a user here told {judgements.counts_U.max()} labels, more than the cap of "
-            f"{promise.cap} allows: ask without --label-cap, or with that many"
-        )
-    order_N = public_order(judgements)
-    choices_N = np.array([len(judgements.responses[row]) for row in order_N], dtype=np.int64)
-    flips_R = judgements.flip_R
-    if flips_R is None:
-        flips_R = np.full(len(judgements), judgements.channel.flip_probability)
-    answers_N = np.array([_answer(judgements, row) for row in order_N], dtype=np.int64)
-    start_U = judgements.start_U
-    per_label_U = np.array(
-        [
-            _epsilon(flips_R[order_N[low:high]], choices_N[low:high], promise)
-            for low, high in pairwise(start_U.tolist())
-        ]
+    order_N, ids_R = public_order(judgements), item_ids(judgements)
+    taken = left_out or LeftOut("refuse")
+    told: list[int] = []
+    start, answers, per_label = [0], list[int](), list[float]()
+    for user, (low, high) in zip(
+        judgements.user_ids, pairwise(judgements.start_U.tolist()), strict=True
+    ):
+        rows, each = order_N[low:high].tolist(), promise.epsilon  # of no label
+        try:
+            mine = [_answer(judgements, row) for row in rows]
+            each = _epsilon(judgements, rows, promise)
+        except ValueError as reason:
+            taken.add(f"labels of {user!r}", BadRow(str(reason)))
+            rows, mine = [], []
+        told += rows
+        answers += mine
+        per_label.append(each)
+        start.append(len(told))
+    return ToldLabels(
+        start_U=np.array(start, dtype=np.int64),
+        items_N=ids_R[told],
+        answers_N=np.array(answers, dtype=np.int64),
+        choices_N=np.array([len(judgements.responses[row]) for row in told], dtype=np.int64),
+        per_label_U=np.array(per_label, dtype=np.float64),
     )
-    return ToldLabels(start_U, item_ids(judgements)[order_N], answers_N, choices_N, per_label_U)
 
 
 def _answer(judgements: Judgements, row: int) -> int:
@@ -57,18 +70,24 @@ def _answer(judgements: Judgements, row: int) -> int:
     return best
 
 
-def _epsilon(flips_N: np.ndarray, choices_N: np.ndarray, promise: LabelPromise) -> float:
+def _epsilon(judgements: Judgements, rows: list[int], promise: LabelPromise) -> float:
     """ε of each label of one user, from how likely they are false."""
-    if not len(flips_N):
+    if not rows:
         return promise.epsilon  # of no label
-    if not (flips_N > 0).all():
+    if promise.cap and len(rows) > promise.cap:
         raise InputError(
-            "some labels have flip probability 0: they were not randomized, and are not told"
+            f"a user here told {len(rows)} labels, more than the cap of {promise.cap} allows: ask "
+            "without --label-cap, or with that many"
         )
-    found = [
-        math.log((1.0 - p) * (k - 1) / p)
-        for p, k in zip(flips_N.tolist(), choices_N.tolist(), strict=True)
-    ]
+    common, flip_R = judgements.channel.flip_probability, judgements.flip_R
+    found = []
+    for row in rows:
+        p = common if flip_R is None else float(flip_R[row])
+        if not p > 0:
+            raise InputError(
+                "some labels have flip probability 0: they were not randomized, and are not told"
+            )
+        found.append(math.log((1.0 - p) * (len(judgements.responses[row]) - 1) / p))
     if max(found) - min(found) > _ROUNDING * max(found):
         raise InputError("the labels of a user were randomized with several epsilons")
     each = max(found)
@@ -79,4 +98,6 @@ def _epsilon(flips_N: np.ndarray, choices_N: np.ndarray, promise: LabelPromise) 
             f"against {spent:.6g} of a {promise.level}; ask with the --epsilon and --level that "
             "they were randomized with"
         )
+    for row in rows:
+        RandomizedResponse(each, len(judgements.responses[row]))  # or there is no such mechanism
     return each

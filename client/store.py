@@ -16,30 +16,35 @@ Legend: U users of the node, S sampled users, D dimensions.
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 from flwr.app import Context
 
 from preference.bases import Base, Examples, base_of, examples_of
-from preference.judgements import InputError, Judgements, OnBadRows
+from preference.judgements import InputError, Judgements, LeftOut, OnBadRows
 from preference.schema import PAIRS, Schema
 from preference.tasks import Data, load_data
 from privacy.randomness import Randomness, user_key
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
 class UserStore:
     """Judgements (or texts) and features of a node's users.
 
-    ``place`` is its own of so many ``places`` in a simulation; −1 and 0 for a deployed one.
+    ``place`` is its own of so many ``places`` in a simulation; −1 and 0 for a deployed one. Rows
+    that turn out to be of no use where features are computed are treated as ``on_bad_rows`` says.
     """
 
     judgements: Data
     place: int
     places: int = 0
+    on_bad_rows: OnBadRows = "isolate"
     _examples: dict[str, Examples] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,8 +63,22 @@ class UserStore:
     def examples(self, features: str) -> Examples:
         """Feature differences or tokens, by the JSON config of what the reward is learnt on."""
         if features not in self._examples:
-            self._examples[features] = examples_of(self.judgements, _base(features))
+            self._examples[features] = self.leaving_out(
+                lambda left_out: examples_of(self.judgements, _base(features), left_out)
+            )
         return self._examples[features]
+
+    def leaving_out(self, made: Callable[[LeftOut | None], T]) -> T:
+        """What is made of the users' rows, those left out that are of no use for it.
+
+        How many these are, and why the first is, goes to the node's own log. In a simulation in
+        which bad rows are refused nothing takes them.
+        """
+        left_out = None if self.on_bad_rows == "refuse" else LeftOut(self.on_bad_rows)
+        found = made(left_out)
+        if left_out is not None:
+            _tell(left_out.rows, left_out.reasons)
+        return found
 
     def check_users(self, users_S: np.ndarray) -> np.ndarray:
         """Local indices that a request may name: distinct, in range. Raises ValueError."""
@@ -82,8 +101,9 @@ def share(users: int, place: int, places: int) -> range:
 
 def keep(context: Context, judgements: Data) -> None:
     """Let the node that a context describes host these users, whatever its settings say."""
-    *_, place, places = settings = _settings(context)
-    _kept[settings] = UserStore(judgements, place, places)
+    settings = _settings(context)
+    _, _, bad_rows, *_, place, places = settings
+    _kept[settings] = UserStore(judgements, place, places, bad_rows)
 
 
 def store_for(context: Context) -> UserStore:
@@ -102,7 +122,7 @@ def store_for(context: Context) -> UserStore:
         if places > 1:
             users = share(len(judgements.user_ids), place, places)
             judgements = judgements.select(np.arange(users.start, users.stop))
-        _kept[settings] = UserStore(judgements, place, 0 if place < 0 else places)
+        _kept[settings] = UserStore(judgements, place, 0 if place < 0 else places, bad_rows)
     return _kept[settings]
 
 
@@ -155,9 +175,14 @@ def load_for_node(
 ) -> Data:
     """As ``load``, at a deployed node: what cannot be used is left out, and its own log told."""
     found = load(data, columns, "isolate", task, schema)
-    if found.left_out:
-        _log.warning("%d rows are left out, the first: %s", found.left_out, found.set_aside[0])
+    _tell(found.left_out, found.set_aside)
     return found
+
+
+def _tell(rows: int, reasons: Sequence[str]) -> None:
+    """The node's own log, of rows that are left out."""
+    if rows:
+        _log.warning("%d rows are left out, the first: %s", rows, reasons[0])
 
 
 def load_judged(

@@ -12,7 +12,7 @@ import torch
 
 from preference.examples import PairExamples, pair_examples
 from preference.features import FeatureMap, feature_map
-from preference.judgements import InputError
+from preference.judgements import InputError, LeftOut
 from preference.language_base import KIND, LanguageBase, language_base
 from preference.next_tokens import NextTokens, own_texts, responses
 from preference.reward import Accuracy, accuracy_of
@@ -33,12 +33,15 @@ def base_of(config: Mapping[str, Any]) -> Base:
     return language_base(config) if config.get("kind") == KIND else feature_map(config)
 
 
-def examples_of(data: Data, base: Base) -> Examples:
+def examples_of(data: Data, base: Base, left_out: LeftOut | None = None) -> Examples:
     """Users' data as what gradients are computed from.
 
+    With ``left_out`` it takes what cannot be used: rows whose features are not finite, or whose
+    texts do not fit. Their users stay.
+
     Raises:
-        InputError: they are not of the kind that the base's task reads, features are not finite,
-            or a text does not fit (names the row).
+        InputError: they are not of the kind that the base's task reads; or something cannot be used
+            (names the row) and there is nothing to take it.
     """
     task = base.settings.task if isinstance(base, LanguageBase) else "reward"
     if isinstance(data, UserTexts) != (task == "text"):
@@ -46,10 +49,11 @@ def examples_of(data: Data, base: Base) -> Examples:
         raise InputError(f"--task {task} is not for users' {there}")
     if isinstance(data, UserTexts):
         assert isinstance(base, LanguageBase)  # or the task would be another
-        return own_texts(data, base)
+        return own_texts(data, base, left_out)
     if not isinstance(base, LanguageBase):
-        return pair_examples(data, base)
-    return responses(data, base) if task == "sft" else token_examples(data, base)
+        return pair_examples(data, base, left_out)
+    of_judgements = responses if task == "sft" else token_examples
+    return of_judgements(data, base, left_out)
 
 
 def accuracy_at(theta_D: np.ndarray, examples: Examples) -> Accuracy:

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from preference.feature_rows import filled_rows
-from preference.features import FeatureMap, finite_features
-from preference.judgements import InputError, Judgements
+from preference.features import FeatureMap, finite_features, usable_features
+from preference.judgements import InputError, Judgements, LeftOut
 from preference.models import ABSENT
 from preference.rows import Kind
 
@@ -139,11 +139,16 @@ class PairExamples:
         )
 
 
-def pair_examples(judgements: Judgements, feature_map: FeatureMap) -> PairExamples:
+def pair_examples(
+    judgements: Judgements, feature_map: FeatureMap, left_out: LeftOut | None = None
+) -> PairExamples:
     """The feature differences of judgements.
 
+    With ``left_out``, which takes them, judgements without finite features are left out, and users
+    stay. Nobody else's differences depend on whether there are any.
+
     Raises:
-        InputError: features are not finite (names the row).
+        InputError: features are not finite (names the row), and there is nothing to take them.
     """
     width = judgements.most_responses - 1
     text_JK, prompts, responses, first_row_T = distinct_texts(judgements, feature_map.uses_prompt)
@@ -156,15 +161,17 @@ def pair_examples(judgements: Judgements, feature_map: FeatureMap) -> PairExampl
         order_R = order_R[there_R[order_R]]
         sides.append((text_R[order_R], order_R, sign))
     chunk = _chunk(feature_map.dimension)
+    usable_T = np.ones(len(responses) + 1, dtype=bool)  # the last: no text
 
     def add_features(x_RD: torch.Tensor) -> None:
         for low in range(0, len(responses), chunk):
             high = min(low + chunk, len(responses))
-            phi_TD = torch.from_numpy(
-                finite_features(
-                    feature_map, prompts[low:high], responses[low:high], rows=first_row_T[low:high]
-                )
-            )
+            given = prompts[low:high], responses[low:high]
+            if left_out is None:
+                phi = finite_features(feature_map, *given, rows=first_row_T[low:high])
+            else:
+                phi, usable_T[low:high] = usable_features(feature_map, *given)
+            phi_TD = torch.from_numpy(phi)
             for text_R, order_R, sign in sides:
                 first, last = np.searchsorted(text_R, (low, high))
                 for at in range(first, last, chunk):
@@ -175,6 +182,18 @@ def pair_examples(judgements: Judgements, feature_map: FeatureMap) -> PairExampl
 
     rows = len(judgements) * width
     x_RD = filled_rows(rows, feature_map.dimension, torch.float32, add_features)
+    kept_J = usable_T[text_JK].all(axis=1)
+    if left_out is not None and not kept_J.all():
+        left_out.add_all(kept_J, "a text without features, or with NaN or infinite ones")
+        judgements, there_R = judgements.keep(kept_J), there_R[np.repeat(kept_J, width)]
+        kept_R = torch.from_numpy(np.flatnonzero(np.repeat(kept_J, width)))
+        whole_RD, rows = x_RD, len(kept_R)
+        x_RD = filled_rows(
+            rows,
+            feature_map.dimension,
+            torch.float32,
+            lambda into_RD: torch.index_select(whole_RD, 0, kept_R, out=into_RD),
+        )
     return PairExamples(
         x_RD=x_RD,
         y_R=labels(judgements, there_R.reshape(-1, width)),

@@ -125,7 +125,8 @@ def finite_features(
 ) -> np.ndarray:
     """Features (R, D) float32, checked to be finite.
 
-    `rows` says in which row, counted from 0, each text stands, if not in its own order.
+    `rows` says in which row, counted from 0, each text stands, if not in its own order. Where a bad
+    text is not to stop the others, there is `usable_features`.
 
     Raises:
         InputError: the shape is not (R, D), or a feature is not finite (names the row, counted from
@@ -144,6 +145,32 @@ def finite_features(
             f"check the feature model"
         )
     return phi_RD
+
+
+def usable_features(
+    feature_map: FeatureMap, prompts: Sequence[str], responses: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Features (R, D) float32, and of which texts there are any, (R,) bool; zeros of the others.
+
+    A feature map that cannot take every text says by a method ``fits`` which it can.
+
+    Raises:
+        InputError: the shape is not (R, D), which no text decides.
+    """
+    fits = getattr(feature_map, "fits", None)
+    fits_R = np.ones(len(responses), dtype=bool) if fits is None else fits(prompts, responses)
+    taken = np.flatnonzero(fits_R).tolist()
+    given = [prompts[text] for text in taken], [responses[text] for text in taken]
+    phi_TD = np.asarray(feature_map(*given), dtype=np.float32)
+    if phi_TD.shape != (len(taken), feature_map.dimension):
+        raise InputError(
+            f"features have shape {phi_TD.shape}, not {(len(taken), feature_map.dimension)}"
+        )
+    phi_RD = np.zeros((len(responses), feature_map.dimension), dtype=np.float32)
+    phi_RD[taken] = phi_TD
+    usable_R = fits_R & np.isfinite(phi_RD).all(axis=1)
+    phi_RD[~usable_R] = 0.0
+    return phi_RD, usable_R
 
 
 def feature_map(config: Mapping) -> FeatureMap:

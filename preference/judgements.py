@@ -178,6 +178,19 @@ class Judgements:
             flip_R=None if self.flip_R is None else self.flip_R[rows],
         )
 
+    def keep(self, kept_R: np.ndarray) -> "Judgements":
+        """Some of the rows, (R,) bool, of all users: who has none left stays."""
+        rows = np.flatnonzero(kept_R)
+        before_R = np.concatenate(([0], np.cumsum(kept_R, dtype=np.int64)))
+        return replace(
+            self,
+            start_U=before_R[self.start_U],
+            prompts=[self.prompts[row] for row in rows],
+            responses=[self.responses[row] for row in rows],
+            y_R=self.y_R[rows],
+            flip_R=None if self.flip_R is None else self.flip_R[rows],
+        )
+
     @classmethod
     def from_rows(
         cls,
@@ -266,7 +279,10 @@ class Judgements:
 
 
 class LeftOut:
-    """Rows that cannot be used: refused, or left out and counted."""
+    """Rows that cannot be used: refused, or left out and counted.
+
+    ``rows`` is how many, ``reasons`` holds the first ones' with their places.
+    """
 
     def __init__(self, on_bad_rows: OnBadRows) -> None:
         if on_bad_rows not in get_args(OnBadRows):
@@ -283,6 +299,11 @@ class LeftOut:
         self.rows += 1
         if len(self.reasons) < _MOST_TOLD:
             self.reasons.append(message)
+
+    def add_all(self, kept_R: np.ndarray, reason: str) -> None:
+        """Those of some rows, (R,) bool, that are not kept, for one reason."""
+        for row in np.flatnonzero(~kept_R).tolist():
+            self.add(f"row {row + 1}", BadRow(reason))
 
     def check(self, good: int, nothing: str) -> None:
         """InputError if no row is ``good``, but where that is nobody's fault."""

@@ -58,6 +58,10 @@ class LanguageHead:
             at = end
         return phi_RD
 
+    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Which texts the model can read, (R,) bool."""
+        return self.base.texts.fits(prompts, responses)
+
     def _states(self, tokens, texts_R: np.ndarray) -> torch.Tensor:
         """What the head reads of each text, (R, D)."""
         seen: list[torch.Tensor] = []

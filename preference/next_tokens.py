@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from preference.judgements import InputError, Judgements
+from preference.judgements import Judgements, LeftOut
 from preference.language_base import LanguageBase
 from preference.language_examples import LanguageExamples
 from preference.models import PreferenceModel
@@ -104,18 +104,17 @@ class NextTokens(LanguageExamples):
         return loss_Q, there_RL.nonzero()[:, 0], said_QV.detach().argmax(1) == next_Q
 
 
-def own_texts(data: UserTexts, base: LanguageBase) -> NextTokens:
+def own_texts(data: UserTexts, base: LanguageBase, left_out: LeftOut | None = None) -> NextTokens:
     """The tokens of users' own texts, in windows.
 
+    A text that has no token that could be said has no window either; ``left_out`` takes it.
+
     Raises:
-        InputError: a text has no token that could be said (names the row).
+        InputError: there is such a text (names the row), and nothing to take it.
     """
     tokens, windows_R = base.texts.windows(data.texts)
-    if not windows_R.all():
-        raise InputError(
-            f"row {int(windows_R.argmin()) + 1}: a text of a single token, which follows on none; "
-            "leave it out"
-        )
+    taken = left_out or LeftOut("refuse")
+    taken.add_all(windows_R > 0, "a text of a single token, which follows on none; leave it out")
     start_R = np.concatenate([[0], np.cumsum(windows_R)])
     return NextTokens(
         base=base,
@@ -125,11 +124,16 @@ def own_texts(data: UserTexts, base: LanguageBase) -> NextTokens:
     )
 
 
-def responses(judgements: Judgements, base: LanguageBase) -> NextTokens:
+def responses(
+    judgements: Judgements, base: LanguageBase, left_out: LeftOut | None = None
+) -> NextTokens:
     """The tokens of the responses in judgements, given the prompts.
 
+    With ``left_out``, which takes them, judgements with a response that does not fit are left out.
+
     Raises:
-        InputError: a response does not fit into the model's context (names the row).
+        InputError: a response does not fit into the model's context (names the row), and there is
+            nothing to take it.
     """
     shown_J = (
         [_preferred(judgements, row) for row in range(len(judgements))]
@@ -138,7 +142,7 @@ def responses(judgements: Judgements, base: LanguageBase) -> NextTokens:
     )
     index: dict[tuple[str, str], int] = {}
     first_row_T: list[int] = []
-    most = max((len(shown) for shown in shown_J), default=1)
+    most = judgements.most_responses
     text_JK = np.full((len(shown_J), most), -1, dtype=np.int64)
     for row, (prompt, shown) in enumerate(zip(judgements.prompts, shown_J, strict=True)):
         for place, response in enumerate(shown):
@@ -146,6 +150,12 @@ def responses(judgements: Judgements, base: LanguageBase) -> NextTokens:
             if text == len(first_row_T):
                 first_row_T.append(row)
     prompts, texts = [prompt for prompt, _ in index], [text for _, text in index]
+    if left_out is not None:
+        fits_T = np.append(base.texts.fits(prompts, texts, ended=True), True)  # the last: no text
+        kept_J = fits_T[text_JK].all(axis=1)
+        if not kept_J.all():
+            left_out.add_all(kept_J, "a response that does not fit into the context")
+            return responses(judgements.keep(kept_J), base)
     return NextTokens(
         base=base,
         tokens=base.texts(prompts, texts, first_row_T, ended=True),

@@ -90,18 +90,15 @@ class TextTokens:
             InputError: a response does not fit into the context.
         """
         heads, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
-        after = self._after
-        if ended and not self.chat:
-            after = after + self._end(after)
-        special = len(self._before) + len(self._between) + len(after)
+        after, most = self._last(ended), self._most(ended)
         found, second_T, cut = [], [], 0
         for text, (head, tail) in enumerate(zip(self._ids(heads), self._ids(tails), strict=True)):
-            room = self.limit - special - len(tail)
+            room = most - len(tail)
             if room < 0:
                 row = text if rows is None else rows[text]
                 raise InputError(
                     f"row {row + 1}: a response of {len(tail)} tokens does not fit into the "
-                    f"{self.limit - special} that are read of a text; shorten it, raise "
+                    f"{most} that are read of a text; shorten it, raise "
                     "--max-tokens, or choose a --base with a longer context"
                 )
             cut += len(head) > room
@@ -109,6 +106,23 @@ class TextTokens:
             found.append([*self._before, *kept, *self._between, *tail, *after])
             second_T.append(len(self._before) + len(kept) + len(self._between))
         return _joined(found, second_T, cut)
+
+    def fits(
+        self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
+    ) -> np.ndarray:
+        """Which responses fit into the context, (T,) bool."""
+        _, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
+        most = self._most(ended)
+        return np.array([len(tail) <= most for tail in self._ids(tails)], dtype=bool)
+
+    def _last(self, ended: bool) -> list[int]:
+        """What is written after a response."""
+        return self._after + (self._end(self._after) if ended and not self.chat else [])
+
+    def _most(self, ended: bool) -> int:
+        """Tokens of a response that can be read."""
+        special = len(self._before) + len(self._between) + len(self._last(ended))
+        return self.limit - special
 
     def windows(self, texts: Sequence[str]) -> tuple[Tokens, np.ndarray]:
         """Tokens of texts by themselves, with their end, and how many windows each was cut into.

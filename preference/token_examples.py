@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from preference.examples import distinct_texts, flips, labels
-from preference.judgements import Judgements
+from preference.judgements import Judgements, LeftOut
 from preference.language_base import LanguageBase
 from preference.language_examples import LanguageExamples
 from preference.models import PreferenceModel
@@ -69,13 +69,24 @@ class TokenExamples(LanguageExamples):
         reward_R.backward(back_NK[there_NK].to(reward_R.device))
 
 
-def token_examples(judgements: Judgements, base: LanguageBase) -> TokenExamples:
+def token_examples(
+    judgements: Judgements, base: LanguageBase, left_out: LeftOut | None = None
+) -> TokenExamples:
     """The tokens of judgements.
 
+    With ``left_out``, which takes them, judgements with a response that does not fit are left out.
+
     Raises:
-        InputError: a response does not fit into the model's context (names the row).
+        InputError: a response does not fit into the model's context (names the row), and there is
+            nothing to take it.
     """
     text_JK, prompts, responses, first_row_T = distinct_texts(judgements, uses_prompt=True)
+    if left_out is not None:
+        fits_T = np.append(base.texts.fits(prompts, responses), True)  # the last: no text
+        kept_J = fits_T[text_JK].all(axis=1)
+        if not kept_J.all():
+            left_out.add_all(kept_J, "a response that does not fit into the context")
+            return token_examples(judgements.keep(kept_J), base)
     there_JW = text_JK[:, 1:] >= 0
     return TokenExamples(
         base=base,

@@ -10,7 +10,7 @@ import torch
 
 from preference.bases import accuracy_at, examples_of
 from preference.gradients import LocalSteps, sum_over_users, user_gradients, windows
-from preference.judgements import InputError, Judgements
+from preference.judgements import InputError, Judgements, LeftOut
 from preference.language_base import BaseSettings, LanguageBase
 from preference.models import preference_model
 from preference.schema import Schema
@@ -278,6 +278,26 @@ def test_a_text_of_one_token_without_an_end(made, monkeypatch):
     monkeypatch.setattr(type(base.texts), "_end", lambda *_: [])
     with pytest.raises(InputError, match="row 2: a text of a single token"):
         examples_of(own([["Save it."], ["what"]]), base)
+
+
+def test_what_is_of_no_use_is_left_out_where_something_takes_it(made, make_rows, monkeypatch):
+    """And nobody else's examples are other ones."""
+    base, _ = made(task="sft")
+    rows, left_out = make_rows([2, 1, 3]), LeftOut("isolate")
+    rows[2]["rejected"] = "save it " * 40
+    found = examples_of(Judgements.from_rows(rows), base, left_out)
+    alone = examples_of(Judgements.from_rows(rows[:2] + rows[3:]), base)
+    assert found.counts_U.tolist() == [2, 0, 3]
+    theta_D = start(base)
+    mine = ours(found.select(np.array([0, 2])), theta_D, taken(alone))
+    assert torch.equal(mine, ours(alone, theta_D, taken(alone)))
+    assert left_out.reasons == ["row 3: a response that does not fit into the context"]
+    base, _ = made()
+    monkeypatch.setattr(type(base.texts), "_end", lambda *_: [])
+    found = examples_of(own([["Save it."], ["what"], ["Bet on it."]]), base, left_out)
+    assert found.counts_U.tolist() == [1, 0, 1]
+    assert left_out.reasons[1].startswith("row 2: a text of a single token")
+    assert examples_of(own([["what"]]), base, left_out).counts_U.tolist() == [0]
 
 
 def test_data_of_another_task(made, make_rows):

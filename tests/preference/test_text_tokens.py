@@ -85,6 +85,25 @@ def test_an_end_is_written_where_it_is_learnt_unless_a_template_does(
     assert found.second_T[0] == expected.split().index("save")
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "gpt2-chat", "bert"])
+@pytest.mark.parametrize("ended", [False, True])
+def test_which_responses_fit(language_model, kind, ended):
+    """Those that are no error, and only these."""
+    from transformers import AutoTokenizer
+
+    tokens = TextTokens(AutoTokenizer.from_pretrained(language_model(kind)), 12)
+    responses = ["save it " * n for n in range(1, 9)]
+    fits = tokens.fits(["What now?"] * 8, responses, ended=ended)
+    assert 0 < fits.sum() < 8
+    for response, fit in zip(responses, fits, strict=True):
+        if fit:
+            tokens(["What now?"], [response], ended=ended)
+        else:
+            with pytest.raises(InputError, match="does not fit"):
+                tokens(["What now?"], [response], ended=ended)
+    assert tokens.fits([], []).tolist() == []
+
+
 def test_windows_of_texts_by_themselves(language_model):
     from transformers import AutoTokenizer
 

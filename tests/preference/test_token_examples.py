@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from preference.gradients import LocalSteps, sum_over_users, user_gradients, windows
-from preference.judgements import InputError, Judgements
+from preference.judgements import InputError, Judgements, LeftOut
 from preference.language_base import BaseSettings, LanguageBase
 from preference.models import preference_model
 from preference.schema import PAIRS, Schema
@@ -154,6 +154,15 @@ def test_a_response_that_does_not_fit_names_its_row(made, make_rows):
     rows[1]["chosen"] = "save it " * 40
     with pytest.raises(InputError, match="row 2: a response of 80 tokens"):
         made(rows=rows)
+    base = made()[0].base
+    data, left_out = Judgements.from_rows(rows), LeftOut("isolate")
+    found = token_examples(data, base, left_out)
+    assert found.counts_U.tolist() == [1]
+    assert left_out.reasons == ["row 2: a response that does not fit into the context"]
+    assert torch.equal(
+        found.tokens.ids, token_examples(Judgements.from_rows(rows[:1]), base).tokens.ids
+    )
+    assert token_examples(data.keep(np.zeros(2, bool)), base).counts_U.tolist() == [0]
 
 
 def test_what_is_wrong_shows_before_the_first_round(made, monkeypatch):
