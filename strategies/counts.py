@@ -72,8 +72,8 @@ def ask(
             total_J, there = _added_up(replies, users, log, attendance)
         attendance.check_any()  # everybody was asked, by no coin, and nothing is released
     except RunAborted as aborted:
-        if aborted.reason is Reason.NODE_FAILED:
-            raise
+        if simulated or aborted.reason is Reason.NODE_FAILED:
+            raise  # it says more
         raise RunAborted(aborted.reason, _INSTEAD, aborted.private) from None
     except ProtocolError as error:
         raise RunAborted(Reason.NO_ANSWERS, _INSTEAD, {"why": str(error)}) from None
