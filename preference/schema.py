@@ -86,7 +86,8 @@ class Schema:
         given = []
         for field in fields(self):
             value = getattr(self, field.name)
-            if value != field.default and (field.name, value) != ("responses", 2):
+            of_pairs = field.name == "responses" and self.kind == "pairs"
+            if value != field.default and not of_pairs:
                 given += [f"--{field.name.replace('_', '-')} {value}"]
         return " ".join(given)
 

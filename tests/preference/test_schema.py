@@ -41,6 +41,7 @@ def test_of_settings():
     found = Schema.of(settings)
     assert found == Schema("top-1", 4, most_characters=9)
     assert found.options == "--kind top-1 --responses 4 --most-characters 9"
+    assert Schema("top-1", 2).options == "--kind top-1 --responses 2"
     for wrong in ({"responses": "4"}, {"kind": 1}, {"most-judgements": 2.0}, {"responses": True}):
         with pytest.raises(InputError, match="must be a"):
             Schema.of(wrong)
