@@ -171,9 +171,10 @@ class Ledger:
         """Whether a loss has still to be paid for."""
         return self._account.settled < len(self._account.lost)
 
-    def first_uncharged(self) -> int:
-        """The first round, from 1, that has no charge."""
-        return self._account.first_uncharged()
+    @property
+    def account(self) -> Account:
+        """All lines, added up; not to be changed."""
+        return self._account
 
     def lose(self, what: str, *, round_: int) -> None:
         """Note that charges are missing, though what is here fits together.

@@ -17,6 +17,8 @@ from preference.judgements import InputError
 from privacy.chained_record import Head
 from privacy.durable import replace_file
 
+#: Where it lies in a run's folder.
+PLACE = Path("checkpoint") / "state.safetensors"
 _ROUND, _LINES, _HASH, _CHECK = "round", "ledger_lines", "ledger_hash", "sha256"
 
 
@@ -29,23 +31,24 @@ class Checkpoint:
     head: Head
 
 
-def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the file; it is on disk when this returns."""
+def save(folder: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint of a run's folder; it is on disk when this returns."""
     arrays = {
         **checkpoint.state,
         _ROUND: np.array([checkpoint.round]),
         _LINES: np.array([checkpoint.head.index]),
         _HASH: np.frombuffer(bytes.fromhex(checkpoint.head.hash), dtype=np.uint8),
     }
-    replace_file(path, safetensors.save({**arrays, _CHECK: _checksum(arrays)}))
+    replace_file(folder / PLACE, safetensors.save({**arrays, _CHECK: _checksum(arrays)}))
 
 
-def load(path: Path) -> Checkpoint:
-    """What was saved.
+def load(folder: Path) -> Checkpoint | None:
+    """What was saved in a run's folder; None if there is none.
 
     Raises:
         InputError: it is damaged, or cannot be read.
     """
+    path = folder / PLACE
     advice = (
         "bring back an undamaged copy, or remove it: rounds are then run from the first again, and "
         "charged again"
@@ -56,6 +59,8 @@ def load(path: Path) -> Checkpoint:
             raise ValueError("its checksum is another")
         head = Head(int(arrays.pop(_LINES)[0]), arrays.pop(_HASH).tobytes().hex())
         return Checkpoint(int(arrays.pop(_ROUND)[0]), arrays, head)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:

@@ -7,12 +7,17 @@ Whoever brings back an older state of the whole folder is not noticed here; a he
 elsewhere (``murmuration ledger --expect``) shows it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from privacy.adjacency import Adjacency
+from privacy.chained_record import Head
 from privacy.ledger import Ledger, LedgerLoss
+from privacy.ledger_lines import Account
+from server import checkpoints
 from server.checkpoints import Checkpoint
+from server.run_files import read_json, read_metrics
 from server.run_lock import RunLock
 
 
@@ -29,6 +34,15 @@ class Done:
     checkpoint: Checkpoint | None
     rounds: tuple[int, ...] = ()
     released: bool = False
+
+    @classmethod
+    def of(cls, folder: Path) -> "Done":
+        """What a run's folder holds; InputError for a damaged file."""
+        return cls(
+            checkpoints.load(folder),
+            tuple(line["round"] for line in read_metrics(folder)),
+            bool(read_json(folder / "released.json")),
+        )
 
     @property
     def last(self) -> int:
@@ -65,7 +79,7 @@ def open_ledger(
     try:
         lock.note_begun()
         owed = accept_loss and ledger.unsettled
-        what = None if owed else missing(ledger, done)
+        what = None if owed else missing(path, ledger.account, ledger.has_been_at, done)
         if what and not accept_loss:
             raise LedgerLoss(what)
         if what:
@@ -77,22 +91,23 @@ def open_ledger(
     return ledger
 
 
-def missing(ledger: Ledger, done: Done) -> str | None:
+def missing(
+    path: Path, account: Account, has_been_at: Callable[[Head], bool], done: Done
+) -> str | None:
     """What a ledger does not have that it must have had; None if it has everything."""
     checkpoint = done.checkpoint
-    if checkpoint and not ledger.has_been_at(checkpoint.head):
+    if checkpoint and not has_been_at(checkpoint.head):
         return (
-            f"{ledger.path} was rolled back or replaced: the checkpoint after round "
+            f"{path} was rolled back or replaced: the checkpoint after round "
             f"{checkpoint.round} knows it with {checkpoint.head.index} lines, and other ones"
         )
-    if (first := ledger.first_uncharged()) <= done.last:
+    if (first := account.first_uncharged()) <= done.last:
         return (
-            f"{ledger.path} was rolled back or replaced: it has no charge for round {first}, and "
+            f"{path} was rolled back or replaced: it has no charge for round {first}, and "
             f"{done.last} rounds were done"
         )
-    if done.released and not ledger.charges and not ledger.lost:
+    if done.released and not account.charges and not account.lost:
         return (
-            f"{ledger.path} was rolled back or replaced: it has no charge for what stands in "
-            "released.json"
+            f"{path} was rolled back or replaced: it has no charge for what stands in released.json"
         )
     return None

@@ -35,6 +35,7 @@ from privacy.ledger import Ledger
 from server import checkpoints, resuming
 from server.checkpoints import Checkpoint
 from server.config import RunConfig
+from server.run_files import former_nodes, read_json, read_metrics
 from server.run_lock import RunInUse, RunLock
 
 _PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
@@ -157,15 +158,10 @@ class RunDirectory:
             LedgerLoss: it does not, and the run was not told to go on all the same.
             LedgerError: it is in use, or of another promise.
         """
-        done = resuming.Done(
-            self.load_checkpoint() if self._config.resume else None,
-            tuple(line["round"] for line in self.metrics()),
-            bool(self._read_json("released.json")),
-        )
         self._ledger = resuming.open_ledger(
             self.ledger_path,
             self._lock,
-            done,
+            resuming.Done.of(self.path),
             adjacency=adjacency,
             delta=delta,
             budget=budget,
@@ -253,26 +249,17 @@ class RunDirectory:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All metrics; a line torn by a crash is left out."""
-        path = self.path / "metrics.jsonl"
-        found = []
-        for line in path.read_bytes().split(b"\n") if path.exists() else ():
-            with contextlib.suppress(ValueError):
-                data = json.loads(line)
-                if isinstance(data, dict) and type(data.get("round")) is int:
-                    found.append(data)
-        return found
+        return read_metrics(self.path)
 
     def save_checkpoint(self, round_: int, state: Mapping[str, np.ndarray]) -> None:
         """Replace the checkpoint; it is on disk when this returns."""
         head = self._ledger.head if self._ledger else NO_LINES
-        path = self.path / "checkpoint" / "state.safetensors"
-        path.parent.mkdir(exist_ok=True)
-        checkpoints.save(path, Checkpoint(round_, dict(state), head))
+        (self.path / checkpoints.PLACE).parent.mkdir(exist_ok=True)
+        checkpoints.save(self.path, Checkpoint(round_, dict(state), head))
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint, or None if there is none; InputError if it is damaged."""
-        path = self.path / "checkpoint" / "state.safetensors"
-        return checkpoints.load(path) if path.exists() else None
+        return checkpoints.load(self.path)
 
     def rewind_metrics(self, round_: int) -> None:
         """Drop metrics of rounds after ``round_``: they will be run, and written, again."""
@@ -282,36 +269,6 @@ class RunDirectory:
 
     def _read_json(self, name: str, *keys: str) -> dict[str, Any]:
         return read_json(self.path / name, *keys)
-
-
-def read_json(path: Path, *keys: str) -> dict[str, Any]:
-    """A JSON file with these keys, empty if it is missing.
-
-    Raises:
-        InputError: it is damaged, or cannot be read.
-    """
-    try:
-        data = json.loads(path.read_bytes())
-        if not isinstance(data, dict):
-            raise TypeError("not an object")
-        missing = [key for key in keys if key not in data]
-        if missing:
-            raise KeyError(*missing)
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InputError(f"{path} is damaged ({error}): bring back an undamaged copy") from None
-    return data
-
-
-def former_nodes(folder: Path) -> int | None:
-    """Over how many nodes the users of a run are spread; None if that is not on file."""
-    nodes = read_json(folder / "private" / "nodes.json", "nodes").get("nodes")
-    if nodes is not None and type(nodes) is not int:
-        raise InputError(f"{folder / 'private' / 'nodes.json'} is damaged: {nodes!r} nodes")
-    return nodes
 
 
 def _unchained(ledger: Path) -> bool:

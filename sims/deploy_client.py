@@ -28,6 +28,7 @@ from client.policy import BOUNDED, NODE_HALF, Policy
 from client.store import load_judged
 from preference.judgements import InputError, Judgements
 from preference.schema import PAIRS, Schema
+from privacy.chained_record import head_path
 from sims.certificates import load_client_key, public_line
 from sims.deploy_init import CLIENT_SETTINGS
 from sims.deploy_texts import supernode
@@ -119,7 +120,7 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
 def spent(client: Client) -> list[str]:
     """What has left this machine so far, in lines; InputError if its ledger is damaged."""
     path = client.folder / "state" / "own-ledger.jsonl"
-    if not path.exists():
+    if not path.exists() and not head_path(path).exists():
         return ["So far nothing has left."]
     ledger, policy = OwnLedger.read(path), client.policy
     found = [

@@ -15,7 +15,8 @@ from preference.tasks import Data
 from server.app import app as server_app
 from server.config import RunConfig
 from server.result import as_published
-from server.run_directory import RunDirectory, former_nodes
+from server.run_directory import RunDirectory
+from server.run_files import former_nodes
 from server.task_words import rows_of
 from sims.flower import FlowerRunFailed, run_flower
 from sims.live import LiveView

@@ -216,6 +216,7 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
             f" of {of}, {share_text(result['heldout_accuracy_by_user'], users)} by user "
             f"({users:,} users held out)",
         )
+    head = result.get("ledger_head", "no head")  # of a run by an earlier version
     done, planned, speed = result["rounds"], result["rounds_planned"], result["users_per_second"]
     rounds = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
     pace = f" ({about(speed)} users/s)" if speed else ""
@@ -230,6 +231,7 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
         ("trained on", Text(trained)),
         ("model", Text(str(out / "model"))),
         ("report", Text(str(out / "report.html"))),
+        ("ledger", Text(f"{out / 'ledger.jsonl'}, to be kept elsewhere: {head}")),
     ]
 
 

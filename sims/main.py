@@ -31,6 +31,7 @@ from sims import (  # noqa: E402
     base_command,
     bounds_command,
     compare_command,
+    ledger_command,
     plan_command,
     population_command,
     privatize_command,
@@ -58,6 +59,7 @@ app.command("reproduce")(reproduce_command.reproduce)
 app.command("privatize")(privatize_command.privatize)
 app.command("bounds")(bounds_command.bounds)
 app.command("agent")(agent_command.agent)
+app.command("ledger")(ledger_command.ledger)
 app.command("base")(base_command.base)
 app.command("population")(population_command.population)
 app.command("audit")(audit_command.audit)

@@ -287,7 +287,7 @@ def test_an_accepted_loss_costs_the_whole_plan_beside_what_can_be_read(
             ledger.charge(OTHER, round_=19, covers="gradient")
         total, head = ledger.epsilon(), ledger.head
         assert total >= accounting.epsilon((spent + Counter({EVENT: 10})).items(), **TERMS)
-        assert ledger.first_uncharged() == 19
+        assert ledger.account.first_uncharged() == 19
     with promise(path, budget=budget()) as ledger:
         assert (ledger.epsilon(), ledger.head, len(ledger.lost)) == (total, head, 1)
     if damage is flip:

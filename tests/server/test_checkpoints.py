@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from preference.judgements import InputError
 from privacy.chained_record import Head
-from server.checkpoints import Checkpoint, load, save
+from server.checkpoints import PLACE, Checkpoint, load, save
 
 STATE = {"theta": np.linspace(0, 1, 5), "averaged": np.array([3]), "empty": np.zeros((0, 2))}
 CHECKPOINT = Checkpoint(7, STATE, Head(9, "ab" * 32))
@@ -22,15 +22,19 @@ def same(found):
 
 
 def test_round_trip(tmp_path):
-    save(tmp_path / "c", CHECKPOINT)
-    same(load(tmp_path / "c"))
+    assert load(tmp_path) is None
+    (tmp_path / PLACE).parent.mkdir()
+    save(tmp_path, CHECKPOINT)
+    same(load(tmp_path))
 
 
 @settings(max_examples=300)
 @given(data=st.data())
 def test_a_flipped_bit_or_a_cut_is_noticed(tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("c") / "c"
-    save(path, CHECKPOINT)
+    folder = tmp_path_factory.mktemp("run")
+    path = folder / PLACE
+    path.parent.mkdir()
+    save(folder, CHECKPOINT)
     raw = bytearray(path.read_bytes())
     place = data.draw(st.integers(0, len(raw) - 1))
     if data.draw(st.booleans()):
@@ -39,7 +43,7 @@ def test_a_flipped_bit_or_a_cut_is_noticed(tmp_path_factory, data):
         raw[place] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(raw)
     try:
-        found = load(path)
+        found = load(folder)
     except InputError as error:
         assert "is damaged" in str(error)
         assert "\n" not in str(error)
@@ -49,15 +53,17 @@ def test_a_flipped_bit_or_a_cut_is_noticed(tmp_path_factory, data):
 
 @pytest.mark.parametrize("raw", [b"", b"x", b"\x00" * 100, b"\xff" * 1000])
 def test_what_is_no_checkpoint(tmp_path, raw):
-    (tmp_path / "c").write_bytes(raw)
-    with pytest.raises(InputError, match=r"c is damaged .*remove it"):
-        load(tmp_path / "c")
+    (tmp_path / PLACE).parent.mkdir()
+    (tmp_path / PLACE).write_bytes(raw)
+    with pytest.raises(InputError, match=r"state\.safetensors is damaged .*remove it"):
+        load(tmp_path)
 
 
 def test_one_without_a_checksum_is_refused(tmp_path):
     """As an earlier version wrote them."""
     from safetensors.numpy import save as plain
 
-    (tmp_path / "c").write_bytes(plain({"round": np.array([7]), **STATE}))
+    (tmp_path / PLACE).parent.mkdir()
+    (tmp_path / PLACE).write_bytes(plain({"round": np.array([7]), **STATE}))
     with pytest.raises(InputError, match=r"is damaged .*sha256"):
-        load(tmp_path / "c")
+        load(tmp_path)

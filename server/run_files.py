@@ -1,0 +1,50 @@
+"""What stands in the files of a run, read; damaged ones are refused in one line."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+from preference.judgements import InputError
+
+
+def read_json(path: Path, *keys: str) -> dict[str, Any]:
+    """A JSON file with these keys, empty if it is missing.
+
+    Raises:
+        InputError: it is damaged, or cannot be read.
+    """
+    try:
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict):
+            raise TypeError("not an object")
+        missing = [key for key in keys if key not in data]
+        if missing:
+            raise KeyError(*missing)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(f"{path} is damaged ({error}): bring back an undamaged copy") from None
+    return data
+
+
+def former_nodes(folder: Path) -> int | None:
+    """Over how many nodes the users of a run are spread; None if that is not on file."""
+    nodes = read_json(folder / "private" / "nodes.json", "nodes").get("nodes")
+    if nodes is not None and type(nodes) is not int:
+        raise InputError(f"{folder / 'private' / 'nodes.json'} is damaged: {nodes!r} nodes")
+    return nodes
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics; those that are torn or damaged are left out."""
+    path = folder / "metrics.jsonl"
+    found = []
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        with contextlib.suppress(ValueError, RecursionError):
+            data = json.loads(line)
+            if isinstance(data, dict) and type(data.get("round")) is int:
+                found.append(data)
+    return found

@@ -1,0 +1,184 @@
+"""A run that was broken off goes on where everything it left agrees, or says what is wrong."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from client.app import app as client_app
+from preference.judgements import InputError
+from preference.reward import RewardModel
+from privacy import chained_record
+from privacy.ledger import read_account
+from server import training
+from server.config import RunConfig
+from server.run_directory import RunDirectory
+from server.run_files import read_metrics
+from server.training import train
+from sims.local import LocalGrid
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+@pytest.fixture
+def config(tmp_path, crowd):
+    """Settings of a small run on 40 of 50 users."""
+    return RunConfig(
+        data=crowd, epsilon=0.5, delta=1e-3, rounds=5, cohort=10, seed=3, out=str(tmp_path / "run")
+    )
+
+
+def run(config):
+    return train(config, LocalGrid(client_app, 1, config.to_run_config()))
+
+
+def ledger_lines(config):
+    lines = Path(config.out, "ledger.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines[1:]]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+# What is left of the ledger when a run is resumed.
+
+
+def ended_after(config, round_, monkeypatch):
+    """A run without a seed that ends after a round's checkpoint; what its ledger comes to."""
+    real = RunDirectory.save_checkpoint
+
+    def save_checkpoint(self, done, state):
+        real(self, done, state)
+        if done == round_:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDirectory, "save_checkpoint", save_checkpoint)
+        with pytest.raises(Killed):
+            run(config)
+
+
+def older_copy(path):
+    """The ledger and its head as they were after round 6."""
+    contents = chained_record.read(path)
+    lines = [line for line in contents.lines if line.get("round", 0) <= 6]
+    chained_record.rewrite(path, lines)
+
+
+def one_digit(path):
+    raw = path.read_bytes()
+    place = raw.index(b'"noise_multiplier": ') + len(b'"noise_multiplier": ')
+    path.write_bytes(raw[:place] + b"9" + raw[place + 1 :])
+
+
+LOSSES = {
+    "deleted": (lambda path: path.unlink(), "ledger.jsonl was deleted"),
+    "older copy": (older_copy, "the checkpoint after round 8 knows it"),
+    "one digit flipped": (one_digit, r"ledger.jsonl:\d+: edited after it was written"),
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-40]), "was cut or rolled back"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_ledger_lost_after_round_8_of_10(config, crowd_test, monkeypatch, loss):
+    """ε = 1.13, 2.31 and 0.17 were reported so where 3 was spent."""
+    damage, said = LOSSES[loss]
+    unseeded = replace(config, seed=-1, test=crowd_test, rounds=10, epsilon=3.0)
+    ended_after(unseeded, 8, monkeypatch)
+    path = Path(config.out) / "ledger.jsonl"
+    damage(path)
+    left = path.read_bytes() if path.exists() else None
+    with pytest.raises(InputError, match=f"{said}.*--accept-ledger-loss") as caught:
+        run(replace(unseeded, resume=True))
+    assert "\n" not in str(caught.value)
+    assert (path.read_bytes() if path.exists() else None) == left
+    result = run(replace(unseeded, resume=True, accept_ledger_loss=True))
+    assert (result["rounds"], result["stopped"]) == (10, None)
+    assert result["epsilon"] > 3.0  # what was really spent
+    assert result["warnings"][0].startswith("THE LEDGER WAS LOST once")
+    assert "more than the budget" in result["guarantee"]
+    account, contents = read_account(path)
+    assert sum(account.spent.values()) >= 12  # the plan, and rounds 9 and 10
+    assert result["ledger_head"] == str(contents.head)
+
+
+def test_a_lost_ledger_of_a_seeded_run_cannot_be_accepted(config):
+    with pytest.raises(InputError, match="would draw the same coins and noise again"):
+        replace(config, resume=True, accept_ledger_loss=True)
+    with pytest.raises(InputError, match="continued with --resume"):
+        replace(config, seed=-1, accept_ledger_loss=True)
+
+
+def test_a_group_size_that_is_not_on_file_any_more_is_charged_anew(config, monkeypatch):
+    els = replace(config, seed=-1, strategy="els", epsilon=8.0, adjacency="zero-out")
+    ended_after(els, 2, monkeypatch)
+    (Path(config.out) / "released.json").unlink()
+    run(replace(els, resume=True))
+    choices = [line for line in ledger_lines(config) if line["event"]["kind"] == "pure-choice"]
+    assert [line["attempt"] for line in choices] == [0, 1]
+
+
+# Disks.
+
+
+@pytest.mark.parametrize("file", ["checkpoint", "metrics.jsonl", "result.json", "report", "model"])
+def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on(config, monkeypatch, file):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device", f"{config.out}/{file}")
+
+    targets = {
+        "checkpoint": (RunDirectory, "save_checkpoint"),
+        "metrics.jsonl": (RunDirectory, "add_metrics"),
+        "report": (training, "write_report"),
+        "model": (RewardModel, "save"),
+    }
+    with monkeypatch.context() as patched:
+        if file == "result.json":
+            real = RunDirectory.write_json
+            patched.setattr(
+                RunDirectory,
+                "write_json",
+                lambda self, name, data: full() if name == file else real(self, name, data),
+            )
+        else:
+            patched.setattr(*targets[file], full)
+        with pytest.raises(InputError, match=r"cannot be written.*No space left.*--resume") as it:
+            run(config)
+    assert "\n" not in str(it.value)
+    resumed = run(replace(config, resume=True))
+    whole = run(replace(config, out=config.out + "-whole"))
+    assert (resumed["rounds"], resumed["epsilon"]) == (5, whole["epsilon"])
+
+
+def test_a_disk_that_is_full_for_the_ledger_releases_nothing(config, monkeypatch):
+    real, seen = os.write, []
+
+    def write(descriptor, data):
+        if b'"round"' in data:
+            seen.append(data)
+            if len(seen) == 3:
+                return real(descriptor, data[:20])
+        return real(descriptor, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", write)
+        with pytest.raises(InputError, match=r"ledger\.jsonl cannot be written.*disk full"):
+            run(config)
+    assert [line["round"] for line in read_metrics(Path(config.out))] == [1, 2]
+    assert run(replace(config, resume=True))["rounds"] == 5
+
+
+def test_a_damaged_checkpoint_ends_in_one_line(config, monkeypatch):
+    ended_after(replace(config, seed=-1), 2, monkeypatch)
+    path = Path(config.out) / "checkpoint" / "state.safetensors"
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-9] + bytes([raw[-9] ^ 1]) + raw[-8:])
+    with pytest.raises(InputError, match=r"state\.safetensors is damaged .*remove it"):
+        run(replace(config, seed=-1, resume=True))
+    path.unlink()  # then from the first round again, charged again
+    result = run(replace(config, seed=-1, resume=True))
+    assert result["stopped"] is not None
+    assert [line["round"] for line in ledger_lines(config)][:3] == [1, 2, 1]
