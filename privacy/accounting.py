@@ -77,34 +77,47 @@ def _profile(
     events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
 ) -> hold_out.Profile | None:
     """δ of a run at any ε, tight around ``delta``; of group privacy there are points only."""
-    choices = sum(times * e.epsilon for e, times in events if isinstance(e, PureChoice))
-    rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
-    parts = by_part(rest)
+    parts = by_part(events)
     if any(isinstance(event, GroupGaussian) for part in parts for event, _ in part):
         return None
-    found = [composition(part, adjacency=adjacency, interval=interval) for part in parts]
-    curves = [total.near(delta) for total in found if total is not None]
+    curves = [_curve(part, adjacency, delta, interval) for part in parts]
+    return lambda target: max(curve(target) for curve in curves)
 
-    def profile(target: float) -> float:
-        if target < choices:
-            return 1.0
-        left = target - choices
-        return max((curve(left) for curve in curves), default=0.0)
 
-    return profile
+def _curve(
+    events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
+) -> hold_out.Profile:
+    """δ at any ε of what a user of one part is exposed to."""
+    choices, rest = _choices(events)
+    total = composition(rest, adjacency=adjacency, interval=interval)
+    if total is None:
+        return lambda target: 1.0 if target < choices else 0.0
+    after = total.near(delta)
+    return lambda target: 1.0 if target < choices else after(target - choices)
+
+
+def _choices(events: list[tuple[Event, int]]) -> tuple[float, list[tuple[Event, int]]]:
+    """What the choices of one part cost, and all that is not a choice."""
+    chosen = [(e.epsilon, times) for e, times in events if isinstance(e, PureChoice)]
+    rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
+    return sum(each * times for each, times in chosen), rest
 
 
 def _of_run(
     events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
 ) -> float:
     """Epsilon of events none of which holds users out."""
-    choices = sum(times * e.epsilon for e, times in events if isinstance(e, PureChoice) and times)
-    if choices:
-        rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
-        return choices + _of_run(rest, adjacency, delta, interval)
     events, *others = by_part(events)
     if others:
         return max(_of_run(part, adjacency, delta, interval) for part in (events, *others))
+    choices, events = _choices(events)
+    return choices + _of_the_rest(events, adjacency, delta, interval)
+
+
+def _of_the_rest(
+    events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
+) -> float:
+    """Epsilon of what a user of one part is exposed to, but for choices."""
     if any(isinstance(event, GroupGaussian) for event, _ in events):
         return group.apart(events, adjacency=adjacency, delta=delta, interval=interval)
     found = composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)

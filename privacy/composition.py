@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
 from privacy.adjacency import Adjacency
-from privacy.convolution import Masses, Parts, Uncertified, convolve
+from privacy.convolution import ALLOWANCE, Masses, Parts, Uncertified, convolve
 from privacy.events import Event, PureDp
 from privacy.hold_out import HoldOut
 from privacy.losses import Loss
@@ -24,6 +24,8 @@ MOST_CELLS = 2**21
 _COARSENESS = 1e-3
 #: ... as long as no loss spans more cells than this already.
 _FINEST = 20_000
+#: ... and as long as rounding adds no more than this to all masses of a release.
+_NOISE = 1e-6
 #: Infinite mass of one release that only says where its distribution was cut off.
 _CUT = 1e-20
 
@@ -65,6 +67,11 @@ class OneWay:
         grid = sum(times for _, times in self.parts) / 6.0  # in squared steps
         spread = sum(times * masses.variance for masses, times in self.parts)
         return grid > _COARSENESS * spread > 0.0
+
+    @property
+    def too_fine(self) -> bool:
+        """Whether rounding shows on this grid; see ``Masses.surplus``."""
+        return any(masses.surplus > _NOISE for masses, _ in self.parts)
 
     @cached_property
     def _outline(self) -> Outline:
@@ -168,7 +175,8 @@ def composition(
     """All of ``(event, times)`` taken together; None if nothing is released.
 
     At ``INTERVAL``, the grid is made finer where its own pessimism would show: where many releases
-    add up whose losses are small beside it (``OneWay.too_coarse``). A coarser one stays as it is.
+    add up whose losses are small beside it (``OneWay.too_coarse``), as far as rounding allows. A
+    coarser one stays as it is.
 
     Raises:
         Unsupported: an event has no guarantee under ``adjacency``.
@@ -176,12 +184,22 @@ def composition(
     charged = [(event, times) for event, times in events if times > 0]
     if not charged:
         return None
-    while True:
-        found = [(_masses(event, adjacency, interval), times) for event, times in charged]
-        removed = OneWay([(of_both[0], times) for of_both, times in found], interval)
-        if interval > INTERVAL or not removed.too_coarse:
-            break
+    total = _composed(charged, adjacency, interval)
+    while ALLOWANCE < interval <= INTERVAL and total.removed.too_coarse:
         interval /= 2.0
+        finer = _composed(charged, adjacency, interval)
+        if any(way.too_fine for way in finer.ways):
+            break
+        total = finer
+    return total
+
+
+def _composed(
+    charged: list[tuple[Event, int]], adjacency: Adjacency, interval: float
+) -> Composition:
+    """On a grid of this ``interval``."""
+    found = [(_masses(event, adjacency, interval), times) for event, times in charged]
+    removed = OneWay([(of_both[0], times) for of_both, times in found], interval)
     if all(len(of_both) == 1 for of_both, _ in found):
         return Composition(removed, removed)
     added = OneWay([(of_both[-1], times) for of_both, times in found], interval)

@@ -69,6 +69,7 @@ _U = 2.0**-53
 _LEAST_MASS = 1e-200  # what is less goes to infinity, so that no tilt overflows
 _LOST = 1e-280
 _MOST_ERROR = 1.0 / 16.0
+_MOST_SURPLUS = 0.01  # more than one in all: what the library rounded, if it is no mistake
 
 
 class Uncertified(ValueError):
@@ -94,7 +95,7 @@ class Masses:
             mass_N = np.asarray(dense._probs, np.float64)
             index_N = dense._lower_loss + np.arange(len(mass_N), dtype=np.int64)
         infinite = float(pmf._infinity_mass)
-        sound = bool((mass_N >= 0.0).all()) and mass_N.sum() <= 1.0 + 1e-6
+        sound = bool((mass_N >= 0.0).all()) and mass_N.sum() <= 1.0 + _MOST_SURPLUS
         if not (sound and 0.0 <= infinite <= 1.0):
             raise ValueError("not a distribution of privacy losses")
         kept = mass_N >= _LEAST_MASS
@@ -102,6 +103,15 @@ class Masses:
             infinite += float(mass_N[~kept].sum()) + (_LOST if mass_N[~kept].any() else 0.0)
             index_N, mass_N = index_N[kept], mass_N[kept]
         return cls(index_N, mass_N, infinite)
+
+    @property
+    def surplus(self) -> float:
+        """How much more than one all masses are, which is too much but never wrong.
+
+        The library divides differences of rounded numbers by the interval, and noise that would
+        make a mass negative is cut off: the finer the grid, the more there is.
+        """
+        return max(0.0, float(self.mass_N.sum()) + self.infinite - 1.0)
 
     @property
     def variance(self) -> float:

@@ -30,7 +30,7 @@ from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from privacy.release import fingerprint
 from privacy.sampling import PoissonSampler
-from privacy.tested import OVERCHARGE, TestedGaussian
+from privacy.tested import TestedGaussian
 
 
 @dataclass(frozen=True)
@@ -124,5 +124,5 @@ def test_std(noise_multiplier: float, test_share: float) -> float:
 
 def test_margin(std: float, failure: float) -> float:
     """How far above W₀ the noisy W must lie; see the module's docstring."""
-    z = float(stats.norm.isf(failure / OVERCHARGE))
+    z = float(stats.norm.isf(failure))
     return 2.0 * concentration.WEIGHT_CHANGE + z * std

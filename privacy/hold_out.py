@@ -75,6 +75,8 @@ Profile = Callable[[float], float]
 MOST_EPSILON = 500.0
 #: Down to this share the probability of a 64-bit coin is the share exactly (``bar``).
 LEAST_SHARE = 2.0**-11
+#: More than what rounding takes from a sum or a product of a few exponentials, relatively.
+_ROUNDED = 16.0 * 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -178,23 +180,28 @@ def together(held: Iterable[tuple[HoldOut, int]]) -> HoldOut | None:
 
 
 def mixed_delta(epsilon: float, hold_out: HoldOut, profile: Profile) -> float:
-    """δ at ``epsilon`` ≥ ``hold_out.alone`` of a run and its held-out users: a user comes or goes.
+    """δ at ``epsilon`` ≥ 0 of a run and its held-out users, rounded up: a user comes or goes.
 
     ``profile`` is the run's; see the top of this file.
     """
     h, alpha = hold_out.share, math.exp(epsilon)
     into, back = 0.0, 0.0
     for y in (math.exp(hold_out.epsilon), math.exp(-hold_out.epsilon)):
-        weight, scale = 1.0 / (1.0 + y), max(0.0, 1.0 - alpha * h * y)
-        into += weight * (1.0 - h) * _at((alpha - h * y) / (1.0 - h), profile)
+        weight = 1.0 / (1.0 + y)
+        # Whatever was rounded in a difference, a is too small and s too large.
+        least = alpha - h * y - _ROUNDED * (alpha + h * y)
+        into += weight * (1.0 - h) * _at(least / (1.0 - h), profile)
+        scale = 1.0 + _ROUNDED - alpha * h * y * (1.0 - _ROUNDED)
         if scale > 0.0:
             back += weight * scale * _at(alpha * (1.0 - h) / scale, profile)
-    return max(into, back)
+    return max(into, back) * (1.0 + _ROUNDED)
 
 
 def _at(a: float, profile: Profile) -> float:
-    """H_a of the run; a is at least 1 but for its last digits."""
-    return profile(max(0.0, math.log(a)))
+    """H_a of the run, for any a: below 1 it grows by no more than a falls, and is 1 at 0."""
+    if a >= 1.0:
+        return profile(math.log(a))
+    return min(profile(0.0), max(0.0, a)) + 1.0 - a
 
 
 def mixed_epsilon(hold_out: HoldOut, profile: Profile, delta: float) -> float:

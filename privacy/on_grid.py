@@ -110,10 +110,10 @@ class OnGrid:
             Unsupported: the continuous event has no guarantee under ``adjacency``.
         """
         found = self.event.loss(adjacency, interval)
-        removed = _moved(found._pmf_remove, self.excess)
+        removed = moved_to_infinity(found._pmf_remove, self.excess)
         if found._symmetric:
             return pld.PrivacyLossDistribution(removed)
-        return pld.PrivacyLossDistribution(removed, _moved(found._pmf_add, self.excess))
+        return pld.PrivacyLossDistribution(removed, moved_to_infinity(found._pmf_add, self.excess))
 
 
 def excess(dimension: int, scale: float, reach: float) -> float:
@@ -130,8 +130,11 @@ def excess(dimension: int, scale: float, reach: float) -> float:
     return math.expm1(2.0 * above + below) + math.exp(above - _FAR**2 / 2.0)
 
 
-def _moved(pmf: pld_pmf.PLDPmf, mass: float) -> pld_pmf.PLDPmf:
-    """``pmf`` with ``mass`` taken from its lowest losses and put at an infinite one."""
+def moved_to_infinity(pmf: pld_pmf.PLDPmf, mass: float) -> pld_pmf.PLDPmf:
+    """``pmf`` with ``mass`` taken from its lowest losses and put at an infinite one.
+
+    Dominates whatever costs at most ``mass`` more than ``pmf`` at every α (see above).
+    """
     dense = pmf.to_dense_pmf()
     probs = np.array(dense._probs, dtype=np.float64)
     gone = np.minimum(np.cumsum(probs), mass)

@@ -31,7 +31,6 @@ from privacy.filtered_mean import FilteredMean
 from privacy.hold_out import HoldOut, charges_of
 from privacy.ledger import Ledger
 from privacy.sampling import PoissonSampler
-from privacy.tested import LARGEST_DELTA
 from strategies import messages, stacks
 from strategies.rounds import CohortStrategy
 from strategies.uls import DEFAULT_GROUP_SIZE, check_size
@@ -70,8 +69,8 @@ class CorrectedPlan:
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
-        if not 0 < self.delta <= LARGEST_DELTA:
-            raise ValueError(f"--delta must be at most {LARGEST_DELTA} here, got {self.delta}")
+        if not 0.0 < self.delta < 1.0:
+            raise ValueError(f"--delta must be between 0 and 1, got {self.delta}")
         _ = self.mechanism  # a plan that cannot be released from cannot be built
 
     @classmethod

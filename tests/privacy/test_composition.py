@@ -45,3 +45,17 @@ def test_nothing_released_has_no_loss_and_an_unprotected_release_every() -> None
     assert composed_epsilon([(PureDp(1.0), 0)], **TERMS) == 0.0
     mixed = [(PureDp(1.0), 2), (Unprotected(), 3), (PoissonGaussian(0.1, 4.0), 1)]
     assert composed_epsilon(mixed, **TERMS) == math.inf
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+@pytest.mark.parametrize(("probability", "noise"), [(1e-9, 1.0), (1e-6, 1.0), (1e-6, 1e3)])
+def test_the_grid_is_never_finer_than_rounding_allows(adjacency, probability, noise) -> None:
+    event, rounds = PoissonGaussian(probability, noise), 100_000
+    total = composition([(event, rounds)], adjacency=adjacency)
+    assert total is not None
+    found = total.epsilon(1e-9)
+    # The standard deviation of the loss, from its variance in one round.
+    swap = adjacency.vectors_changed == 2
+    spread = math.expm1(noise**-2) + (-math.expm1(-(noise**-2)) if swap else 0.0)
+    std = probability * math.sqrt(spread * (2 if swap else 1) * rounds)
+    assert 0.0 <= found <= 20.0 * std

@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -121,6 +122,31 @@ def test_almost_nobody_held_out_is_the_run_alone():
 
 def test_almost_everybody_held_out_is_what_is_said_of_them():
     assert epsilon((GAUSSIAN, 100), *held(0.7, 0.99999)) == pytest.approx(0.7, abs=1e-3)
+
+
+def exact_mixture(share, epsilon_held, epsilon, loss):
+    """Of a run that is randomized response at ``loss``: δ by its definition, in fractions."""
+    h, alpha = Fraction(share), Fraction(math.exp(epsilon))
+    into, back = Fraction(0), Fraction(0)
+    for y in (Fraction(math.exp(epsilon_held)), 1 / Fraction(math.exp(epsilon_held))):
+        for x in (Fraction(math.exp(loss)), 1 / Fraction(math.exp(loss))):
+            weight = 1 / (1 + y) / (1 + x)  # of both, without the user
+            ratio = (1 - h) * x + h * y
+            into += weight * max(0, ratio - alpha)
+            back += weight * max(0, 1 - alpha * ratio)
+    return float(max(into, back))
+
+
+@pytest.mark.parametrize("share", [1 - 1e-7, 1 - 1e-12, 1 - 1e-14, 1 - 2.0**-53])
+@pytest.mark.parametrize("epsilon_held", [0.0, 1e-9, 1.0, 10.0])
+def test_whatever_is_rounded_counts_where_nearly_everybody_is_held_out(share, epsilon_held):
+    def profile(epsilon):
+        return max(0.0, -math.expm1(epsilon - 3.0)) / (1.0 + math.exp(-3.0)) * (1 + 1e-12)
+
+    for part in (0.8, 0.3, 1e-2):
+        delta = (1 - share) * part
+        found = hold_out.mixed_epsilon(HoldOut(share, epsilon_held), profile, delta)
+        assert exact_mixture(share, epsilon_held, found, 3.0) <= delta * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("adjacency", [ADD, Adjacency.ZERO_OUT])

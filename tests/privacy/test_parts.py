@@ -2,7 +2,8 @@ import pytest
 
 from privacy import accounting, events
 from privacy.adjacency import Adjacency
-from privacy.events import OnPart, PoissonGaussian, PureDp
+from privacy.events import OnPart, PoissonGaussian, PureChoice, PureDp
+from privacy.hold_out import HoldOut
 from privacy.ledger import BudgetExceeded
 from privacy.parts import LedgerOfPart, by_part
 
@@ -25,6 +26,15 @@ def test_one_part_composes_and_what_is_about_everybody_counts_for_each():
     assert epsilon((OnPart(3, GAUSSIAN), 200), (OnPart(3, PURE), 1)) == together
     assert epsilon((OnPart(1, GAUSSIAN), 200), (OnPart(2, GAUSSIAN), 50), (PURE, 1)) == together
     assert together > epsilon((GAUSSIAN, 200))
+
+
+@pytest.mark.parametrize("others", [[], [(OnPart(1, GAUSSIAN), 1)]])
+@pytest.mark.parametrize("held", [{}, HoldOut(0.2, 0.1).charges])
+def test_a_choice_in_a_part_is_added_to_the_rest_as_anywhere(others, held):
+    choice = PureChoice(0.5)
+    inside = [(OnPart(0, choice), 4), (OnPart(0, GAUSSIAN), 50), *others]
+    outside = [(choice, 4), (GAUSSIAN, 50)]
+    assert epsilon(*inside, *held.items()) == epsilon(*outside, *held.items())
 
 
 def test_without_parts_nothing_changes():

@@ -4,8 +4,8 @@ import pytest
 
 from privacy import accounting, events
 from privacy.adjacency import Adjacency
+from privacy.analytic_gaussian import delta_of
 from privacy.events import PoissonGaussian, TestedGaussian
-from privacy.tested import LARGEST_DELTA, OVERCHARGE
 
 ADD = Adjacency.ADD_REMOVE
 
@@ -32,16 +32,23 @@ def test_more_failures_than_delta_are_never_covered():
     assert accounting.epsilon([(event, 20)], adjacency=ADD, delta=1e-5) == math.inf
 
 
-@pytest.mark.parametrize("delta_g", [1e-12, 1e-6, 1e-3, 0.005, 0.0099])
-@pytest.mark.parametrize("failures", [1e-12, 1e-6, 1e-3, 0.004, 0.0097])
-def test_the_overcharge_covers_what_composition_leaves_out(delta_g, failures):
-    # What holds is T f + δ_G; what is charged is 1 − (1 − 1.02 f)^T (1 − δ_G).
-    for rounds in (1, 10, 1000):
-        f = failures / rounds
-        survive = math.exp(rounds * math.log1p(-OVERCHARGE * f))
-        charged = -math.expm1(math.log(survive) + math.log1p(-delta_g))
-        if charged <= LARGEST_DELTA:
-            assert charged >= rounds * f + delta_g
+@pytest.mark.parametrize("adjacency", [ADD, Adjacency.REPLACE])
+@pytest.mark.parametrize(("failure", "delta"), [(1e-3, 0.05), (5e-3, 0.3), (1e-2, 0.6)])
+def test_failures_count_in_full_whatever_delta_is(adjacency, failure, delta):
+    found = accounting.epsilon(
+        [(TestedGaussian(1.0, 0.5, failure), 1)], adjacency=adjacency, delta=delta
+    )
+    assert failure + delta_of(0.5 / adjacency.vectors_changed, found) <= delta
+
+
+@pytest.mark.parametrize("adjacency", [ADD, Adjacency.REPLACE])
+def test_one_round_adds_its_failures_to_delta_at_every_epsilon(adjacency):
+    # That it dominates for each α is what lets it compose.
+    plain = PoissonGaussian(0.3, 1.0).loss(adjacency, 1e-3)
+    tested = TestedGaussian(0.3, 1.0, 0.005).loss(adjacency, 1e-3)
+    for epsilon in (0.0, 0.1, 0.5, 2.0, 8.0):
+        more = tested.get_delta_for_epsilon(epsilon) - plain.get_delta_for_epsilon(epsilon)
+        assert more == pytest.approx(0.005, rel=1e-6)
 
 
 def test_round_trip():
@@ -51,7 +58,7 @@ def test_round_trip():
 
 @pytest.mark.parametrize(
     "fields",
-    [(0.0, 1.0, 1e-6), (1.1, 1.0, 1e-6), (0.1, 0.0, 1e-6), (0.1, 1.0, 0.0), (0.1, 1.0, 0.5)],
+    [(0.0, 1.0, 1e-6), (1.1, 1.0, 1e-6), (0.1, 0.0, 1e-6), (0.1, 1.0, 0.0), (0.1, 1.0, 1.0)],
 )
 def test_impossible_parameters(fields):
     with pytest.raises(ValueError, match="must be"):

@@ -87,7 +87,7 @@ def test_a_cohort_that_cannot_pass_is_refused_with_advice():
     [
         ({"cohort": 3000}, "--cohort 3000 is more"),
         ({"rounds": 0}, "--rounds must be"),
-        ({"delta": 0.1}, "--delta must be at most"),
+        ({"delta": 1.5}, "--delta must be between"),
         ({"radius": 0.0}, "radius must be"),
         ({"noise_multiplier": 0.0}, "noise multiplier"),
     ],
