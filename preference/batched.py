@@ -1,7 +1,13 @@
 """Users' averaged gradients by tensor operations: for any preference model, on any device.
 
-The weighted sums read rows where they lie: nothing is copied but logits and slopes. Every operation
-gives the same bits each time it is called on the same device.
+``descents_alone`` computes one user after the other, from a copy of that user's rows: a matrix
+product's last bits may depend on its shape, on how many threads share it and on where in memory its
+operands begin, and none of these depends on other users then.
+
+``Bags`` computes many users at once, as a GPU asks for. The weighted sums read rows where they lie:
+nothing is copied but logits and slopes. Every operation gives the same bits each time it is called
+on the same device; that no user's depend on the others' is true of torch's kernels as far as can be
+seen, and promised by nobody.
 
 Legend: R rows (W of each judgement), N judgements taken, K their rows, B users, D dimensions.
 """
@@ -12,6 +18,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from preference.cores import one_core
 from preference.examples import PairExamples
 from preference.models import PreferenceModel
 
@@ -94,3 +101,33 @@ class Bags:
         return torch.embedding_bag(
             self.x_RD, self.rows_K, self.begin_B, mode=0, per_sample_weights=slope_K
         )[0]
+
+
+def descents_alone(
+    examples: PairExamples,
+    taken_N: torch.Tensor,
+    ends_B: np.ndarray,
+    theta_D: torch.Tensor,
+    model: PreferenceModel,
+    local: Steps,
+) -> torch.Tensor:
+    """θ − θ_u after each user's own gradient steps from θ, (B, D): see ``Bags``, and the top.
+
+    A user's row is a function of that user's judgements, θ, the model and the steps.
+    """
+    out_BD = torch.zeros(len(ends_B), examples.dimension)
+    within_W = torch.arange(examples.width)
+    with one_core():
+        for b, end in enumerate(ends_B.tolist()):
+            taken = taken_N[int(ends_B[b - 1]) if b else 0 : end]
+            if not len(taken):
+                continue
+            rows_K = (taken[:, None] * examples.width + within_W).reshape(-1)
+            x_KD, y_NW = examples.x_RD[rows_K], examples.y_R[rows_K].view(-1, examples.width)
+            logits_K, descent_D = x_KD @ theta_D, torch.zeros(examples.dimension)
+            for step in range(local.steps):
+                here_K = logits_K - x_KD @ descent_D if step else logits_K
+                slope_NW = model.residual(here_K.view(y_NW.shape), y_NW)
+                descent_D += local.rate * ((slope_NW.reshape(-1) / len(taken)) @ x_KD)
+            out_BD[b] = descent_D
+    return out_BD

@@ -9,8 +9,12 @@ Compiled by numba at first use, for the processor at hand, and kept on disk; see
 Sums inside a row may be reordered by the compiler, so results can differ in the last bits between
 processors, never between runs on one.
 
-Legend: J all judgements, R rows (W of each judgement), N judgements taken, B users, D dimensions,
-W rows of a judgement. A row whose y is infinite is not there.
+What is computed of a user depends on that user's judgements and θ alone, to the last bit: every
+loop is over one user's rows, in their order, and a row that is not there is never touched, so not
+even the W that the widest judgement of all makes necessary shows.
+
+Legend: J all judgements, R rows (W of each judgement), N judgements taken, K rows, B users,
+D dimensions, W rows of a judgement. A row whose y is infinite is not there; such rows come last.
 """
 
 import math
@@ -53,29 +57,65 @@ def _fetch(typing_context: Any, numbers: Any, at: Any) -> Any:
 
 @kernel(fastmath=_FAST)
 def slopes(model: int, z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
-    """One judgement: derivatives of its loss by the logits ``z`` of its rows."""
+    """One judgement: derivatives of its loss by the logits ``z`` of its rows, all of them there."""
     width = len(z)
-    if model == BTL:
-        for k in range(width):
-            slope[k] = np.float32(1.0) / (np.float32(1.0) + np.exp(-z[k])) - y[k]
-    elif model == THURSTONE:
+    if model == THURSTONE:
         for k in range(width):
             at = np.float64(z[k])
             slope[k] = (1.0 - y[k]) * _hazard(at) - y[k] * _hazard(-at)
+    elif model == BTL or width == 1:  # which is what the others are of two responses
+        for k in range(width):
+            slope[k] = np.float32(1.0) / (np.float32(1.0) + np.exp(-z[k])) - y[k]
     elif model == BEST:
         most = np.float32(0.0)  # the first response has utility 0, another −z
         for k in range(width):
-            if not math.isinf(y[k]):
-                most = max(most, -z[k])
+            most = max(most, -z[k])
         total = np.exp(-most)
         for k in range(width):
-            slope[k] = 0.0 if math.isinf(y[k]) else np.exp(-z[k] - most)
+            slope[k] = np.exp(-z[k] - most)
             total += slope[k]
         for k in range(width):
-            if not math.isinf(y[k]):
-                slope[k] = (np.float32(1.0) - y[k]) - slope[k] / total
+            slope[k] = (np.float32(1.0) - y[k]) - slope[k] / total
     else:
-        _ranking(z, y, slope)
+        _ranking(z, slope)
+
+
+@kernel()
+def there(y: np.ndarray) -> int:
+    """How many of a judgement's rows are there."""
+    count = 0
+    while count < len(y) and not math.isinf(y[count]):
+        count += 1
+    return count
+
+
+@kernel(fastmath=_FAST)
+def residuals(z_NW: np.ndarray, y_NW: np.ndarray, model: int, out_NW: np.ndarray) -> None:
+    """``slopes`` of many judgements, each by itself; 0 where a row is not there."""
+    out_NW[:] = 0.0
+    for n in range(len(z_NW)):
+        count = there(y_NW[n])
+        slopes(model, z_NW[n, :count], y_NW[n, :count], out_NW[n, :count])
+
+
+@kernel(fastmath=_FAST)
+def dots(x_RD: np.ndarray, rows_K: np.ndarray, theta_D: np.ndarray, out_K: np.ndarray) -> None:
+    """x·θ of some rows, each by itself."""
+    for k in range(len(rows_K)):
+        dot, row = np.float32(0.0), rows_K[k]
+        for d in range(x_RD.shape[1]):
+            dot += x_RD[row, d] * theta_D[d]
+        out_K[k] = dot
+
+
+@kernel(fastmath=_FAST)
+def lengths(x_RD: np.ndarray, out_R: np.ndarray) -> None:
+    """The ℓ2 norm of each row by itself, in float64."""
+    for r in range(len(x_RD)):
+        square = 0.0
+        for d in range(x_RD.shape[1]):
+            square += np.float64(x_RD[r, d]) * np.float64(x_RD[r, d])
+        out_R[r] = math.sqrt(square)
 
 
 @kernel(fastmath=_FAST)
@@ -87,13 +127,10 @@ def _hazard(at: float) -> float:
 
 
 @kernel(fastmath=_FAST)
-def _ranking(z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
+def _ranking(z: np.ndarray, slope: np.ndarray) -> None:
     """All choices of a ranking: the first among all, the second among the rest, and so on."""
-    width = 0
-    for k in range(len(z)):
-        slope[k] = 0.0
-        if not math.isinf(y[k]):  # those that are absent come last
-            width += 1
+    width = len(z)
+    slope[:] = 0.0
     for stage in range(width):  # ``stage`` responses are placed; row k is response k + 1
         most = np.float32(0.0) if stage == 0 else -z[stage - 1]
         for k in range(stage, width):
@@ -133,24 +170,32 @@ def descents(
     for b in range(len(ends_B)):
         most = max(most, ends_B[b] - (ends_B[b - 1] if b else 0))
     rows = np.empty(most * width, np.int64)
+    begins = np.empty(most + 1, np.int64)  # where the rows of each judgement do
     z = np.empty(most * width, np.float32)
     here, slope = np.empty_like(z), np.empty_like(z)
     rate32 = np.float32(rate)
     for b in range(len(ends_B)):
         first = ends_B[b - 1] if b else 0
-        count = (ends_B[b] - first) * width
-        for n in range(ends_B[b] - first):
-            for k in range(width):
-                rows[n * width + k] = taken_N[first + n] * width + k
+        judgements, count = ends_B[b] - first, 0
+        for n in range(judgements):
+            row, begins[n] = taken_N[first + n] * width, count
+            for k in range(there(y_R[row : row + width])):
+                rows[count] = row + k
+                count += 1
+        begins[judgements] = count
         for k in range(count):
-            row = rows[k]
             if ahead:
-                n = first + (k + ahead) // width
-                if n < len(taken_N):
-                    begin = (taken_N[n] * width + (k + ahead) % width) * dimension
+                begin = -1
+                if k + ahead < count:
+                    begin = rows[k + ahead]
+                else:  # of those who come next
+                    n = ends_B[b] + (k + ahead - count) // width
+                    if n < len(taken_N):
+                        begin = taken_N[n] * width + (k + ahead - count) % width
+                if begin >= 0:
                     for line in range(0, dimension, _LINE):
-                        _fetch(flat, begin + line)  # pyright: ignore[reportCallIssue]
-            dot = np.float32(0.0)
+                        _fetch(flat, begin * dimension + line)  # pyright: ignore[reportCallIssue]
+            dot, row = np.float32(0.0), rows[k]
             for d in range(dimension):
                 dot += x_RD[row, d] * theta_D[d]
             z[k] = dot
@@ -159,16 +204,17 @@ def descents(
         for step in range(steps):
             if step:
                 for k in range(count):
-                    dot = np.float32(0.0)
+                    dot, row = np.float32(0.0), rows[k]
                     for d in range(dimension):
-                        dot += x_RD[rows[k], d] * out_D[d]
+                        dot += x_RD[row, d] * out_D[d]
                     here[k] = z[k] - dot
             else:
                 here[:count] = z[:count]
-            weight = rate32 * np.float32(width) / np.float32(max(count, 1))
-            for n in range(0, count, width):
-                row = rows[n]
-                slopes(model, here[n : n + width], y_R[row : row + width], slope[n : n + width])
+            weight = rate32 / np.float32(max(judgements, 1))
+            for n in range(judgements):
+                part = slice(begins[n], begins[n + 1])
+                row = taken_N[first + n] * width
+                slopes(model, here[part], y_R[row : row + part.stop - part.start], slope[part])
             for k in range(count):
                 slope[k] *= weight
             _add_rows(x_RD, rows[:count], slope, out_D)

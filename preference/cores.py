@@ -42,7 +42,7 @@ def on_each_core(piece: Callable[[int], _Result], pieces: int) -> list[_Result]:
 
     helpers = [_pool(cores).submit(work) for _ in range(min(cores, pieces) - 1)]
     try:
-        with _one_core(cores):
+        with one_core():
             work()
     finally:
         for helper in helpers:
@@ -52,8 +52,9 @@ def on_each_core(piece: Callable[[int], _Result], pieces: int) -> list[_Result]:
 
 
 @contextmanager
-def _one_core(cores: int) -> Iterator[None]:
+def one_core() -> Iterator[None]:
     """This thread's operations are not split."""
+    cores = torch.get_num_threads()
     if cores > 1:
         torch.set_num_threads(1)
     try:

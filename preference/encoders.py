@@ -9,17 +9,16 @@ Decisions:
 Shape suffixes: R texts, D dimensions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from preference.cores import on_each_core
 from preference.judgements import InputError
 from preference.sources import first_line, hub_is_reachable, is_hub_name, looks_like_path
 from preference.text_length import check_length_weight, feature_difference_bound, log_words
-
-_BATCH = 32
 
 
 class EncoderFeatures:
@@ -27,9 +26,11 @@ class EncoderFeatures:
 
     The transformer reads prompt and response as a pair of texts.
 
-    Runs in evaluation mode, in float32, without gradients, in batches of texts of similar length,
-    so a feature may differ in its last digits with the texts computed beside it. Too long inputs
-    are cut, the longer of prompt and response first. Needs the extra `murmuration[encoders]`.
+    Runs in evaluation mode, in float32, without gradients, one text at a time: a text's features
+    depend on nothing but the text, to the last bit on one machine. (In a batch they would differ in
+    their last digits with the texts beside it, which may be other users'.) Each core takes texts of
+    its own. Too long inputs are cut, the longer of prompt and response first. Needs the extra
+    `murmuration[encoders]`.
 
     Attributes:
         path: folder or hub name of an encoder or a decoder; `to_config` keeps this name, not the
@@ -82,31 +83,32 @@ class EncoderFeatures:
         """Features of R texts: (R, D) float32."""
         phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
         phi_RD[:, -1] = self.length_weight * log_words(responses)
-        letters = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
-        by_length = np.argsort(letters, kind="stable")  # little padding, without tokenizing twice
-        for at in range(0, len(by_length), _BATCH):
-            rows = by_length[at : at + _BATCH]
-            batch = self._tokenizer(
-                [prompts[row] for row in rows],
-                [responses[row] for row in rows],
-                padding=True,
-                truncation="longest_first",
-                max_length=self._limit,
-                return_tensors="pt",
-            )
-            with torch.no_grad():
-                phi_RD[rows, :-1] = self._pooled(batch.to(self._device)).cpu().numpy()
+        if not len(responses):
+            return phi_RD
+        written = self._tokenizer(
+            list(prompts), list(responses), truncation="longest_first", max_length=self._limit
+        )
+
+        def piece(row: int) -> None:
+            if not written["input_ids"][row]:
+                return  # nothing to read
+            text = {name: torch.tensor([values[row]]) for name, values in written.items()}
+            with torch.no_grad():  # a setting of the thread
+                phi_RD[row, :-1] = self._pooled(text).cpu().numpy()
+
+        if self._device.type == "cpu":
+            on_each_core(piece, len(responses))
+        else:
+            for row in range(len(responses)):
+                piece(row)
         return phi_RD
 
-    def _pooled(self, batch) -> torch.Tensor:
-        states = self._model(**batch).last_hidden_state.float()
-        mask = batch["attention_mask"].unsqueeze(-1).float()
-        if self.pooling == "cls":
-            pooled = states[:, 0]
-        else:
-            # where, not a product: a padding state that is not finite must not reach the mean
-            pooled = torch.where(mask > 0, states, 0.0).sum(1) / mask.sum(1).clamp(min=1)
-        return torch.nn.functional.normalize(pooled, dim=-1)
+    def _pooled(self, text: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The pooled state of one text, (D − 1,)."""
+        inputs = {name: value.to(self._device) for name, value in text.items()}
+        states_LD = self._model(**inputs).last_hidden_state[0].float()
+        pooled_D = states_LD[0] if self.pooling == "cls" else states_LD.mean(0)
+        return torch.nn.functional.normalize(pooled_D, dim=-1)
 
     def to_config(self) -> dict:
         """Description for `preference.features.feature_map`; the device is not part of it."""
@@ -155,9 +157,4 @@ def _load_encoder(path: str):
         ) from error
     if model.config.is_encoder_decoder:
         raise InputError(f"--features {path}: use an encoder or a decoder, not an encoder-decoder")
-    if tokenizer.pad_token is None:
-        if tokenizer.eos_token is None:
-            raise InputError(f"--features {path}: the tokenizer has no padding token")
-        tokenizer.pad_token = tokenizer.eos_token
-    tokenizer.padding_side = "right"  # the first token stands in the first column, for `cls`
     return tokenizer, model.eval().requires_grad_(False)

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from preference import compiled
 from preference.feature_rows import filled_rows
 from preference.features import FeatureMap, finite_features, usable_features
 from preference.judgements import InputError, Judgements, LeftOut
@@ -73,9 +74,10 @@ class PairExamples:
 
     @cached_property
     def lengths_R(self) -> torch.Tensor:
-        """float64: the ℓ2 norm of each row of x, computed once."""
-        blocks = self.x_RD.split(_chunk(self.dimension))
-        return torch.cat([torch.linalg.vector_norm(x.double(), dim=1) for x in blocks])
+        """float64: the ℓ2 norm of each row of x, each by itself, computed once."""
+        found_R = torch.empty(len(self.x_RD), dtype=torch.float64)
+        compiled.lengths(self.x_RD.numpy(), found_R.numpy())
+        return found_R
 
     @property
     def counts_U(self) -> torch.Tensor:
@@ -109,9 +111,13 @@ class PairExamples:
     def _moved(self) -> dict[torch.device, tuple[torch.Tensor, torch.Tensor]]:
         return {}
 
-    def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
-        """x·θ of each row, (R,)."""
-        return self.x_RD @ theta_D
+    def logits_R(self, theta_D: torch.Tensor, rows_K: torch.Tensor | None = None) -> torch.Tensor:
+        """x·θ of each row, or of some, (R,) float32: each by itself, so that no bit depends on the
+        others."""
+        rows = torch.arange(len(self.x_RD)) if rows_K is None else rows_K
+        found_K = torch.empty(len(rows))
+        compiled.dots(self.x_RD.numpy(), rows.numpy(), theta_D.float().numpy(), found_K.numpy())
+        return found_K
 
     def select(self, users_S: np.ndarray) -> "PairExamples":
         """The examples of some users, in the given order."""

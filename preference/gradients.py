@@ -4,12 +4,18 @@ The loss of a user is the mean over their chosen judgements of a function of the
 judgement's rows, so a user's gradient is a weighted sum of rows of x. Users are processed in
 chunks; nothing but the gradients of a chunk is ever stored, and ragged users are as cheap as equal
 ones. The preference models that ship are compiled (``preference.compiled``); any other is computed
-by tensor operations (``preference.batched``), and so is every one on a GPU, where one is asked for
-and has room for the rows.
+by tensor operations, user by user (``preference.batched``).
 
-Chunks need nothing of each other, so each is worked on by one core; see ``preference.cores``. How
-users are cut into chunks and in which order these are added up depends on the users alone, so the
-same users give the same bits on any number of cores.
+A user's vector is a function of that user's judgements, θ and public constants, to the last bit:
+not of who sits beside, of how many there are, or of how they are cut into chunks. Else one user
+would move the others' clipped vectors, which no sensitivity counts. Only with ``batch_users``, a
+public setting of the run, may several users share an operation: on a GPU, where one is asked for
+and has room for the rows, and in a language model's batches. What that moves is measured, not
+proven.
+
+Chunks need nothing of each other, so each is worked on by one core; see ``preference.cores``. A
+chunk holds a bounded number of users, and no user has more than the G judgements taken, so one with
+many more takes no more memory or time.
 
 Which judgements take part when a user has more than G: a window of G consecutive ones (cyclic), at
 a random place each round. Each judgement is equally likely, and a window is contiguous in memory.
@@ -26,7 +32,7 @@ import numpy as np
 import torch
 
 from preference import compiled
-from preference.batched import CPU, Bags
+from preference.batched import Bags, descents_alone
 from preference.cores import on_each_core
 from preference.examples import PairExamples
 from preference.language_examples import LanguageExamples
@@ -96,6 +102,7 @@ def user_gradients(
     taken_N: torch.Tensor,
     taken_S: torch.Tensor,
     model: PreferenceModel,
+    batch_users: bool = False,
 ) -> Iterator[torch.Tensor]:
     """Each sampled user's mean gradient at θ, chunk by chunk, each of shape (B, D) float32.
 
@@ -103,9 +110,12 @@ def user_gradients(
     are in this machine's memory.
     """
     if isinstance(examples, LanguageExamples):
-        yield from examples.user_gradients(theta_D, taken_N, taken_S, model)
+        yield from examples.user_gradients(
+            theta_D, taken_N, taken_S, model, batch_users=batch_users
+        )
         return
-    work = _Work.of(examples, theta_D, taken_N, taken_S, model)
+    device = examples.gpu if batch_users else None
+    work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
     for chunk in range(work.chunks):
         yield work.descents(chunk, _ONE_STEP).cpu()
 
@@ -119,6 +129,7 @@ def sum_over_users(
     model: PreferenceModel,
     local: LocalSteps | None = None,
     width: int | None = None,
+    batch_users: bool = False,
     device: torch.device | None = None,
 ) -> torch.Tensor:
     """The sum over chunks of ``reduce`` of the users' gradients, (D,) float64, on every core.
@@ -128,12 +139,15 @@ def sum_over_users(
     vectors may have another ``width`` than D. Other arguments as in ``user_gradients``. The result
     is the same, bit for bit, on any number of cores.
 
-    With a ``device``, by tensor operations there, where ``reduce`` finds its chunks; without, on a
-    GPU if one suits the examples, or else by the processor.
+    With a ``device``, by tensor operations there, where ``reduce`` finds its chunks. With
+    ``batch_users``, on a GPU if one suits the examples. Else by the processor.
     """
     if isinstance(examples, LanguageExamples):
-        return examples.sum_over_users(theta_D, taken_N, taken_S, reduce, model, local, width)
+        return examples.sum_over_users(
+            theta_D, taken_N, taken_S, reduce, model, local, width, batch_users
+        )
     width = examples.dimension if width is None else width
+    device = device or (examples.gpu if batch_users else None)
     work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
 
     def part_of(part: int) -> torch.Tensor:
@@ -159,7 +173,7 @@ _ONE_STEP = LocalSteps(1, 1.0)  # what it descends is the gradient
 class _Work:
     """The sampled users, cut into chunks: chunk c is users ``cuts[c]`` to ``cuts[c + 1]``.
 
-    ``device`` is where tensor operations compute; None: compiled code does, where there is any.
+    ``device`` is where many users are computed at once; None: each user by itself, here.
     """
 
     examples: PairExamples
@@ -186,9 +200,10 @@ class _Work:
                 f"a model of shape {tuple(theta_D.shape)} for {examples.dimension} features"
             )
         ends_S = np.cumsum(taken_S.numpy())
-        device = device or examples.gpu
         sizes = (_GPU_CHUNK_BYTES,) * 2 if device else (_CHUNK_BYTES, _LARGE_CHUNK_BYTES)
-        cuts = _cuts(ends_S, 4 * examples.dimension * examples.width, *sizes)
+        # Whoever has no judgement takes room for a gradient, too.
+        weights_S = np.maximum(taken_S.numpy(), 1)
+        cuts = _cuts(np.cumsum(weights_S), 4 * examples.dimension * examples.width, *sizes)
         return cls(examples, theta_D, model, taken_N, ends_S, cuts, device)
 
     @property
@@ -203,9 +218,11 @@ class _Work:
         ends_B = self.ends_S[users] - first
         taken_N = self.taken_N[first : first + int(ends_B[-1])]
         examples = self.examples
-        if self.device or self.model.code is None:
-            bags = Bags.of(examples, taken_N, ends_B, self.device or CPU)
+        if self.device:
+            bags = Bags.of(examples, taken_N, ends_B, self.device)
             return bags.descents(self.theta_D, self.model, local)
+        if self.model.code is None:
+            return descents_alone(examples, taken_N, ends_B, self.theta_D, self.model, local)
         out_BD = torch.empty(len(ends_B), examples.dimension)
         compiled.descents(
             examples.x_RD.numpy(),

@@ -2,14 +2,19 @@
 
 The counterpart of `preference.examples` and `preference.gradients` where a loss is not linear in
 θ: the same sampled examples, the same mean over each user's, the same bound on each user's vector.
-What the loss of an example is, a reward's or the next token's, is for its kind to say. Users are
-taken in chunks whose gradients fit into the memory that is set aside, and a chunk's examples in
-batches of so many tokens, padding included: users whose texts are about equally long are
-neighbours, so that there is little padding.
+What the loss of an example is, a reward's or the next token's, is for its kind to say.
 
-Batching changes a gradient in its last digits only, but it does; that is why results are equal to
-about 1e-5, not bit for bit, however users are grouped. The same users on the same nodes give the
-same bits on the same machine.
+Users are computed one after the other, their examples in batches of so many tokens, padding
+included. So a user's vector is a function of that user's examples, θ and public constants, bit for
+bit on one machine: shapes, and with them the order in which a matrix product adds up, depend on
+nobody else. Memory is that of one batch and one gradient.
+
+With ``batch_users`` several share a batch, in chunks whose gradients fit into the memory that is
+set aside: users whose texts are about equally long are neighbours, so that there is little padding.
+That changes a gradient in its last digits only, but it does: one user then moves the others'
+vectors, by what was measured (docs/language-models.md) and nobody has proven.
+
+Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ.
 
 Legend: J examples of all users, N sampled ones, K texts of an example at most, T distinct texts,
 R texts in a batch, S sampled users, B users of a chunk, D trained parameters.
@@ -92,17 +97,6 @@ class LanguageExamples(ABC):
         del whole, kept_J
         return self
 
-    def batches(self, texts_T: np.ndarray) -> Iterator[np.ndarray]:
-        """These texts in batches of as many tokens as are computed at a time, short ones first."""
-        texts_T = texts_T[np.argsort(self.tokens.lengths_T[texts_T], kind="stable")]
-        at = 0
-        while at < len(texts_T):
-            # Ascending: the last of a batch is its longest.
-            ahead = self.tokens.lengths_T[texts_T[at:]] * np.arange(1, len(texts_T) - at + 1)
-            end = at + max(1, int((ahead <= self.base.batch_tokens).sum()))
-            yield texts_T[at:end]
-            at = end
-
     def user_gradients(
         self,
         theta_D: torch.Tensor,
@@ -110,35 +104,35 @@ class LanguageExamples(ABC):
         taken_S: torch.Tensor,
         model: PreferenceModel,
         local: "LocalSteps | None" = None,
+        batch_users: bool = False,
     ) -> Iterator[torch.Tensor]:
         """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
 
         With ``local``, how far these steps of their own lead them down from θ, θ − θ_u. A chunk is
-        valid until the next is asked for.
+        one user, without ``batch_users``, and valid until the next is asked for.
         """
         ends_S = np.cumsum(taken_S.numpy())
         taken, theta_D = taken_N.numpy(), theta_D.float()
-        most = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
-        if local and local.steps > 1:
-            most = 1  # after one step of their own, users are no longer at the same place
+        most = 1
+        # After one step of their own, users are no longer at the same place.
+        if batch_users and (local is None or local.steps == 1):
+            most = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
         with naming_the_knob():
             grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
+        steps, rate = (local.steps, local.rate) if local else (1, 1.0)
         for low in range(0, len(ends_S), most):
             high = min(low + most, len(ends_S))
             into_BD, first = grads_BD[: high - low], int(ends_S[low - 1]) if low else 0
             chosen_N, count_B = taken[first : ends_S[high - 1]], taken_S.numpy()[low:high]
-            self.base.put(theta_D)
+            if low == 0 or steps > 1:
+                self.base.put(theta_D)
             self._add(into_BD.zero_(), chosen_N, count_B, model)
-            self.base.to_theta(into_BD)
-            if local is None:
-                yield into_BD
-                continue
-            down_BD = into_BD.mul_(local.rate)
-            for _ in range(local.steps - 1):
+            down_BD = self.base.to_theta(into_BD).mul_(rate)
+            for _ in range(steps - 1):
                 self.base.put(theta_D.to(down_BD.device) - down_BD[0])
                 gradient_BD = torch.zeros_like(down_BD)
                 self._add(gradient_BD, chosen_N, count_B, model)
-                down_BD += local.rate * self.base.to_theta(gradient_BD)
+                down_BD += rate * self.base.to_theta(gradient_BD)
             yield down_BD
 
     def sum_over_users(
@@ -150,16 +144,16 @@ class LanguageExamples(ABC):
         model: PreferenceModel,
         local: "LocalSteps | None" = None,
         width: int | None = None,
+        batch_users: bool = False,
     ) -> torch.Tensor:
         """As `preference.gradients.sum_over_users`: Σ over chunks of ``reduce``, (D,) float64."""
         total = torch.zeros(self.dimension if width is None else width, dtype=torch.float64)
         if len(taken_S) == 0:
             return total
-        order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
-        chunks = self.user_gradients(
-            theta_D, torch.from_numpy(order_N), torch.from_numpy(order_S), model, local
-        )
-        for grads_BD in chunks:
+        if batch_users:
+            order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
+            taken_N, taken_S = torch.from_numpy(order_N), torch.from_numpy(order_S)
+        for grads_BD in self.user_gradients(theta_D, taken_N, taken_S, model, local, batch_users):
             total += reduce(grads_BD)
         return total
 
@@ -212,6 +206,7 @@ class LanguageExamples(ABC):
     ) -> None:
         """Add users' mean gradients, at the θ that was put, to their rows."""
         user_N = np.repeat(np.arange(len(taken_B)), taken_B)
+        weight_B = 1.0 / np.maximum(taken_B, 1)
         lengths_N, shown_N = self._lengths_J[taken_N], (self.text_JK[taken_N] >= 0).sum(1)
         at = 0
         while at < len(taken_N):
@@ -219,7 +214,7 @@ class LanguageExamples(ABC):
             tokens = longest * np.cumsum(shown_N[at:])
             end = at + max(1, int((tokens <= self.base.batch_tokens).sum()))
             part = slice(at, end)
-            self._add_batch(grads_BD, taken_N[part], user_N[part], 1.0 / taken_B, model)
+            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model)
             at = end
 
     def _add_batch(

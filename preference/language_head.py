@@ -48,14 +48,9 @@ class LanguageHead:
         """Features of R texts: (R, D) float32."""
         tokens = self.base.texts(prompts, responses)
         phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
-        order, lengths_R = np.argsort(tokens.lengths_T, kind="stable"), tokens.lengths_T
-        at = 0
-        while at < len(order):
-            ahead = lengths_R[order[at:]] * np.arange(1, len(order) - at + 1)
-            end = at + max(1, int((ahead <= self.base.batch_tokens).sum()))
-            part = order[at:end]
-            phi_RD[part] = self._states(tokens, part).cpu().numpy() / math.sqrt(self.dimension)
-            at = end
+        for text in range(len(responses)):  # alone: no digit depends on what stands beside
+            state_D = self._states(tokens, np.array([text]))[0]
+            phi_RD[text] = state_D.cpu().numpy() / math.sqrt(self.dimension)
         return phi_RD
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:

@@ -49,7 +49,8 @@ class PreferenceModel:
 
     Attributes:
         name: as in `MODELS`.
-        residual: the slopes (J, W): derivatives of each judgement's loss by its logits.
+        residual: the slopes (J, W): derivatives of each judgement's loss by its logits. By tensor
+            operations, whose last bits may depend on where in the tensor a judgement stands.
         loss: the loss of each judgement (J,).
         code: of its compiled slopes in `preference.compiled`; None where there are none.
     """
@@ -58,6 +59,18 @@ class PreferenceModel:
     residual: _Function
     loss: _Function
     code: int | None = None
+
+    def each(self, logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
+        """The slopes (J, W) float32, each judgement's by itself, to the last bit: they depend
+        neither on the judgements beside it nor on the responses that it has not."""
+        z_JW, y_JW = logits_JW.float().contiguous(), y_JW.float().contiguous()
+        slope_JW = torch.zeros_like(z_JW)
+        if self.code is not None:
+            compiled.residuals(z_JW.numpy(), y_JW.numpy(), self.code, slope_JW.numpy())
+            return slope_JW
+        for j, there in enumerate(torch.isfinite(y_JW).sum(1).tolist()):
+            slope_JW[j, :there] = self.residual(z_JW[j : j + 1, :there], y_JW[j : j + 1, :there])
+        return slope_JW
 
 
 class Link(Protocol):

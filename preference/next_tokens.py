@@ -62,11 +62,9 @@ class NextTokens(LanguageExamples):
         right_T, loss_T = np.zeros((2, len(self.tokens.lengths_T) + 1))  # the last: of no text
         words = self.base.words
         with torch.no_grad():
-            for texts_R in self.batches(np.unique(self.text_JK[self.text_JK >= 0])):
-                loss_Q, text_Q, right_Q = self._losses(texts_R)
-                for into_T, value_Q in ((right_T, right_Q), (loss_T, loss_Q)):
-                    sum_R = torch.zeros(len(texts_R), dtype=torch.float64)
-                    into_T[texts_R] = sum_R.index_add_(0, text_Q.cpu(), value_Q.double().cpu())
+            for text in np.unique(self.text_JK[self.text_JK >= 0]).tolist():
+                loss_Q, _, right_Q = self._losses(np.array([text]))
+                right_T[text], loss_T[text] = float(right_Q.sum()), float(loss_Q.double().sum())
         scored_T = np.append(self._scored_T, 0)
         right_J, loss_J, scored_J = (a[self.text_JK].sum(1) for a in (right_T, loss_T, scored_T))
         user_J = np.repeat(np.arange(len(self.counts_U)), self.counts_U.numpy())

@@ -20,6 +20,7 @@ from functools import cached_property
 
 import torch
 
+from preference import compiled
 from preference.ball import axes_of
 from preference.examples import PairExamples
 from preference.judgements import InputError
@@ -143,7 +144,7 @@ class PublicLikelihood:
 def spread(examples: PairExamples, p_JW: torch.Tensor) -> torch.Tensor:
     """Root mean square lengths of users' averaged gradients, (U,) float64; see ``spread_U``."""
     squared_R = examples.lengths_R**2
-    own_J = (p_JW * squared_R.view(p_JW.shape)).sum(1)
+    own_J = _in_order(p_JW * squared_R.view(p_JW.shape))
     if examples.width == 1:
         own_J = own_J - (p_JW[:, 0] ** 2) * squared_R
     else:
@@ -166,8 +167,20 @@ def _mean_squares(examples: PairExamples, p_JW: torch.Tensor) -> torch.Tensor:
     for low in range(0, len(p_JW), step):
         p = p_JW[low : low + step]
         x_RD = examples.x_RD[low * width : low * width + p.numel()].double()
-        found.append(torch.einsum("jw,jwd->jd", p, x_RD.view(*p.shape, -1)).pow(2).sum(1))
+        mean_JD = _in_order(p[:, :, None] * x_RD.view(*p.shape, -1))
+        length_J = torch.empty(len(p), dtype=torch.float64)
+        compiled.lengths(mean_JD.numpy(), length_J.numpy())
+        found.append(length_J**2)
     return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
+
+
+def _in_order(values_JW: torch.Tensor) -> torch.Tensor:
+    """Sums over the second axis, one after the other: no bit of a judgement's depends on how many
+    others there are, as those of a tensor's reductions may."""
+    total_J = torch.zeros_like(values_JW[:, 0])
+    for w in range(values_JW.shape[1]):
+        total_J += values_JW[:, w]
+    return total_J
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,9 @@ WORDS_COUNTED = 10_000
 
 def log_words(texts: Sequence[str]) -> np.ndarray:
     """log(1 + number of words) of each text, float32; at most 10,000 words are counted."""
-    words = [min(len(text.split()), WORDS_COUNTED) for text in texts]
-    return np.log1p(np.asarray(words, dtype=np.float32))
+    words = (min(len(text.split()), WORDS_COUNTED) for text in texts)
+    # One by one: an array's logarithms may differ in their last bits with their place in it.
+    return np.array([math.log1p(count) for count in words], dtype=np.float32)
 
 
 def check_length_weight(length_weight: float) -> None:

@@ -47,9 +47,8 @@ class TokenExamples(LanguageExamples):
         self.base.put(theta_D)
         reward_T = torch.zeros(len(self.tokens.lengths_T) + 1)  # the last is that of no text
         with torch.no_grad():
-            for texts_R in self.batches(np.unique(self.text_JK[self.text_JK >= 0])):
-                rewards = self.base.rewards(self.tokens, texts_R)
-                reward_T[torch.from_numpy(texts_R)] = rewards.cpu()
+            for text in np.unique(self.text_JK[self.text_JK >= 0]).tolist():
+                reward_T[text] = self.base.rewards(self.tokens, np.array([text]))[0].cpu()
         reward_JK = reward_T[torch.from_numpy(self.text_JK)]
         logits_JW = reward_JK[:, :1] - reward_JK[:, 1:]
         return torch.where(torch.from_numpy(self.text_JK[:, 1:] >= 0), logits_JW, 0.0).reshape(-1)
@@ -63,9 +62,12 @@ class TokenExamples(LanguageExamples):
         reward_NK = torch.zeros(there_NK.shape)
         reward_NK[there_NK] = reward_R.detach().cpu()
         y_NW = self.y_R.view(-1, self.width)[torch.from_numpy(taken_N)]
-        slope_NW = model.residual(reward_NK[:, :1] - reward_NK[:, 1:], y_NW)
+        slope_NW = model.each(reward_NK[:, :1] - reward_NK[:, 1:], y_NW)
         slope_NW = slope_NW * torch.from_numpy(weight_N).float()[:, None]
-        back_NK = torch.cat([slope_NW.sum(1, keepdim=True), -slope_NW], dim=1)
+        first_N1 = torch.zeros(len(slope_NW), 1)
+        for slope_N1 in slope_NW.split(1, dim=1):  # in order: what is not there adds nothing
+            first_N1 += slope_N1
+        back_NK = torch.cat([first_N1, -slope_NW], dim=1)
         reward_R.backward(back_NK[there_NK].to(reward_R.device))
 
 

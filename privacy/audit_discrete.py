@@ -26,7 +26,7 @@ def audit_discrete(task: Task) -> Measured:
     """One sum over everybody; ValueError if the library that draws the noise is not installed."""
     if not installed():
         raise ValueError("discrete noise needs OpenDP: pip install 'murmuration[secure]'")
-    discrete, clip = DiscreteNoise(task.trials), UserClip.on_grid(_CLIP)
+    discrete, clip = DiscreteNoise(task.trials), UserClip(_CLIP)
     noise = accounting.calibrate_noise(
         task.epsilon,
         lambda sigma: {discrete.charged(PoissonGaussian(1.0, sigma)): 1},

@@ -4,9 +4,14 @@ A user's vector is scaled into the ball of radius ``norm``; one that is not fini
 *before* it can reach a sum. The object that clips is the object that knows the sensitivity, so
 noise cannot be calibrated for a bound other than the one that was used.
 
-Norms and sums are computed in float64. In float32 the norm of a long vector comes out too small (by
-1e-5 at 10,000 dimensions, 1e-3 at a million), squares overflow and underflow, and the sum of many
-users drifts: the bound would hold on paper only.
+Norms are computed in float64. In float32 the norm of a long vector comes out too small (by 1e-5 at
+10,000 dimensions, 1e-3 at a million), and squares overflow and underflow.
+
+Sums are exact, whatever noise comes after. A rounded sum depends on who is in it and in which
+order, so one user would move it by more than their own vector, by up to 1e-4 clip norms with a
+million users in float64, and the bound would hold on paper only. So each clipped vector is
+rounded, toward zero and by itself, onto the grid of ``privacy.grid`` for its clip norm, and what is
+added up are whole numbers.
 
 Legend: B users in a chunk, D dimensions.
 """
@@ -30,26 +35,25 @@ _COLUMNS = 2**18  # of a float64 copy of users' vectors
 class UserClip:
     """Scales each user's vector into the ℓ2 ball of radius ``norm`` (McMahan et al. 2018).
 
-    With a ``step``, the one of ``privacy.grid`` for this norm, it is then rounded toward zero onto
-    the grid; 0 leaves it as it is.
+    It is then rounded toward zero onto the grid of ``step``.
 
-    Formal guarantee: for any input, finite or not, each user's term in ``clip_sum`` has ℓ2 norm at
-    most ``norm``; so the sum moves by at most ``sensitivity(adjacency)`` between neighbours.
+    Formal guarantee: for any input, finite or not, each user's term in ``clip_sum`` is a function
+    of that user's vector alone and has ℓ2 norm at most ``norm``, and the sum is exact, in any
+    order, for as many users as ``grid.check_room`` admits; so as computed, to the last bit, it
+    moves by at most ``sensitivity(adjacency)`` between neighbours.
     """
 
     norm: float
-    step: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.norm) and self.norm > 0.0):
             raise ValueError(f"the clip norm must be a positive finite number, got {self.norm}")
-        if self.step:
-            grid.check_step(self.step, self.norm)
+        _ = self.step  # refuses a norm that has no grid
 
-    @classmethod
-    def on_grid(cls, norm: float) -> "UserClip":
-        """The clip of this norm with rounding."""
-        return cls(norm, grid.step_for(norm))
+    @property
+    def step(self) -> float:
+        """That of the grid on which sums are."""
+        return grid.step_for(self.norm)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         """How far, in ℓ2, the sum of clipped vectors can move between neighbouring data sets."""
@@ -60,12 +64,11 @@ class UserClip:
 
         Vectors that are on another device are clipped there; the sum is in this machine's memory.
         """
-        if grads_BD.device.type != "cpu" and not self.step:
-            return _sum_there(grads_BD, self.norm * ROUNDING).cpu()
-        grads_BD = grads_BD.cpu()
-        sum_D = np.zeros(grads_BD.shape[1])
-        _add_clipped(grads_BD.numpy(), self.norm * ROUNDING, self.step, sum_D)
-        return torch.from_numpy(sum_D)
+        if grads_BD.device.type != "cpu":
+            return _steps_there(grads_BD, self.norm * ROUNDING, self.step).cpu() * self.step
+        steps_D = np.zeros(grads_BD.shape[1])
+        _add_clipped(grads_BD.numpy(), self.norm * ROUNDING, self.step, steps_D)
+        return torch.from_numpy(steps_D * self.step)
 
     def admits(self, sum_D: np.ndarray, users: int) -> bool:
         """Whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short enough."""
@@ -74,38 +77,35 @@ class UserClip:
         return math.isfinite(length) and length <= self.norm * users * (1.0 + 1e-5)
 
 
-def _sum_there(grads_BD: torch.Tensor, norm: float) -> torch.Tensor:
-    """Σ of the rows, each scaled to at most ``norm``, by tensor operations, (D,) float64.
+def _steps_there(grads_BD: torch.Tensor, norm: float, step: float) -> torch.Tensor:
+    """``_add_clipped`` by tensor operations: Σ of the rows in whole steps, (D,) float64.
 
-    The same factors from the same float64 lengths as in ``_add_clipped``; in blocks, because their
-    float64 copies are long. What is not finite counts as zero.
+    In blocks, because their float64 copies are long. What is not finite counts as zero.
     """
     blocks = grads_BD.split(_COLUMNS, dim=1)
     square_B = torch.stack([block.double().square().sum(1) for block in blocks]).sum(0)
     length_B = square_B.sqrt()
     finite_B = torch.isfinite(length_B)
-    factor_B = torch.where(finite_B, norm / length_B.clamp(min=norm), 0.0)
-    return torch.cat(
-        [factor_B @ torch.where(finite_B[:, None], block, 0.0).double() for block in blocks]
-    )
+    factor_B1 = (norm / length_B.clamp(min=norm) / step)[:, None]
+    found = []
+    for block in blocks:
+        steps_BD = torch.trunc(factor_B1 * torch.where(finite_B[:, None], block, 0.0).double())
+        found.append(torch.where(finite_B[:, None], steps_BD, 0.0).sum(0))
+    return torch.cat(found)
 
 
 # Compiled, because a vector that has just been computed is still in the cache: one pass for its
 # length, one to add it.
 @kernel()
-def _add_clipped(grads_BD: np.ndarray, norm: float, step: float, sum_D: np.ndarray) -> None:
-    """Add each row, scaled to at most ``norm``, to ``sum_D``; leave out what is not finite."""
+def _add_clipped(grads_BD: np.ndarray, norm: float, step: float, steps_D: np.ndarray) -> None:
+    """Add each row, scaled to at most ``norm``, in whole steps; leave out what is not finite."""
     for b in range(len(grads_BD)):
         grad_D = grads_BD[b]
         length = math.sqrt(square(grad_D))
         if math.isfinite(length):
-            factor = norm / max(norm, length)
-            if step > 0.0:
-                for d in range(len(grad_D)):
-                    sum_D[d] += np.trunc(factor * grad_D[d] / step) * step
-            else:
-                for d in range(len(grad_D)):
-                    sum_D[d] += factor * grad_D[d]
+            factor = norm / max(norm, length) / step  # by a power of two: nothing is rounded
+            for d in range(len(grad_D)):
+                steps_D[d] += np.trunc(factor * grad_D[d])
 
 
 @kernel(fastmath={"reassoc", "contract"})

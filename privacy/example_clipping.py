@@ -1,8 +1,8 @@
 """The bound on what one example can contribute, for gradients that are a number times a row.
 
 The gradient of a linear head at one judgement is r·x with r the loss's derivative by the logit, so
-its length is |r|·‖x‖: clipping scales a number, and no gradient is ever formed. Lengths and sums
-are computed in float64, for the reasons given in ``privacy.clipping``.
+its length is |r|·‖x‖: clipping scales a number. Lengths are computed in float64 and sums are exact,
+for the reasons given in ``privacy.clipping``.
 
 Legend: K examples, D dimensions.
 """
@@ -13,36 +13,35 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from privacy import grid
-from privacy.clipping import ROUNDING
-
-_BLOCK = 2**17  # elements that are converted to float64 at a time: they stay in the cache
+from privacy.clipping import ROUNDING, UserClip
+from privacy.kernel import kernel
 
 
 @dataclass(frozen=True)
 class ExampleClip:
     """Scales each example's gradient into the ℓ2 ball of radius ``norm`` (Abadi et al. 2016).
 
-    Formal guarantee: for any input, finite or not, each example's term in ``clip_sum`` has ℓ2 norm
-    at most ``norm``; a user with G examples in the sum moves it by at most G·norm.
+    It is then rounded toward zero onto the grid of ``step``, like a ``UserClip``'s.
 
-    With a ``step`` it is for the grid of ``privacy.grid``: gradients are formed and rounded one by
-    one then, by a ``UserClip`` of the same norm and step, and ``clip_sum`` is not for it.
+    Formal guarantee: for any input, finite or not, each example's term in ``clip_sum`` is a
+    function of that example alone and has ℓ2 norm at most ``norm``, and the sum is exact; a user
+    with G examples in it moves it by at most G·norm.
     """
 
     norm: float
-    step: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.norm) and self.norm > 0.0):
-            raise ValueError(f"the clip norm must be a positive finite number, got {self.norm}")
-        if self.step:
-            grid.check_step(self.step, self.norm)
+        _ = self.as_user  # validates the norm
 
-    @classmethod
-    def on_grid(cls, norm: float) -> "ExampleClip":
-        """The clip of this norm with rounding."""
-        return cls(norm, grid.step_for(norm))
+    @property
+    def as_user(self) -> UserClip:
+        """The same bound, on examples whose gradients have been formed."""
+        return UserClip(self.norm)
+
+    @property
+    def step(self) -> float:
+        """That of the grid on which sums are."""
+        return self.as_user.step
 
     def clip_sum(
         self, x_KD: torch.Tensor, weight_K: torch.Tensor, length_K: torch.Tensor
@@ -51,22 +50,33 @@ class ExampleClip:
 
         An example that is not finite counts as zero.
         """
-        if self.step:
-            raise ValueError("on a grid every example's gradient is rounded: form them one by one")
-        lengths_K = weight_K.double().abs() * length_K
-        # A zero gradient gives norm / 0 = inf, which the clamp turns into a factor of one.
-        weight_K = weight_K.double() * (self.norm * ROUNDING / lengths_K).clamp(max=1.0)
-        finite_K = torch.isfinite(lengths_K)
-        if not bool(finite_K.all()):
-            x_KD, weight_K = x_KD[finite_K], weight_K[finite_K]
-        sum_D = x_KD.new_zeros(x_KD.shape[1], dtype=torch.float64)
-        rows = max(1, _BLOCK // max(1, len(sum_D)))
-        for part_KD, part_K in zip(x_KD.split(rows), weight_K.split(rows), strict=True):
-            sum_D += part_K @ part_KD.double()
-        return sum_D
+        steps_D = np.zeros(x_KD.shape[1])
+        bound = self.norm * ROUNDING
+        _add_clipped(x_KD.numpy(), weight_K.numpy(), length_K.numpy(), bound, self.step, steps_D)
+        return torch.from_numpy(steps_D * self.step)
 
     def admits(self, sum_D: np.ndarray, examples: int) -> bool:
         """Whether ``sum_D`` can be a sum of ``examples`` clipped gradients."""
         with np.errstate(over="ignore"):
             length = float(np.linalg.norm(sum_D.astype(np.float64)))
         return math.isfinite(length) and length <= self.norm * examples * (1.0 + 1e-5)
+
+
+@kernel()
+def _add_clipped(
+    x_KD: np.ndarray,
+    weight_K: np.ndarray,
+    length_K: np.ndarray,
+    norm: float,
+    step: float,
+    steps_D: np.ndarray,
+) -> None:
+    """Add each weighted row, scaled to at most ``norm``, in whole steps; leave out what is not
+    finite."""
+    for k in range(len(weight_K)):
+        weight = np.float64(weight_K[k])
+        length = abs(weight) * length_K[k]
+        if math.isfinite(length):
+            factor = weight * (norm / max(norm, length)) / step
+            for d in range(len(steps_D)):
+                steps_D[d] += np.trunc(factor * x_KD[k, d])

@@ -1,4 +1,4 @@
-"""The integer grid on which sums can be masked, and on which discrete noise lives.
+"""The integer grid on which sums are exact, can be masked, and on which discrete noise lives.
 
 A grid is the multiples of a step that is a power of two, at most 2⁻²⁸ of the clip norm it is for.
 Vectors are clipped first and then rounded *toward zero*, coordinate by coordinate: no coordinate
@@ -33,18 +33,13 @@ def step_for(norm: float) -> float:
     """The step of the grid for vectors of at most this length; a function of public numbers only.
 
     Raises:
-        ValueError: the length is not positive, or so small that its grid would vanish.
+        ValueError: the length is not positive, or so small that float64 has no squares
+            of what is about as long.
     """
-    if not (math.isfinite(norm) and norm > 2.0**-900):
+    if not (math.isfinite(norm) and norm > 2.0**-450):
         raise ValueError(f"there is no grid for vectors of length {norm}")
     _, exponent = math.frexp(norm)  # norm is in [2^(exponent - 1), 2^exponent)
     return math.ldexp(1.0, exponent - 1 - PRECISION)
-
-
-def check_step(step: float, norm: float) -> None:
-    """ValueError unless ``step`` is the one for this length, on which what is said rests."""
-    if step != step_for(norm):
-        raise ValueError(f"{step!r} is not the step of the grid for vectors of length {norm:g}")
 
 
 def check_room(vectors: int, norm: float, step: float) -> None:

@@ -26,7 +26,7 @@ from privacy.grid import COUNT_STEP
 from privacy.kernel import kernel
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
-from privacy.release import check_grid, fingerprint
+from privacy.release import fingerprint
 from privacy.sampling import PoissonSampler
 
 
@@ -35,32 +35,34 @@ class CountingClip:
     """Clips users' vectors, less a common centre, to ``norm`` and counts who was within it.
 
     ``middle`` is subtracted from each user's bit: ½, or 0 for a plain count. ``centre_D`` (float64)
-    is the centre, none for zero. ``step`` is that of ``UserClip``; bits need no rounding.
+    is the centre, none for zero. Vectors are rounded onto the grid of ``UserClip``; bits need none.
 
     Formal guarantee: for any input, finite or not, each user adds to ``clip_sum`` a vector of ℓ2
-    norm at most ``norm`` and a number of magnitude at most max(``middle``, 1 − ``middle``); a user
-    who is not finite adds zero to both.
+    norm at most ``norm`` and a number of magnitude at most max(``middle``, 1 − ``middle``), both
+    functions of that user's vector and the centre alone; a user who is not finite adds zero to
+    both. The sums are exact.
     """
 
     norm: float
     middle: float = 0.5
     centre_D: torch.Tensor | None = None
-    step: float = 0.0
 
     def clip_sum(self, vectors_BD: torch.Tensor) -> torch.Tensor:
         """Over B users: the sum of clipped vectors and, last, of centred bits; float64 (D + 1,)."""
         dimension = vectors_BD.shape[1]
         sum_D1 = np.zeros(dimension + 1)
         centre_D = np.zeros(dimension) if self.centre_D is None else self.centre_D.numpy()
+        step = UserClip(self.norm).step
         _add_clipped_and_count(
             vectors_BD.cpu().numpy(),
             centre_D,
             self.norm,
             self.norm * ROUNDING,
             self.middle,
-            self.step,
+            step,
             sum_D1,
         )
+        sum_D1[:-1] *= step
         return torch.from_numpy(sum_D1)
 
 
@@ -74,8 +76,8 @@ def _add_clipped_and_count(
     step: float,
     sum_D1: np.ndarray,
 ) -> None:
-    """Add each row less the centre, scaled to at most ``norm``, and last whether it lay within
-    ``radius``, less ``middle``; leave out what is not finite."""
+    """Add each row less the centre, scaled to at most ``norm``, in whole steps, and last whether it
+    lay within ``radius``, less ``middle``; leave out what is not finite."""
     dimension = len(centre_D)
     apart_D = np.empty(dimension)
     for b in range(len(vectors_BD)):
@@ -83,13 +85,9 @@ def _add_clipped_and_count(
             apart_D[d] = vectors_BD[b, d] - centre_D[d]
         length = math.sqrt(square(apart_D))
         if math.isfinite(length):
-            factor = norm / max(norm, length)
-            if step > 0.0:
-                for d in range(dimension):
-                    sum_D1[d] += np.trunc(factor * apart_D[d] / step) * step
-            else:
-                for d in range(dimension):
-                    sum_D1[d] += factor * apart_D[d]
+            factor = norm / max(norm, length) / step
+            for d in range(dimension):
+                sum_D1[d] += np.trunc(factor * apart_D[d])
             sum_D1[dimension] += (1.0 if length <= radius else 0.0) - middle
 
 
@@ -102,7 +100,7 @@ class JointSum:
 
     Formal guarantee: one release is the event ``self.event`` under ``adjacency``, PoissonGaussian
     with 1/σ_eff² = 1/σ² + (½)²/σ_b², provided that the cohort was drawn by ``sampler`` and that
-    vectors and bits come from a ``CountingClip`` of the same norm and step, ``middle`` ½, with a
+    vectors and bits come from a ``CountingClip`` of the same norm, ``middle`` ½, with a
     centre that was released before. ``discrete`` noise is for both (``privacy.on_grid``): on a grid
     of ``grid.COUNT_STEP`` the count's, too, is at least σ_eff · 2^precision steps.
     """
@@ -115,7 +113,6 @@ class JointSum:
     discrete: DiscreteNoise | None = None
 
     def __post_init__(self) -> None:
-        check_grid(self.clip, self.discrete)
         _ = self.event  # validates the parameters
 
     @property

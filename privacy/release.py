@@ -36,8 +36,7 @@ class GaussianSum:
 
     Formal guarantee: one release is the event ``self.event`` under ``adjacency``, provided that
     the cohort was drawn by ``sampler`` and every user's vector passed through ``clip``
-    (Mironov et al. 2019; Koskela et al. 2020). With ``discrete`` noise, which needs a clip on a
-    grid, see ``privacy.on_grid``.
+    (Mironov et al. 2019; Koskela et al. 2020). With ``discrete`` noise see ``privacy.on_grid``.
     """
 
     sampler: PoissonSampler
@@ -49,7 +48,6 @@ class GaussianSum:
     def __post_init__(self) -> None:
         if not math.isfinite(self.clip.sensitivity(self.adjacency)):
             raise ValueError("noise cannot be calibrated: contributions are not clipped")
-        check_grid(self.clip, self.discrete)
         _ = self.event  # validates the parameters
 
     @property
@@ -112,7 +110,6 @@ class ExampleSum:
     discrete: DiscreteNoise | None = None
 
     def __post_init__(self) -> None:
-        check_grid(self.clip, self.discrete)
         if self.event_kind is MixtureGaussian and self.adjacency.vectors_changed != 1:
             raise Unsupported(
                 f"sampling examples has no guarantee under {self.adjacency}; "
@@ -139,12 +136,6 @@ class ExampleSum:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
         noise = self.std, self.clip.step, self.discrete
         return _release(sum_D, noise, self.event, round_, covers, ledger, source)
-
-
-def check_grid(clip: UserClip | ExampleClip, discrete: DiscreteNoise | None) -> None:
-    """ValueError if discrete noise is to be added to sums that are not on a grid."""
-    if discrete is not None and not clip.step:
-        raise ValueError("discrete noise is for sums on a grid: give the clip its step")
 
 
 def fingerprint(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
 from privacy.ledger import Ledger
 from server.build_adaptive import build_adaptive, build_centred
 from server.build_aup_filters import build_corrected, build_published
@@ -30,7 +31,7 @@ def _uls(setting: Setting, ledger: Ledger) -> Built:
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        clip=setting.user_clip(config.clip or uls.DEFAULT_CLIP),
+        clip=UserClip(config.clip or uls.DEFAULT_CLIP),
         discrete=setting.noise.on(setting.dimension),
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
         retain=config.retain,

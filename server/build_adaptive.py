@@ -70,7 +70,6 @@ def _sizes(setting: Setting) -> dict[str, object]:
         "adjacency": Adjacency(config.adjacency),
         "group_size": config.group_size or uls.DEFAULT_GROUP_SIZE,
         "retain": config.retain,
-        "on_grid": setting.on_grid,
     }
 
 

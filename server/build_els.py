@@ -59,7 +59,7 @@ def _fields(setting: Setting, group_size: int) -> dict[str, object]:
         "rounds": config.rounds,
         "delta": config.delta,
         "adjacency": Adjacency(config.adjacency),
-        "clip": ExampleClip.on_grid(norm) if setting.on_grid else ExampleClip(norm),
+        "clip": ExampleClip(norm),
         "discrete": setting.noise.on(setting.dimension),
         "normalized": config.normalized,
     }

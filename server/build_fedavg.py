@@ -2,6 +2,7 @@
 
 from preference.gradients import LocalSteps
 from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
 from privacy.ledger import Ledger
 from server.setting import Built, Setting, cohort_bytes, promise
 from strategies import uls
@@ -21,7 +22,7 @@ def build_fedavg(setting: Setting, ledger: Ledger) -> Built:
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        clip=setting.user_clip(config.clip or default_clip(local)),
+        clip=UserClip(config.clip or default_clip(local)),
         discrete=setting.noise.on(setting.dimension),
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
         retain=config.retain,

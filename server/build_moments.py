@@ -7,6 +7,7 @@ from preference.examples import PairExamples
 from preference.features import feature_map
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
 from privacy.ledger import Ledger
 from server.setting import Built, Setting, promise
 from strategies.label_moment import DEFAULT_CLIP, LabelMoment, LabelMomentPlan
@@ -29,7 +30,7 @@ def build_label_moment(setting: Setting, ledger: Ledger) -> Built:
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        clip=setting.user_clip(config.clip or DEFAULT_CLIP),
+        clip=UserClip(config.clip or DEFAULT_CLIP),
         discrete=setting.noise.on(setting.dimension),
     )
     examples, sent = public_examples(setting)

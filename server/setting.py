@@ -8,7 +8,6 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
 from privacy.events import Event
 from privacy.randomness import Randomness
 from server.config import RunConfig
@@ -42,15 +41,6 @@ class Setting:
     def noise(self) -> NoiseChoice:
         """Which noise is drawn."""
         return choose(self.config, self.dimension, seeded=self.source.seeded)
-
-    @property
-    def on_grid(self) -> bool:
-        """Whether users' vectors are rounded onto a grid."""
-        return self.config.secure_aggregation or self.noise.kind == "discrete"
-
-    def user_clip(self, norm: float) -> UserClip:
-        """The clip of this norm, on the grid if sums are."""
-        return UserClip.on_grid(norm) if self.on_grid else UserClip(norm)
 
     def optimizer(self, kind: str, noise: float, ceiling: float) -> ServerOptimizer:
         """The server optimizer, starting from zero: every answer is worth the same.

@@ -38,7 +38,7 @@ from privacy.randomness import Randomness
 from privacy.sampling import PoissonSampler
 from strategies import messages
 from strategies.messages import Work
-from strategies.node import clip_of, model_of, sampled
+from strategies.node import batches_users, clip_of, model_of, sampled
 from strategies.radius import QuantileRule
 from strategies.rounds import CohortStrategy
 from strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit, least_noise
@@ -61,8 +61,7 @@ class AdaptivePlan:
 
     ``users``, ``cohort``, ``group_size`` and ``retain`` as in ``UlsPlan``; ``noise_multiplier`` is
     that of the sum in units of the clip norm in force, ``count_noise`` the standard deviation of
-    the noise on the count. ``on_grid``: vectors are rounded, each round on the grid for its clip
-    norm; ``discrete`` noise, of sum and count, needs that.
+    the noise on the count. ``discrete`` noise is that of both.
     """
 
     users: int
@@ -75,7 +74,6 @@ class AdaptivePlan:
     rule: QuantileRule = DEFAULT_RULE
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
-    on_grid: bool = False
     discrete: DiscreteNoise | None = None
     hold_out: HoldOut | None = None
 
@@ -84,7 +82,7 @@ class AdaptivePlan:
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
-        check_users_fit(self.users, self.start, bound_of(self.start, self.on_grid).step)
+        check_users_fit(self.users, self.start, UserClip(self.start).step)
         _ = self.charges  # a plan that cannot be released from cannot be built
 
     @classmethod
@@ -110,7 +108,7 @@ class AdaptivePlan:
         """What a round with this radius runs and charges."""
         return JointSum(
             self.sampler,
-            bound_of(radius, self.on_grid),
+            UserClip(radius),
             self.noise_multiplier,
             self.count_noise,
             self.adjacency,
@@ -144,7 +142,7 @@ def contribute(
     """
     clip = clip_of(work)
     centre_D = work.tensor("centre").double() if "centre" in work.arrays else None
-    bound = CountingClip(clip.norm, work.number("middle"), centre_D, clip.step)
+    bound = CountingClip(clip.norm, work.number("middle"), centre_D)
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     # Who has nothing is nobody. Counted as within, they would be a user who changed, not one who is
     # away, and the count would move by twice what zero-out is accounted for.
@@ -160,14 +158,10 @@ def contribute(
         bound.clip_sum,
         model_of(examples, work),
         width=examples.dimension + 1,
+        batch_users=batches_users(work),
     )
     total_D1 = total.numpy()
     return {"sum": total_D1[:-1], "within": total_D1[-1:]}
-
-
-def bound_of(radius: float, on_grid: bool) -> UserClip:
-    """The clip of a radius; on a grid, the one for this radius."""
-    return UserClip.on_grid(radius) if on_grid else UserClip(radius)
 
 
 class Adaptive(CohortStrategy):
@@ -195,7 +189,6 @@ class Adaptive(CohortStrategy):
         """The clip norm in force, and how many judgements of a user count."""
         return {
             "clip-norm": self.radius,
-            "grid-step": bound_of(self.radius, self.plan.on_grid).step,
             "middle": self.plan.middle,
             "group-size": self.plan.group_size,
             "retain": self.plan.retain,
@@ -207,7 +200,7 @@ class Adaptive(CohortStrategy):
 
     def steps(self) -> Mapping[str, float]:
         """The grids of sum and count; the first is the one for the radius in force."""
-        return {"sum": bound_of(self.radius, self.plan.on_grid).step, "within": COUNT_STEP}
+        return {"sum": UserClip(self.radius).step, "within": COUNT_STEP}
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, no longer than ``users`` clip norms, and a count of at most ``users``."""

@@ -31,6 +31,7 @@ import numpy as np
 
 from privacy import accounting
 from privacy.adjacency import Adjacency
+from privacy.clipping import UserClip
 from privacy.discrete import DiscreteNoise
 from privacy.events import Event
 from privacy.hold_out import HoldOut, charges_of
@@ -38,7 +39,7 @@ from privacy.ledger import BudgetExceeded, Ledger
 from privacy.release import GaussianSum
 from privacy.sampling import PoissonSampler
 from privacy.threshold import AboveThreshold, OpenThreshold
-from strategies.adaptive import DEFAULT_START, bound_of
+from strategies.adaptive import DEFAULT_START
 from strategies.aup_centred import AupCentred
 from strategies.radius import bounded
 from strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit
@@ -66,7 +67,6 @@ class ThresholdPlan:
     series: int = _SERIES
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
-    on_grid: bool = False
     discrete: DiscreteNoise | None = None
     hold_out: HoldOut | None = None
 
@@ -75,7 +75,7 @@ class ThresholdPlan:
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
-        check_users_fit(self.users, self.start, bound_of(self.start, self.on_grid).step)
+        check_users_fit(self.users, self.start, UserClip(self.start).step)
         if self.series < 1:
             raise ValueError(f"there must be at least one series of tests, got {self.series}")
         _ = self.charges  # a plan that cannot be released from cannot be built
@@ -108,7 +108,7 @@ class ThresholdPlan:
 
     def mechanism(self, radius: float) -> GaussianSum:
         """What a round with this radius runs and charges, besides the test."""
-        clip = bound_of(radius, self.on_grid)
+        clip = UserClip(radius)
         return GaussianSum(self.sampler, clip, self.noise_multiplier, self.adjacency, self.discrete)
 
     @property

@@ -32,7 +32,6 @@ from preference.examples import PairExamples
 from preference.gradients import Examples, sum_over_users
 from privacy import accounting
 from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
 from privacy.coins import heads
 from privacy.discrete import DiscreteNoise
 from privacy.events import Event, PureChoice
@@ -46,12 +45,13 @@ from privacy.release import ExampleSum
 from privacy.sampling import PoissonSampler
 from strategies import messages, uls
 from strategies.messages import Work
-from strategies.node import model_of, retained
+from strategies.node import batches_users, model_of, retained
 from strategies.rounds import CohortStrategy
 
 #: As for ULS: well below a judgement's gradient at the start, which is about half a unit long.
 DEFAULT_CLIP = uls.DEFAULT_CLIP
 _ROWS = 1024  # judgements that a core works on at a time
+_PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,7 @@ def contribute(
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.
     """
-    step = float(work.parameters.get("grid-step", 0.0))
-    clip, theta_D = ExampleClip(work.number("clip-norm"), step), work.tensor("theta")
+    clip, theta_D = ExampleClip(work.number("clip-norm")), work.tensor("theta")
     group_size, probability = int(work.number("group-size")), work.number("probability")
     kept_K, taken_S = retained(examples.start_U, work.users_S, keys_S, group_size, source)
     taken = taken_S.numpy()
@@ -170,24 +169,32 @@ def contribute(
     )
     in_K = kept_K[torch.from_numpy(heads(words_K, probability))]
     model = model_of(examples, work)
-    if not isinstance(examples, PairExamples) or examples.width > 1 or clip.step:
+    if not isinstance(examples, PairExamples) or examples.width > 1:
         # What is clipped is a judgement, not a row of it. As if each were a user with no other.
-        bound, alone_K = UserClip(clip.norm, clip.step), torch.ones_like(in_K)
-        return {
-            "sum": sum_over_users(examples, theta_D, in_K, alone_K, bound.clip_sum, model).numpy()
-        }
+        total_D = sum_over_users(
+            examples,
+            theta_D,
+            in_K,
+            torch.ones_like(in_K),
+            clip.as_user.clip_sum,
+            model,
+            batch_users=batches_users(work),
+        )
+        return {"sum": total_D.numpy()}
     chunks = in_K.split(_ROWS)
+    parts = min(_PARTS, len(chunks))
     lengths_R = examples.lengths_R  # before the threads, so that it is computed once
 
-    def part_of(chunk: int) -> torch.Tensor:
-        rows = chunks[chunk]
-        x_KD = examples.x_RD[rows]
-        slope_K = model.residual((x_KD @ theta_D)[:, None], examples.y_R[rows][:, None])[:, 0]
-        return clip.clip_sum(x_KD, slope_K, lengths_R[rows])
+    def part_of(part: int) -> torch.Tensor:
+        sum_D = torch.zeros(examples.dimension, dtype=torch.float64)
+        for rows in chunks[len(chunks) * part // parts : len(chunks) * (part + 1) // parts]:
+            logits_K1 = examples.logits_R(theta_D, rows)[:, None]
+            slope_K = model.each(logits_K1, examples.y_R[rows][:, None])[:, 0]
+            sum_D += clip.clip_sum(examples.x_RD[rows], slope_K, lengths_R[rows])
+        return sum_D
 
-    # Added up in float64, so that how users are grouped does not show in the result.
     total_D = torch.zeros(examples.dimension, dtype=torch.float64)
-    for part_D in on_each_core(part_of, len(chunks)):
+    for part_D in on_each_core(part_of, parts):
         total_D += part_D
     return {"sum": total_D.numpy()}
 
@@ -211,7 +218,6 @@ class Els(CohortStrategy):
         """Clip norm, how many judgements a user keeps, and how often each is in."""
         return {
             "clip-norm": self.plan.clip.norm,
-            "grid-step": self.plan.clip.step,
             "group-size": self.plan.group_size,
             "probability": self.plan.probability,
         }

@@ -73,8 +73,7 @@ DEFAULT_CLIP = 0.8
 class LabelMomentPlan:
     """What fixes the release: ``rounds`` is 1 or 2, everybody takes part in each.
 
-    ``clip`` bounds a user's moment in units of their public length; ``discrete`` noise needs one
-    on a grid.
+    ``clip`` bounds a user's moment in units of their public length.
     """
 
     users: int
@@ -138,12 +137,12 @@ def contribute(
     asked = examples.select(work.users_S)
     model = label_linear_model(str(work.parameters.get("model", "btl")), asked)
     sum_D = torch.zeros(asked.dimension, dtype=torch.float64)
-    logits_JW = (asked.x_RD @ theta_D.to(asked.x_RD.dtype)).view(-1, asked.width)
+    logits_JW = asked.logits_R(theta_D).view(-1, asked.width)
     y_JW = asked.y_R.view(-1, asked.width)
     first_JW = torch.where(torch.isinf(y_JW), y_JW, 1.0)
     # Chances of the others; what they are does not depend on which response is called the first.
-    length_S = spread(asked, -model.residual(logits_JW.clone(), first_JW).double())
-    moments_JW = -model.residual(logits_JW, y_JW)
+    length_S = spread(asked, -model.each(logits_JW, first_JW).double())
+    moments_JW = -model.each(logits_JW, y_JW)
     for users, moments_BD in averaged(asked, moments_JW):
         sum_D += clip.clip_sum(moments_BD * reciprocal(length_S[users])[:, None])
     return {"sum": sum_D.numpy()}
@@ -180,7 +179,7 @@ class LabelMoment(CohortStrategy):
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """The clip norm."""
-        return {"clip-norm": self.plan.clip.norm, "grid-step": self.plan.clip.step}
+        return {"clip-norm": self.plan.clip.norm}
 
     def steps(self) -> Mapping[str, float]:
         """The grid of the clip."""

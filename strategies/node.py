@@ -56,13 +56,18 @@ def sampled(
 
 
 def clip_of(work: Work) -> UserClip:
-    """The bound that is asked for, on a grid if a step is; ValueError if it is none."""
-    return UserClip(work.number("clip-norm"), float(work.parameters.get("grid-step", 0.0)))
+    """The bound that is asked for; ValueError if it is none."""
+    return UserClip(work.number("clip-norm"))
 
 
 def model_of(examples: Examples, work: Work) -> PreferenceModel:
     """The preference model that is asked for, as it applies to these judgements."""
     return preference_model(str(work.parameters.get("model", "btl")), examples.kind, examples.width)
+
+
+def batches_users(work: Work) -> bool:
+    """Whether several users may share an operation, by a public setting of the run."""
+    return bool(work.parameters.get("batch-users", False))
 
 
 def bounded_sum(
@@ -79,9 +84,14 @@ def bounded_sum(
     """
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D = work.tensor("theta")
-    # In float64 to the end: rounding a sum of many to float32 would move it by more than a clip
-    # norm where one user is added, and would show how users are grouped.
     total_D = sum_over_users(
-        examples, theta_D, taken_N, taken_S, bound.clip_sum, model_of(examples, work), local=local
+        examples,
+        theta_D,
+        taken_N,
+        taken_S,
+        bound.clip_sum,
+        model_of(examples, work),
+        local=local,
+        batch_users=batches_users(work),
     )
     return total_D.numpy()

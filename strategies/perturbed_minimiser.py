@@ -43,9 +43,9 @@ def reach(examples: PairExamples) -> torch.Tensor:
     starts, lengths_R = examples.start_U.tolist(), examples.lengths_R
     found_U = torch.zeros(len(starts) - 1, dtype=torch.float64)
     for user, (first, last) in enumerate(itertools.pairwise(starts)):
-        if last == first:
-            continue
-        mean = float(lengths_R[first:last].mean())
+        mean = math.fsum(lengths_R[first:last].tolist()) / max(1, last - first)
+        if not math.isfinite(mean):
+            continue  # whose vector is not finite, and counts as zero
         if last - first > 1:
             x_RD = examples.x_RD[first:last].double()
             gram = x_RD @ x_RD.T if len(x_RD) <= x_RD.shape[1] else x_RD.T @ x_RD

@@ -81,6 +81,7 @@ class CohortStrategy(Strategy):
         least_nodes: how many of the registered nodes must be online before a round's coins are
             drawn, or (below 1) which share of them; 0: any number.
         masked: let nodes' sums arrive under masks (``strategies.secure_rounds``).
+        batch_users: let nodes compute several users at once (``preference.gradients``).
     """
 
     #: Name of the node half in ``strategies.catalogue``.
@@ -104,12 +105,14 @@ class CohortStrategy(Strategy):
         timeout: float = 600.0,
         least_nodes: float = 0.0,
         masked: bool = False,
+        batch_users: bool = False,
     ) -> None:
         self.participants = participants
         self.sampler, self.optimizer = sampler, optimizer
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
         self.model, self.least_nodes = model, least_nodes
         self.attendance = Attendance()
+        self.batch_users = batch_users
         self.masked = masked
         if masked:
             secure_rounds.check_nodes(participants.registry, participants.train, sampler)
@@ -190,6 +193,7 @@ class CohortStrategy(Strategy):
             "round": server_round,
             "features": self.features,
             "model": self.model,
+            "batch-users": self.batch_users,
             **self.parameters(),
         }
         if self.stated:

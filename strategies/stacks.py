@@ -20,7 +20,7 @@ import torch
 from preference.gradients import Examples, user_gradients
 from privacy.randomness import Randomness
 from strategies.messages import Work
-from strategies.node import model_of, sampled
+from strategies.node import batches_users, model_of, sampled
 
 #: The arrays of which a node sends one row a user.
 STACKED = frozenset({"stack", "present"})
@@ -36,8 +36,11 @@ def contribute(
     """
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D, model = work.tensor("theta"), model_of(examples, work)
-    found = list(user_gradients(examples, theta_D, taken_N, taken_S, model))
-    stack_SD = torch.cat(found) if found else torch.zeros(0, examples.dimension)
+    together = batches_users(work)
+    found = user_gradients(examples, theta_D, taken_N, taken_S, model, together)
+    # A language model's chunk is valid until the next is asked for.
+    rows_BD = [chunk_BD.cpu().clone() for chunk_BD in found]
+    stack_SD = torch.cat(rows_BD) if rows_BD else torch.zeros(0, examples.dimension)
     present_S = torch.isfinite(stack_SD).all(dim=1) & (taken_S > 0)
     stack_SD[~present_S] = 0.0
     return {"stack": stack_SD.numpy(), "present": present_S.to(torch.float32).numpy()}

@@ -50,8 +50,8 @@ class UlsPlan:
 
     ``users`` is the nominal number N, a public constant; ``cohort`` the expected number M of users
     in a round; ``group_size`` G the most judgements of one user in one round, ``retain`` the most
-    in the whole run (0: any number). ``discrete`` noise needs a clip on a grid; ``hold_out`` is how
-    users are held out by a secret coin, if they are.
+    in the whole run (0: any number). ``hold_out`` is how users are held out by a secret coin, if
+    they are.
     """
 
     users: int
@@ -133,9 +133,8 @@ def least_noise(epsilon: float, plan: Mapping[str, Any]) -> float:
 
 
 def check_users_fit(users: int, norm: float, step: float) -> None:
-    """Refuse a grid (if there is one) on which a sum over everybody would not be exact."""
-    if step:
-        grid.check_room(2 * users, norm, step)  # N is nominal: twice as many may turn up
+    """Refuse so many users that a sum over everybody would not be exact."""
+    grid.check_room(2 * users, norm, step)  # N is nominal: twice as many may turn up
 
 
 def check_size(users: int, cohort: int, rounds: int, group_size: int) -> None:
@@ -184,7 +183,6 @@ class Uls(CohortStrategy):
         """Clip norm, and how many judgements of a user count."""
         return {
             "clip-norm": self.plan.clip.norm,
-            "grid-step": self.plan.clip.step,
             "group-size": self.plan.group_size,
             "retain": self.plan.retain,
         }

@@ -68,11 +68,11 @@ def test_a_model_of_another_length_is_refused(make_examples, length):
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 200, 2**26])
-@pytest.mark.parametrize("clip", [UserClip(0.3), UserClip.on_grid(0.3)])
 @pytest.mark.parametrize("local", [None, LocalSteps(3, 0.2)])
 def test_tensor_operations_on_a_device_sum_to_the_same(
-    make_examples, monkeypatch, chunk_bytes, clip, local
+    make_examples, monkeypatch, chunk_bytes, local
 ):
+    clip = UserClip(0.3)
     monkeypatch.setattr(gradients, "_GPU_CHUNK_BYTES", chunk_bytes)
     examples = make_examples([1, 7, 2, 300, 1, 1, 12], dimension=6)
     theta_D = torch.linspace(-1, 1, 6)
@@ -84,7 +84,7 @@ def test_tensor_operations_on_a_device_sum_to_the_same(
     assert torch.equal(found, sum_over_users(*arguments, device=torch.device("cpu")))
 
 
-def test_a_gpu_is_used_where_there_is_one(make_examples, monkeypatch):
+def test_a_gpu_is_used_where_there_is_one_and_users_may_be_batched(make_examples, monkeypatch):
     examples = make_examples([2, 3])
     chosen = windows(examples.start_U, np.array([0, 1]), 9, words(2))
     asked = []
@@ -95,10 +95,15 @@ def test_a_gpu_is_used_where_there_is_one(make_examples, monkeypatch):
 
     real = gradients.Bags.of
     monkeypatch.setattr(gradients.Bags, "of", of)
-    for gpu in (None, torch.device("cuda")):
+    clip_sum = UserClip(1.0).clip_sum
+    for gpu, together in (
+        (None, True),
+        (torch.device("cuda"), False),
+        (torch.device("cuda"), True),
+    ):
         examples.__dict__["gpu"] = gpu
-        sum_over_users(examples, torch.zeros(5), *chosen, UserClip(1.0).clip_sum, BTL)
-        list(user_gradients(examples, torch.zeros(5), *chosen, BTL))
+        sum_over_users(examples, torch.zeros(5), *chosen, clip_sum, BTL, batch_users=together)
+        list(user_gradients(examples, torch.zeros(5), *chosen, BTL, batch_users=together))
     assert asked == [torch.device("cuda")] * 2
 
 

@@ -22,17 +22,6 @@ def made(language_model, make_rows):
 
 
 @pytest.mark.parametrize("task", ["reward", "sft"])
-def test_batches_hold_every_text_once_within_the_limit(made, task):
-    examples = made(task, batch_tokens=30)
-    texts_T = np.unique(examples.text_JK)
-    batches = list(examples.batches(texts_T))
-    assert sorted(np.concatenate(batches).tolist()) == texts_T.tolist()
-    lengths_T = examples.tokens.lengths_T
-    assert all(len(b) == 1 or len(b) * lengths_T[b].max() <= 30 for b in batches)
-    assert len(batches) > 1
-
-
-@pytest.mark.parametrize("task", ["reward", "sft"])
 def test_some_users_are_those_users(made, task):
     examples = made(task)
     chosen = examples.select(np.array([2, 0]))

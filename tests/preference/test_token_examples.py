@@ -119,8 +119,8 @@ def test_no_more_users_are_kept_than_fit_into_memory(made, monkeypatch):
     monkeypatch.setattr(type(examples), "dimension", property(lambda self: 150_000))
     monkeypatch.setattr(type(examples), "_add", lambda *_: None)
     monkeypatch.setattr(examples.base, "put", lambda _: None)
-    chunks = [len(g) for g in examples.user_gradients(theta_D, *taken, model)]
-    assert chunks == [1, 1, 1, 1]
+    chunks = examples.user_gradients(theta_D, *taken, model, batch_users=True)
+    assert [len(g) for g in chunks] == [1, 1, 1, 1]
 
 
 def test_local_steps_are_each_users_own(made):

@@ -35,7 +35,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def mechanism(norm: float, dimension: int, sigma: float = 2.0) -> GaussianSum:
     return GaussianSum(
-        SAMPLER, UserClip.on_grid(norm), sigma, Adjacency.ADD_REMOVE, DiscreteNoise(dimension)
+        SAMPLER, UserClip(norm), sigma, Adjacency.ADD_REMOVE, DiscreteNoise(dimension)
     )
 
 
@@ -82,9 +82,7 @@ def test_noise_fits_the_bound_that_was_used(ledger: Ledger) -> None:
 
 
 def test_a_sum_and_a_count_have_their_own_noise(ledger: Ledger) -> None:
-    made = JointSum(
-        SAMPLER, UserClip.on_grid(0.1), 2.0, 30.0, Adjacency.ADD_REMOVE, DiscreteNoise(201)
-    )
+    made = JointSum(SAMPLER, UserClip(0.1), 2.0, 30.0, Adjacency.ADD_REMOVE, DiscreteNoise(201))
     assert made.count_noise / grid.COUNT_STEP >= made.event.scale  # type: ignore[union-attr]
     counts = []
     for round_ in range(60):
@@ -121,14 +119,10 @@ def test_what_cannot_be_added_is_refused(ledger: Ledger) -> None:
         release(np.ones(4))
 
 
-def test_discrete_noise_needs_a_grid_and_an_event_that_has_it() -> None:
-    with pytest.raises(ValueError, match="on a grid"):
-        GaussianSum(SAMPLER, UserClip(1.0), 2.0, Adjacency.ADD_REMOVE, DiscreteNoise(3))
-    with pytest.raises(ValueError, match="on a grid"):
-        JointSum(SAMPLER, UserClip(1.0), 2.0, 9.0, Adjacency.ADD_REMOVE, DiscreteNoise(3))
+def test_discrete_noise_needs_an_event_that_has_it() -> None:
     from privacy.example_clipping import ExampleClip
 
-    clip = ExampleClip.on_grid(1.0)
+    clip = ExampleClip(1.0)
     made = ExampleSum(0.1, 4, clip, 2.0, Adjacency.ADD_REMOVE, discrete=DiscreteNoise(3))
     assert isinstance(made.event, OnGrid)
     with pytest.raises(ValueError, match="no discrete noise"):

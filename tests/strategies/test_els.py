@@ -196,7 +196,7 @@ def expected_sum(examples, theta_D, group_size, norm, probability, oracle, seed=
     return total_D.numpy()
 
 
-@pytest.mark.parametrize("norm", [0.05, 0.5, 1e6])
+@pytest.mark.parametrize("norm", [0.05, 0.5, 30.0])
 @pytest.mark.parametrize(("group_size", "probability"), [(1, 1.0), (8, 0.4), (500, 0.1)])
 def test_equal_to_autograd(make_examples, oracle, checks, norm, group_size, probability):
     examples, theta_D = make_examples(COUNTS), np.array([0.3, -1.0, 0.2, 0.0, 2.0], np.float32)
@@ -280,7 +280,7 @@ def test_a_judgement_that_is_not_finite_counts_as_zero(make_examples, checks):
 
 
 @pytest.mark.parametrize("kind", ["top-1", "ranking"])
-@pytest.mark.parametrize("norm", [0.05, 0.5, 1e6])
+@pytest.mark.parametrize("norm", [0.05, 0.5, 30.0])
 @pytest.mark.parametrize("probability", [1.0, 0.4])
 def test_a_judgement_over_several_responses_is_clipped_as_a_whole(
     make_best_of, model_oracle, checks, kind, norm, probability

@@ -34,7 +34,7 @@ def expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source, r
     return total_D.numpy()
 
 
-@pytest.mark.parametrize("norm", [0.05, 0.5, 1e6])
+@pytest.mark.parametrize("norm", [0.05, 0.5, 30.0])
 @pytest.mark.parametrize("group_size", [1, 8, 500])
 def test_equal_to_autograd(make_examples, oracle, norm, group_size):
     examples, source = make_examples(COUNTS), Randomness(3)
@@ -48,7 +48,7 @@ def test_equal_to_autograd(make_examples, oracle, norm, group_size):
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6 * min(norm, 1.0))
 
 
-@pytest.mark.parametrize("norm", [0.05, 1e6])
+@pytest.mark.parametrize("norm", [0.05, 30.0])
 @pytest.mark.parametrize("group_size", [1, 8, 500])
 @pytest.mark.parametrize("kind", ["top-1", "ranking"])
 def test_judgements_over_several_responses(make_best_of, model_oracle, norm, group_size, kind):

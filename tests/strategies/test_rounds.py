@@ -302,7 +302,7 @@ def test_nodes_are_told_public_parameters_only(make_world, examples):
         "clip-norm": 1.0,
         "group-size": 16,
         "retain": 0,
-        "grid-step": 0.0,
+        "batch-users": False,
     }
 
 
