@@ -37,14 +37,45 @@ under every relation. Each step needs only that "near" is a symmetric relation b
 that does not depend on anybody else, which is why distances are computed pair by pair here and not
 by a matrix product, whose rounding depends on the other rows.
 
+**In float64.** Two things are not what they are in real numbers, and ``mean_movement`` counts both.
+
+- A distance that comes out as at most ρ is at most ρ(1 + 2⁻²⁴): of differences, squares and D
+  additions each is off by 2⁻⁵³ of itself, for D ≤ 2²⁸. (Nor are squares lost below what float64
+  holds, as ρ is at least `LEAST_RADIUS`.) What overflows is far, and that is right.
+- Two cohorts' μ are computed, not taken. Were vectors of any length, rounding alone would carry
+  them apart: from 10¹³ on by more than ρ/W. So a vector is *there* only if it is at most
+  `FARTHEST`·ρ long, which depends on that user alone, like not being finite: the others are those
+  whom the filter counts. μ is Σ k_i g_i / Σ k_i with the whole numbers k_i = max(0, 2f_i − s); each
+  product is off by 2⁻⁵³ of itself, each coordinate's sum is rounded once (``math.fsum``), and so is
+  the quotient: with ‖g‖ ≤ `FARTHEST`·ρ(1 + 2⁻²⁴), a coordinate's error is at most 2⁻⁵¹ Σ k_i|g_i| /
+  Σ k_i, and that of μ at most 2⁻⁵¹·`FARTHEST`·ρ(1 + 2⁻²⁴) < 2⁻³⁰ρ, whatever s is. For two cohorts
+  together that is below 2⁻²⁹ρ. (W = Σ k_i / s is rounded once; up to s = 2²⁵ that is less than the
+  1/(s+1) by which |ΔW| stays below 2.)
+
 Legend: S users who are there, D dimensions.
 """
+
+import math
 
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
+from privacy.clipping import square
+
 #: Bound on Σ|Δw| of the majority weights, and so on |ΔW|, when a user comes or goes.
 WEIGHT_CHANGE = 2.0
+#: The longest vector that is there, in radii. Gradients that agree are a few radii long.
+FARTHEST = 2.0**20
+#: Smaller ones have squares that float64 does not hold, larger ones give too long vectors.
+LEAST_RADIUS, LARGEST_RADIUS = 2.0**-400, 2.0**400
+_ROUNDED_DISTANCE, _ROUNDED_MEANS = 2.0**-24, 2.0**-29
+
+
+def there(rows_SD: np.ndarray, radius: float) -> np.ndarray:
+    """Whose vector is finite and at most `FARTHEST` radii long, bool (S,): of each row alone."""
+    rows_SD = np.asarray(rows_SD, dtype=np.float64)
+    lengths = (math.sqrt(square(row_D)) for row_D in rows_SD)
+    return np.array([length <= FARTHEST * radius for length in lengths], dtype=bool)
 
 
 def distances(rows_SD: np.ndarray) -> np.ndarray:
@@ -87,22 +118,31 @@ def published_probabilities(degrees_S: np.ndarray, nominal: int) -> np.ndarray:
 
 
 def majority_weights(degrees_S: np.ndarray) -> np.ndarray:
-    """max(0, 2 f_i/s − 1) with s the number of users who are there, float64 (S,)."""
-    return np.maximum(0.0, 2.0 * degrees_S / max(1, len(degrees_S)) - 1.0)
+    """max(0, 2 f_i − s) with s the number of users who are there: s·w_i, whole numbers, int64."""
+    return np.maximum(0, 2 * np.asarray(degrees_S, dtype=np.int64) - len(degrees_S))
 
 
 def weighted_mean(rows_SD: np.ndarray, weights_S: np.ndarray) -> tuple[float, np.ndarray]:
-    """W and the mean of the rows with these weights, (D,) float64; zero if all weights are."""
-    total = float(weights_S.sum())
-    if total == 0.0:
+    """W = Σ w_i and the mean of the rows with ``majority_weights``, (D,) float64; zero if all are.
+
+    Each coordinate's sum is rounded once, whatever the number of rows.
+    """
+    total = int(weights_S.sum())
+    if total == 0:
         return 0.0, np.zeros(rows_SD.shape[1])
-    return total, (weights_S @ np.asarray(rows_SD, dtype=np.float64)) / total
+    kept_S = weights_S > 0
+    terms_SD = weights_S[kept_S, None] * np.asarray(rows_SD[kept_S], dtype=np.float64)
+    sum_D = np.array([math.fsum(terms_S) for terms_S in terms_SD.T.tolist()])
+    return total / len(weights_S), sum_D / total
 
 
 def mean_movement(radius: float, weight: float) -> float:
-    """4ρ/W: how far the majority-weighted mean can move when a user comes or goes.
+    """4ρ/W and rounding: how far the computed majority-weighted mean can move when a user comes or
+    goes.
 
     ``weight`` is a lower bound on W in the cohort with or without that user, whichever is larger.
-    Formal guarantee: see the module's docstring; for every cohort size and any vectors.
+    Formal guarantee: see the module's docstring; for every cohort size and any vectors, of which
+    those count that are ``there``.
     """
-    return 2.0 * WEIGHT_CHANGE * radius / weight
+    exact = 2.0 * WEIGHT_CHANGE * radius / weight
+    return exact * (1.0 + _ROUNDED_DISTANCE) + _ROUNDED_MEANS * radius

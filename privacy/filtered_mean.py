@@ -38,7 +38,10 @@ class FilteredMean:
     """Propose-test-release for the majority-weighted mean of a Poisson cohort's vectors.
 
     Formal guarantee: one call of ``release`` is the event ``self.event`` under ``adjacency``,
-    whatever the vectors are: nothing is clipped and nothing assumed about them.
+    whatever the vectors are, as computed in float64. Nothing is clipped; a vector that is not
+    finite, or longer than ``concentration.FARTHEST`` radii, is not there, which depends on that
+    user alone. What rounding can add to the mean's movement is part of the bound that the noise is
+    made for; see ``concentration``.
 
     Attributes:
         sampler: drew the cohort.
@@ -59,8 +62,11 @@ class FilteredMean:
     adjacency: Adjacency
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.radius) and self.radius > 0):
-            raise ValueError(f"the radius must be a positive finite number, got {self.radius}")
+        least, most = concentration.LEAST_RADIUS, concentration.LARGEST_RADIUS
+        if not least <= self.radius <= most:
+            raise ValueError(
+                f"the radius must be a positive number of sensible size, got {self.radius}"
+            )
         # Below 2 a neighbouring cohort could have no weight at all, and no mean to be near to.
         if not (math.isfinite(self.least_weight) and self.least_weight >= 2.0):
             raise ValueError(f"the least weight must be at least 2, got {self.least_weight}")
@@ -94,17 +100,16 @@ class FilteredMean:
     ) -> np.ndarray | None:
         """The noisy mean, float64 (D,), or None where the test fails; charged in either case.
 
-        ``rows_SD`` are the vectors of the users who are there, one each.
+        ``rows_SD`` are the users' vectors, one each.
 
         Raises:
-            ValueError: a value is not finite, or the ledger is for another adjacency.
+            ValueError: the ledger is for another adjacency.
             LedgerError: a seeded round was released before from other values; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
-        if not np.isfinite(rows_SD).all():
-            raise ValueError("a user whose vector is not finite counts as absent; leave it out")
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
+        rows_SD = rows_SD[concentration.there(rows_SD, self.radius)]
         near_SS = concentration.near(rows_SD, self.radius)
         weights_S = concentration.majority_weights(concentration.degrees(near_SS))
         weight, mean_D = concentration.weighted_mean(rows_SD, weights_S)

@@ -1,6 +1,7 @@
 """The filters: the corrected one against everything, the published one as the control."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -18,14 +19,21 @@ from privacy.concentration import (
     published_probabilities,
     score,
     score_sensitivity,
+    there,
     weighted_mean,
 )
 
 
 def majority(rows_SD, radius=1.0):
     """Weights, W and mean of the product's filter."""
-    weights_S = majority_weights(degrees(near(rows_SD, radius)))
-    return weights_S, *weighted_mean(rows_SD, weights_S)
+    whole_S = majority_weights(degrees(near(rows_SD, radius)))
+    return whole_S / max(1, len(rows_SD)), *weighted_mean(rows_SD, whole_S)
+
+
+def any_mean(rows_SD, weights_S):
+    """W and the mean with any weights."""
+    total = float(weights_S.sum())
+    return total, (weights_S @ rows_SD) / (total or 1.0)
 
 
 def insertion(rows_SD, weigh=majority):
@@ -151,7 +159,7 @@ def test_a_score_of_four_fifths_leaves_three_fifths_of_the_weight():
     for spread in (0.4, 0.6, 0.8):
         rows_SD = generator.normal(size=(60, 2)) * spread
         near_SS = near(rows_SD, 1.0)
-        assert majority_weights(degrees(near_SS)).sum() >= 2 * score(near_SS, 60) - 60 - 1e-9
+        assert majority_weights(degrees(near_SS)).sum() / 60 >= 2 * score(near_SS, 60) - 60 - 1e-9
 
 
 @pytest.mark.parametrize("rows", [np.zeros((0, 3)), np.zeros((1, 3)), np.array([[0.0], [9.0]])])
@@ -169,6 +177,50 @@ def test_whether_two_users_are_near_depends_on_nobody_else():
     whole = distances(rows_SD)
     for others in ([0, 5], [5, 0], [*range(30, 70), 5, 0]):
         np.testing.assert_array_equal(distances(rows_SD[others]), whole[np.ix_(others, others)])
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.tuples(COORDINATES, COORDINATES), min_size=1, max_size=9),
+    st.sampled_from([0.0, 1e3, 7e5, 1.04e6, 1e13, 1e150, 1e308, np.nan, np.inf]),
+    st.integers(0, 8),
+    st.tuples(st.floats(-1, 1), st.floats(-1, 1)),
+)
+def test_the_mean_as_computed_stays_within_the_bound_at_any_length(points, length, some, direction):
+    """In rational numbers, with all users, or some, moved far away to where rounding is coarse."""
+    rows_SD, (x, y) = np.array(points), direction
+    with np.errstate(all="ignore"):
+        rows_SD[: 1 + some] += np.array([length * x, length * y])
+        rows_SD[1 + some :] += np.array([length, -length])
+
+    def weigh(found_SD):
+        found_SD = found_SD[there(found_SD, 1.0)]
+        whole_S = majority_weights(degrees(near(found_SD, 1.0)))
+        return weighted_mean(found_SD, whole_S)
+
+    (with_w, with_D), (without_w, without_D) = weigh(rows_SD), weigh(rows_SD[:-1])
+    assert np.isfinite([*with_D, *without_D]).all()
+    assert abs(with_w - without_w) < WEIGHT_CHANGE
+    if min(with_w, without_w) > 0:
+        pairs = zip(with_D.tolist(), without_D.tolist(), strict=True)
+        square = sum((Fraction(one) - Fraction(other)) ** 2 for one, other in pairs)
+        assert square < Fraction(mean_movement(1.0, max(with_w, without_w))) ** 2
+
+
+def test_a_mean_of_long_vectors_is_rounded_once():
+    rows_SD = 2.0**20 - np.arange(1000.0)[:, None] * 2.0**-20
+    whole_S = np.arange(1, 1001)
+    exact = sum(int(k) * Fraction(x) for k, (x,) in zip(whole_S, rows_SD.tolist(), strict=True))
+    _, (mean,) = weighted_mean(rows_SD, whole_S)
+    assert abs(Fraction(mean) - exact / int(whole_S.sum())) <= Fraction(2**20) / 2**51
+
+
+@pytest.mark.parametrize("bad", [1.05e6, 1e13, 1e150, 1e308, np.nan, np.inf, -np.inf])
+def test_who_is_there_depends_on_nobody_else(bad):
+    rows_SD = np.array([[0.0, 0.0], [bad, 0.0], [7e5, 7e5]])
+    assert there(rows_SD, 1.0).tolist() == [True, False, True]
+    assert there(rows_SD[::-1], 1.0).tolist() == [True, False, True]
+    assert there(rows_SD[:0], 1.0).tolist() == []
 
 
 # As published.
@@ -224,7 +276,7 @@ def test_published_filter_keeps_two_far_clusters_in_a_large_poisson_cohort():
 def test_the_checks_above_find_the_published_filter():
     def published(rows_SD):
         weights_S = published_probabilities(degrees(near(rows_SD, 1.0)), 8)
-        return weights_S, *weighted_mean(rows_SD, weights_S)
+        return weights_S, *any_mean(rows_SD, weights_S)
 
     _, with_w, without_w, moved = insertion(clusters([5, 5], [0.0, 1e6]), published)
     assert moved > mean_movement(1.0, max(with_w, without_w))
@@ -235,7 +287,7 @@ def test_the_note_s_wider_ramp_moves_more():
     def ramp(rows_SD):
         near_SS = near(rows_SD, 1.0)
         weights_S = np.clip(6 * (degrees(near_SS) / max(1, len(near_SS)) - 0.5), 0, 1)
-        return weights_S, *weighted_mean(rows_SD, weights_S)
+        return weights_S, *any_mean(rows_SD, weights_S)
 
     rows_SD = np.vstack([clusters([33, 17], [0.0, 1.5]), [[-0.9]], [[9.0]]])
     change, *_ = insertion(rows_SD, ramp)
