@@ -64,7 +64,8 @@ class RunConfig:
     lora_targets: str = ""  # layers that LoRA changes, comma-separated; empty: by architecture
     max_tokens: int = 0  # of prompt and response together; 0: 256
     batch_tokens: int = 0  # computed at a time; 0: as suits the device
-    user_memory: int = 0  # MiB for single users' gradients, at a time; 0: 512
+    batch_users: bool = False  # nodes may compute several users at once: empirical isolation
+    user_memory: int = 0  # MiB for single users' gradients, with batch_users; 0: 512
     variant: str = "centred"  # of aup
     adaptation: str = "quantile"  # of aup centred: how the radius adapts
     quantile: float = 0.0  # of adaptive and aup centred; 0: the default

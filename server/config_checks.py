@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from server.config import RunConfig
 
 #: Options about steps and sampling, which have no meaning there.
-_ABOUT_STEPS = ("--learning-rate", "--optimizer", "--group-size")
+_ABOUT_STEPS = ("--learning-rate", "--optimizer", "--group-size", "--batch-users")
 #: Options about a language model.
 _WITH_BASE = (
     "--train",
@@ -73,6 +73,10 @@ def check(config: "RunConfig") -> None:
     for option in _WITH_BASE if not config.base else ():
         if _value(config, option):
             raise InputError(f"{option} is about a language model: name one with --base")
+    if config.user_memory and not config.batch_users:
+        raise InputError(
+            "--user-memory is for --batch-users: else a node keeps the gradient of one user"
+        )
     _check_task(config)
     if few := FEW_ROUNDS.get(config.strategy):
         _check_few(config, few)

@@ -253,12 +253,27 @@ def _settings(result: Result) -> list[page.Row]:
             "" if result["learning_rate"] else "The model was solved for, not trained.",
         ),
         *_noise_kind(result),
+        *_isolation(result),
         (
             "Randomness",
             "seeded" if result["seeded"] else "from the operating system",
             "A simulation that can be repeated." if result["seeded"] else "",
         ),
     ]
+
+
+def _isolation(result: Result) -> list[page.Row]:
+    how = result.get("user_isolation")
+    if not how:
+        return []
+    why = (
+        "Users were computed together, where last digits depend on who is beside: measured, not "
+        "proven, and no part of epsilon."
+        if how == "empirical"
+        else "A user's vector is computed from that user's data and public numbers alone, and sums "
+        "are exact."
+    )
+    return [("Isolation of users from each other", how, why)]
 
 
 def _noise_kind(result: Result) -> list[page.Row]:

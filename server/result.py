@@ -76,6 +76,7 @@ def result_of(
         "test_is_public": bool(config.test),
         "noise": setting.noise.kind if private else None,
         "secure_aggregation": config.secure_aggregation,
+        "user_isolation": user_isolation(config.batch_users) if private else None,
         "warnings": [in_words(text, config.task) for text in warnings],
     }
 
@@ -101,6 +102,11 @@ def _guarantee(built: Built, ledger: Ledger) -> str:
         f"{ledger.adjacency} adjacency, which is more than the budget: charges were lost and "
         f"counted again. {ledger.adjacency.sentence}"
     )
+
+
+def user_isolation(batch_users: bool) -> str:
+    """Why one user's data moves no other's vector: by how it is computed, or as far as measured."""
+    return "empirical" if batch_users else "by construction"
 
 
 def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:
@@ -201,6 +207,13 @@ def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
         found.append(
             "A seeded simulation: whoever knows or guesses the seed can subtract the noise. The "
             "guarantee holds for a run without --seed, or for a seed that is secret and random."
+        )
+    if config.batch_users:
+        found.append(
+            "Nodes were allowed to compute several users at once (--batch-users), where last "
+            "digits of a user's vector depend on the users beside them. How far one user can move "
+            "others so was measured, not proven, and is no part of epsilon. Without --batch-users "
+            "nothing moves, by construction."
         )
     if setting.noise.warning:
         found.append(setting.noise.warning)

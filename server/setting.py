@@ -74,6 +74,7 @@ class Setting:
             "timeout": self.config.timeout,
             "least_nodes": self.config.least_nodes,
             "masked": self.config.secure_aggregation,
+            "batch_users": self.config.batch_users,
         }
 
 

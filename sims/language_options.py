@@ -29,11 +29,20 @@ MaxTokens = Annotated[
     ),
 ]
 BatchTokens = Annotated[
-    int | None, option("Tokens that are computed at a time. [default: as suits the device]")
+    int | None,
+    option("Tokens of a user that are computed at a time. [default: as suits the device]"),
+]
+BatchUsers = Annotated[
+    bool | None,
+    option(
+        "Let nodes compute several users at once (language models; a GPU). That no user moves "
+        "the others' vectors is then measured, not so by construction.",
+        "--batch-users",
+    ),
 ]
 UserMemory = Annotated[
     int | None,
-    option("MiB for the gradients of single users, at a time. [default: 512]"),
+    option("--batch-users: MiB for the gradients of single users, at a time. [default: 512]"),
 ]
 Task = Annotated[
     str | None,

@@ -21,6 +21,7 @@ from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
 from server.choices import ADAPTATIONS, STRATEGIES, VARIANTS
 from server.config import DELTA_EXPONENT, parse_delta
+from server.result import user_isolation
 from sims import plan_adaptive, plan_examples, plan_optimize, plan_solved
 from sims import schema_options as about_data
 from strategies import support
@@ -77,6 +78,9 @@ def plan(
     responses: about_data.Responses = None,
     most_judgements: about_data.MostJudgements = None,
     most_characters: about_data.MostCharacters = None,
+    batch_users: Annotated[
+        bool, typer.Option("--batch-users", help="As in run; costs nothing that is accounted.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
@@ -124,7 +128,8 @@ def plan(
         raise InputError(str(error)) from None
     missing = next(name for name in _NAMES if given[name] is None)
     if as_json:
-        print(json.dumps({**found, "strategy": strategy, "adjacency": adjacency.value}))
+        about = {"strategy": strategy, "adjacency": adjacency.value}
+        print(json.dumps({**found, **about, "user_isolation": user_isolation(batch_users)}))
         return
     table = Table(title=f"{strategy}, {adjacency.value}", title_justify="left")
     table.add_column("")
@@ -135,6 +140,7 @@ def plan(
     console = Console()
     console.print(table)
     console.print(adjacency.sentence, style="dim")
+    console.print(f"Isolation of users from each other: {user_isolation(batch_users)}", style="dim")
     if found["delta"] >= 1 / found["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
 

@@ -56,6 +56,7 @@ def run(
     lora_targets: about_model.LoraTargets = None,
     max_tokens: about_model.MaxTokens = None,
     batch_tokens: about_model.BatchTokens = None,
+    batch_users: about_model.BatchUsers = None,
     user_memory: about_model.UserMemory = None,
     columns: about_run.Columns = None,
     on_bad_rows: about_run.OnBadRows = None,

@@ -76,8 +76,9 @@ def differentiated(base, examples, theta_D, taken_N, taken_S):
     return base.to_theta(torch.stack(found))
 
 
-def ours(examples, theta_D, chosen):
-    return torch.cat([g.clone() for g in user_gradients(examples, theta_D, *chosen, BTL)])
+def ours(examples, theta_D, chosen, together=False):
+    found = user_gradients(examples, theta_D, *chosen, BTL, batch_users=together)
+    return torch.cat([g.clone() for g in found])
 
 
 @pytest.mark.parametrize("task", ["text", "sft"])
@@ -125,7 +126,7 @@ def test_batches_change_nothing_but_last_digits(made, task, settings):
     _, other = made(task=task, **settings)
     chosen, theta_D = taken(examples), start(base)
     torch.testing.assert_close(
-        ours(other, theta_D, chosen), ours(examples, theta_D, chosen), atol=1e-6, rtol=0
+        ours(other, theta_D, chosen, True), ours(examples, theta_D, chosen), atol=1e-6, rtol=0
     )
     one, two = accuracy_at(theta_D.numpy(), examples), accuracy_at(theta_D.numpy(), other)
     assert one.pooled == two.pooled

@@ -59,24 +59,27 @@ def differentiated(examples, theta_D, taken, model):
     return base.to_theta(torch.stack(found))
 
 
-def ours(examples, theta_D, taken, model):
-    return torch.cat([g.clone() for g in user_gradients(examples, theta_D, *taken, model)])
+def ours(examples, theta_D, taken, model, together=False):
+    found = user_gradients(examples, theta_D, *taken, model, batch_users=together)
+    return torch.cat([g.clone() for g in found])
 
 
 @pytest.mark.parametrize("train", ["lora", "full"])
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
-def test_equal_to_automatic_differentiation(made, kind, train):
+@pytest.mark.parametrize("together", [False, True])
+def test_equal_to_automatic_differentiation(made, kind, train, together):
     given = made(kind, train)
     expected = differentiated(*given)
     assert expected.norm(dim=1).min() > 1e-3
-    assert (ours(*given) - expected).norm() / expected.norm() < 1e-5
+    assert (ours(*given, together) - expected).norm() / expected.norm() < 1e-5
 
 
 @pytest.mark.parametrize("settings", [{"batch_tokens": 1}, {"batch_tokens": 60}, {"memory": 1}])
 def test_batches_change_nothing_but_last_digits(made, settings):
     train = "full" if "memory" in settings else "lora"
     assert_close = torch.testing.assert_close
-    assert_close(ours(*made(train=train, **settings)), ours(*made(train=train)), atol=1e-6, rtol=0)
+    found = ours(*made(train=train, **settings), together=True)
+    assert_close(found, ours(*made(train=train)), atol=1e-6, rtol=0)
 
 
 def test_judgements_over_several_responses(made):

@@ -76,7 +76,7 @@ def test_bad_values_name_their_option(name, value):
 def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published"}
     free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
-    free |= {"base", "lora_targets", "responses"}
+    free |= {"base", "lora_targets", "responses", "batch_users"}
     assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
 
 
@@ -84,6 +84,10 @@ def test_every_option_with_limits_is_tested_here():
     ("settings", "message"),
     [
         ({"strategy": "uls", "sampling_probability": 0.1}, "--sampling-probability is for"),
+        (
+            {"strategy": "label-moment", "adjacency": "replace-labels", "batch_users": True},
+            "--batch-users has no meaning for --strategy label-moment",
+        ),
         (
             {"strategy": "local-label", "adjacency": "replace-labels", "users": 9, "refresh": 1},
             "--refresh has no meaning for --strategy local-label",
@@ -143,6 +147,12 @@ def test_what_has_no_meaning_where_next_tokens_are_said(task, settings, message)
         RunConfig(**{"base": "b", "task": task, **settings})
     assert message.format(task) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_memory_for_several_users_is_for_several_users():
+    with pytest.raises(InputError, match="--user-memory is for --batch-users"):
+        RunConfig(base="b", user_memory=64)
+    RunConfig(base="b", user_memory=64, batch_users=True)
 
 
 def test_as_published_is_about_sft():

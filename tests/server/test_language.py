@@ -195,8 +195,16 @@ def test_options_about_a_model_need_one(changes):
         RunConfig(**changes)
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_what_holds_between_users_stands_in_the_result(config, together):
+    result = run(replace(config, batch_users=together))
+    assert result["user_isolation"] == ("empirical" if together else "by construction")
+    assert any("--batch-users" in text for text in result["warnings"]) == together
+
+
 def test_settings_reach_the_base(config):
-    described = base_config(replace(config, max_tokens=33, batch_tokens=44, user_memory=55))
+    given = {"max_tokens": 33, "batch_tokens": 44, "user_memory": 55, "batch_users": True}
+    described = base_config(replace(config, **given))
     assert described["kind"] == "language-model"
     assert (described["max_tokens"], described["batch_tokens"], described["memory"]) == (33, 44, 55)
     assert described["train"] == "lora"

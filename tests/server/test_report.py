@@ -85,6 +85,14 @@ def test_what_is_not_covered(written):
     assert "The seed, the coins" in written(seeded=True)
 
 
+@pytest.mark.parametrize("how", ["empirical", "by construction"])
+def test_what_holds_between_users_is_told(written, how):
+    text = written(user_isolation=how)
+    assert f"<td>{how}<small>" in text
+    assert ("measured, not proven" in text) == (how == "empirical")
+    assert "Isolation of users" not in written(private=False, user_isolation=None)
+
+
 def test_no_accuracy(written):
     text = written(heldout_accuracy=None, heldout_accuracy_by_user=None, heldout_users=0)
     assert "not measured" in text

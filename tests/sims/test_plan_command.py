@@ -89,16 +89,18 @@ def test_json_contract(murmuration, whole):
     assert found["noise_multiplier"] == pytest.approx(20.0, rel=1e-3)
     assert (found["delta"], found["adjacency"], found["strategy"]) == (1e-5, "add-remove", "uls")
     assert found["epsilon"] == whole["epsilon"]
+    assert found["user_isolation"] == "by construction"
 
 
 def test_json_the_other_way_round(murmuration):
     _, stdout, _ = murmuration(
-        "plan", "--json", "--adjacency", "replace", "--noise-multiplier", 20.0,
+        "plan", "--json", "--adjacency", "replace", "--noise-multiplier", 20.0, "--batch-users",
         *options(users=400, cohort=40, rounds=30, delta=1e-5),
     )  # fmt: skip
     found = json.loads(stdout.splitlines()[-1])
     assert found["epsilon"] == pytest.approx(spent(Adjacency.REPLACE))
     assert found["adjacency"] == "replace"
+    assert found["user_isolation"] == "empirical"
 
 
 def test_table(murmuration):
@@ -106,6 +108,7 @@ def test_table(murmuration):
     code, stdout, _ = murmuration("plan", "--noise-multiplier", 20, *given)
     assert code == 0
     assert "epsilon" in stdout
+    assert "Isolation of users from each other: by construction" in stdout
     assert Adjacency.ADD_REMOVE.sentence.split(";")[0][:30] in stdout
     assert "no privacy" in stdout  # delta
 

@@ -154,10 +154,11 @@ def test_options_about_a_language_model(murmuration, executed, tmp_path):
         "lora_targets": "a,b", "batch_tokens": 8, "user_memory": 9,
     }  # fmt: skip
     options = [p for name, v in given.items() for p in (f"--{name.replace('_', '-')}", v)]
-    murmuration("run", *options, "--as-published", "--out", tmp_path / "o")
+    murmuration("run", *options, "--as-published", "--batch-users", "--out", tmp_path / "o")
     ((config, _),) = executed
     assert {name: getattr(config, name) for name in given} == given
     assert config.as_published
+    assert config.batch_users
 
 
 def test_options_of_the_ray_runtime(murmuration, executed, tmp_path):

@@ -149,7 +149,7 @@ def test_a_sum_off_the_grid_is_left_out_before_the_charge(make_world, examples, 
         wrap=lambda grid: FaultyGrid(grid, fault),
         nodes=3,
         cohort=30,
-        clip=UserClip.on_grid(0.5),
+        clip=UserClip(0.5),
         discrete=DiscreteNoise(5),
         seed=None,
     )
@@ -162,7 +162,7 @@ def test_a_sum_off_the_grid_is_left_out_before_the_charge(make_world, examples, 
 
 def test_sums_that_are_too_large_only_together_are_left_out(make_world, examples):
     """Each is in the exact range, by a node that hosts ever so many; both are not."""
-    world = make_world(examples, nodes=3, cohort=30, clip=UserClip.on_grid(0.5), seed=None)
+    world = make_world(examples, nodes=3, cohort=30, clip=UserClip(0.5), seed=None)
     strategy, step, seen = world.strategy, world.strategy.plan.clip.step, []
     most = np.full(5, (2.0**52 - 1.0) * step)
     fake, pull = replace_sum(lambda sum_D: most), world.grid.pull_messages
