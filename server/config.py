@@ -92,7 +92,7 @@ class RunConfig:
     accept_ledger_loss: bool = False  # go on with a damaged ledger: the plan is charged again
     noise: str = ""  # discrete or gaussian; empty: discrete where it can be, see server.noise
     secure_aggregation: bool = False  # the server sees the cohort's sum only
-    timeout: float = 600.0  # seconds to wait for the nodes of a round
+    timeout: float = 0.0  # seconds to wait for the nodes of a round; 0: as a probe says
     least_nodes: float = 0.5  # online before a round's coins are drawn: a number or (< 1) a share
     refresh: int = 0  # rounds after which nodes are asked again whom they host; 0: never
 

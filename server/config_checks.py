@@ -187,7 +187,11 @@ def _check_values(config: "RunConfig") -> None:
         (0.0 <= config.averaging <= 1.0, "--averaging", "a share of the rounds, 0 to 1"),
         (config.seed >= -1, "--seed", "a non-negative integer, or left out"),
         (config.noise in ("", *noise.NOISES), "--noise", f"one of {', '.join(noise.NOISES)}"),
-        (_positive(config.timeout), "--timeout", "a positive number of seconds"),
+        (
+            config.timeout == 0 or _positive(config.timeout),
+            "--timeout",
+            "a positive number of seconds",
+        ),
         (
             0.0 <= config.least_nodes < 1.0
             or (config.least_nodes > 0.0 and config.least_nodes % 1.0 == 0.0),

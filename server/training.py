@@ -7,7 +7,7 @@ once a second. In a deployment every replayed round is charged again, so it is s
 import json
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flwr.serverapp import Grid
 
@@ -24,6 +24,7 @@ from server.config import RunConfig
 from server.evaluation import held_out, public_test
 from server.language import base_config, trains_layers
 from server.participants import participants, refresh
+from server.probe import FLOOR, deadline
 from server.report import write_report
 from server.result import Pace, result_of
 from server.run_directory import RunDirectory
@@ -77,6 +78,7 @@ def _train(
     source = Randomness(config.seed if config.seed >= 0 else None)
     test = public_test(config, features)
     features_json = json.dumps(features.to_config())
+    asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, features_json)
     config = config.settled(len(taking_part.train))
     ledger = folder.open_ledger(
@@ -98,6 +100,8 @@ def _train(
         built.strategy.stated = StatedPlan.of(
             folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
         ).to_json()
+        if not asked.timeout:
+            built.strategy.timeout = _probed(config, folder, built, features)
         pace = _rounds(config, grid, folder, built, ledger, test)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
@@ -109,6 +113,17 @@ def _train(
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result
+
+
+def _probed(config: RunConfig, folder: RunDirectory, built: Built, features: Base) -> float:
+    """Seconds to wait for the nodes of a round; this machine need not be able to do their work."""
+    seconds, why = FLOOR, None
+    try:
+        seconds = deadline(config, built, features)
+    except Exception as error:  # out of memory, say; what is wrong with the work shows at nodes
+        why = f"{type(error).__name__}: {error}"
+    folder.log_private({"timeout": seconds, "not probed": why})
+    return seconds
 
 
 def _check_learnt(built: Built, config: RunConfig) -> None:

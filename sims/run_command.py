@@ -74,6 +74,7 @@ def run(
     noise: about_run.Noise = None,
     secure_aggregation: about_run.SecureAggregation = None,
     seed: about_run.Seed = None,
+    timeout: about_run.Timeout = None,
     users_per_node: about_run.UsersPerNode = None,
     runtime: about_run.Runtime = Runtime.LOCAL,
     workers: about_run.Workers = 0,

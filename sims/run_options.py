@@ -102,6 +102,13 @@ SecureAggregation = Annotated[
 Seed = Annotated[
     int | None, option("Repeat a simulation exactly. Without: from the operating system.")
 ]
+Timeout = Annotated[
+    float | None,
+    option(
+        "Seconds to wait for the nodes of a round. [default: 20 times what a probe takes, at "
+        "least 600]"
+    ),
+]
 UsersPerNode = Annotated[
     int | None, option("Users on each simulated node. [default: as suits the runtime]")
 ]

@@ -32,7 +32,7 @@ def config(tmp_path, crowd, crowd_test):
     return RunConfig(
         data=crowd,
         test=crowd_test,
-        epsilon=8.0,
+        epsilon=4.0,
         delta=1e-3,
         rounds=6,
         cohort=25,

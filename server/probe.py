@@ -1,0 +1,94 @@
+"""How long a round waits for its nodes where nobody says: from a probe on users that are made up.
+
+The server runs the node half on synthetic users of the sizes that are public: group size, width and
+dimension, or a language model at ``max_tokens``. What a whole cohort would take on this machine
+follows from that, and a round waits ``FACTOR`` times as long, but at least ``FLOOR`` seconds.
+Private rounds are never measured: a deadline that follows them would tell of the users who are in.
+
+Legend: U users, R rows, D dimensions.
+"""
+
+import time
+from math import ceil
+
+import numpy as np
+import torch
+
+from preference.bases import Base, Examples, examples_of
+from preference.examples import PairExamples
+from preference.judgements import Judgements
+from preference.language_base import LanguageBase
+from preference.schema import Schema
+from preference.user_texts import UserTexts
+from privacy.randomness import Randomness
+from server.config import RunConfig
+from server.setting import Built
+from strategies.catalogue import NODE_HALVES
+from strategies.messages import Work
+
+#: Nodes may be so much slower than the server, or have so much else to do.
+FACTOR = 20.0
+#: Seconds; starting a process at a node, or waking it up, takes long whatever is asked.
+FLOOR = 600.0
+_ENOUGH = 0.05  # seconds of a probe that say something of longer ones
+_MORE = 8  # times as many judgements, until there are enough
+
+
+def deadline(config: RunConfig, built: Built, base: Base) -> float:
+    """Seconds to wait for the nodes of a round, as if one of them hosted the whole cohort."""
+    strategy = built.strategy
+    if strategy.name not in NODE_HALVES:
+        return FLOOR  # nothing is computed at nodes
+    everybody = strategy.sampler.probability >= 1.0
+    users = (config.users or len(strategy.participants.train)) if everybody else config.cohort
+    whole, judgements = users * built.group_size, 1
+    _seconds(config, built, base, 1)  # compiles, loads
+    while True:
+        begun = time.monotonic()
+        seconds = _seconds(config, built, base, judgements)
+        if judgements >= whole or time.monotonic() - begun >= _ENOUGH:
+            return max(FLOOR, FACTOR * seconds * whole / judgements)
+        judgements = min(whole, judgements * _MORE)
+
+
+def _seconds(config: RunConfig, built: Built, base: Base, judgements: int) -> float:
+    """What the node half takes for users who have so many judgements together."""
+    strategy = built.strategy
+    each = min(judgements, built.group_size)
+    examples = _examples(config, base, ceil(judgements / each), each)
+    arrays = {"theta": strategy.optimizer.theta_D.astype(np.float32), **strategy.arrays()}
+    parameters = {"round": 1, "model": config.model, **strategy.parameters()}
+    users_S = np.arange(len(examples.start_U) - 1)
+    work, keys_S = Work(arrays, parameters, users_S), users_S.astype(np.uint64)
+    begun = time.monotonic()
+    NODE_HALVES[strategy.name](examples, work, keys_S, Randomness(0))
+    return time.monotonic() - begun
+
+
+def _examples(config: RunConfig, base: Base, users: int, each: int) -> Examples:
+    """Users with ``each`` judgements (or texts), all different, at the public limits of size."""
+    schema, rows = Schema(config.kind, config.responses), users * each  # type: ignore[arg-type]
+    start_U = np.arange(0, rows + 1, each)
+    if not isinstance(base, LanguageBase):
+        width = schema.responses - 1
+        x_RD = torch.randn(rows * width, base.dimension, generator=torch.Generator().manual_seed(0))
+        y_R = torch.ones(rows * width)
+        return PairExamples(x_RD, y_R, torch.from_numpy(start_U), width, kind=schema.kind)
+    # A word is a token at least. Of what is too long the front is cut off, or another window made.
+    long = "word " * base.settings.max_tokens
+    names = tuple(str(user) for user in range(users))
+    texts = [f"{long}{row}" for row in range(rows)]
+    if base.settings.task == "text":
+        return examples_of(UserTexts(names, start_U, texts), base)
+    responses = [tuple(f"{place}" for place in range(schema.responses)) for _ in range(rows)]
+    y_R = np.ones(rows, dtype=np.float32)
+    judgements = Judgements(
+        names,
+        start_U,
+        texts,
+        responses,
+        y_R,
+        kind=schema.kind,
+        most_responses=schema.responses,
+    )
+    return examples_of(judgements, base)

@@ -1,0 +1,120 @@
+"""A deadline from made-up users: of the public sizes, and of nothing else."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from client.app import app as client_app
+from server import probe
+from server.choices import STRATEGIES
+from server.config import RunConfig
+from server.probe import FACTOR, FLOOR, deadline
+from server.training import train
+from sims.local import LocalGrid
+from strategies.catalogue import NODE_HALVES
+from strategies.support import SUPPORT
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+@pytest.fixture
+def built(monkeypatch, tmp_path):
+    """A function: what a config builds, and the deadline of its probe."""
+
+    def of(config):
+        found = []
+        real = deadline
+
+        def watched(config, built, base):
+            found.append((config, built, base, real(config, built, base)))
+            return found[-1][-1]
+
+        monkeypatch.setattr("server.training.deadline", watched)
+        config = replace(config, out=str(tmp_path / f"run-{len(list(tmp_path.iterdir()))}"))
+        train(config, LocalGrid(client_app, 1, config.to_run_config()))
+        ((config, made, base, seconds),) = found
+        return config, made, base, seconds
+
+    return of
+
+
+@pytest.fixture
+def config(crowd, crowd_test):
+    return RunConfig(
+        data=crowd, test=crowd_test, epsilon=8.0, delta=1e-3, rounds=1, cohort=20, seed=3
+    )
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_has_one(config, built, strategy):
+    adjacency = min(SUPPORT[strategy]).value
+    _, made, _, seconds = built(replace(config, strategy=strategy, adjacency=adjacency))
+    assert seconds == made.strategy.timeout == FLOOR
+
+
+@pytest.mark.parametrize("variant", ["corrected", "published"])
+def test_of_the_filters(config, built, variant):
+    wide = replace(config, cohort=50, users=50, epsilon=200.0, clip=50.0)
+    assert built(replace(wide, strategy="aup", variant=variant))[3] == FLOOR
+
+
+@pytest.mark.parametrize("task", ["reward", "sft", "text"])
+def test_of_language_models(config, built, crowd_texts, language_model, task, monkeypatch):
+    base = {"base": language_model("gpt2"), "lora_rank": 2, "task": task, "max_tokens": 9}
+    if task == "text":
+        base |= {"data": crowd_texts, "test": crowd_texts}
+    sizes, real = [], probe._examples
+
+    def watched(*arguments):
+        found = real(*arguments)
+        sizes.append((len(found.start_U) - 1, int(found.tokens.lengths_T.max())))
+        return found
+
+    monkeypatch.setattr(probe, "_examples", watched)
+    assert built(replace(config, **base))[3] >= FLOOR
+    assert {length for _, length in sizes} == {9}
+    assert sizes[0][0] == 1
+
+
+def test_it_is_a_multiple_of_what_a_cohort_would_take(config, built, monkeypatch):
+    """A clock that goes on by a second for each judgement of the work."""
+    now = [0.0]
+    monkeypatch.setattr(probe, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    config, made, base, _ = built(config)
+    asked = []
+
+    def node_half(examples, work, keys_S, source):
+        asked.append(examples.start_U.numpy())
+        assert np.array_equal(work.arrays["theta"], made.strategy.optimizer.theta_D)
+        assert examples.dimension == base.dimension
+        now[0] += float(asked[-1][-1]) / 1000
+        return {}
+
+    monkeypatch.setitem(NODE_HALVES, "uls", node_half)
+    whole = 20 * made.group_size
+    assert deadline(config, made, base) == max(FLOOR, FACTOR * whole / 1000)
+    longer = replace(config, cohort=20_000)
+    assert deadline(longer, made, base) == pytest.approx(FACTOR * 20_000 * made.group_size / 1000)
+    assert all(max(np.diff(start_U)) <= made.group_size for start_U in asked)
+    assert max(start_U[-1] for start_U in asked) == 64  # the first that takes long enough
+
+
+def test_what_is_asked_for_is_not_probed(config, monkeypatch, tmp_path):
+    monkeypatch.setattr("server.training.deadline", None)
+    config = replace(config, timeout=7.0, out=str(tmp_path / "run"))
+    train(config, LocalGrid(client_app, 1, config.to_run_config()))
+
+
+def test_a_server_that_cannot_do_the_work_waits_as_long_as_it_must(config, monkeypatch, tmp_path):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("server.training.deadline", fail)
+    out = tmp_path / "run"
+    config = replace(config, out=str(out))
+    assert train(config, LocalGrid(client_app, 1, config.to_run_config()))["rounds"] == 1
+    log = (out / "private" / "log.jsonl").read_text().splitlines()
+    assert json.loads(log[0]) == {"timeout": FLOOR, "not probed": "MemoryError: "}
