@@ -116,7 +116,7 @@ class Agent:
             return  # keys and shares of masks: nothing about anybody
         else:
             masked = secure_messages.RECORD in content.config_records
-            if kind == "train" and self.policy.secure_only and not masked:
+            if self.policy.secure_only and not masked:
                 raise PolicyRefusal("secure_only", "sums leave under masks only")
             self._admit_work(kind, messages.read_work(content))
 
@@ -130,7 +130,7 @@ class Agent:
             policy.check_features(str(work.parameters.get("features", "")))
             if ledger.answered[kind] >= policy.max_evaluations:
                 raise PolicyRefusal(
-                    "max_evaluations", f"{ledger.answered[kind]} exact accuracies were told"
+                    "max_evaluations", f"{ledger.answered[kind]} accuracies were told"
                 )
             ledger.answer(kind, users=users)
             return

@@ -4,8 +4,8 @@ The same code answers in a simulation, in the ClientApp of a deployed node that 
 itself, and in the agent that keeps the data from the ClientApp (``client.agent``). Nothing leaves
 but what these functions return: whom the node hosts, what was shown to some of its users (where
 that is public), what they tell of their labels through randomized response, the bounded sum of some
-of them, and how a model does on some of them. One user's non-finite contribution is that user's
-zero. A node whose owner lets labels go randomized only answers neither of the last two.
+of them, and how a model does on some of them, bounded too. One user's non-finite contribution is
+that user's zero. A node whose owner lets labels go randomized only answers neither of the last two.
 
 Legend: S sampled users, U users of the node.
 """
@@ -28,6 +28,7 @@ from preference.models import preference_model
 from preference.next_tokens import NextTokens
 from preference.tasks import Data
 from privacy.randomness import Randomness
+from privacy.tally import Tally
 from strategies import local_labels, messages, public_items, secure_messages
 from strategies.catalogue import NODE_HALVES
 
@@ -107,22 +108,19 @@ def train(content: RecordDict, host: Host) -> RecordDict:
 
 
 def evaluate(content: RecordDict, host: Host) -> RecordDict:
-    """How often the model agrees with held-out users."""
+    """How often the model agrees with held-out users: the bounded sum of what each contributes."""
     check_true_labels(host.terms)
-    secure.check_bare(host.terms)
+    secure.check_terms(content, host.terms)
     work, store = messages.read_work(content), host.store()
     users_S = store.check_users(work.users_S)
     examples = store.examples(str(work.parameters["features"]))
-    found = accuracy_at(work.arrays["theta"], examples.select(users_S))
-    counted = found.judgements > 0
-    return messages.tally_reply(
-        correct=found.pooled * found.judgements if counted else 0.0,
-        judgements=found.judgements,
-        mean_sum=found.by_user * found.users if counted else 0.0,
-        users=found.users,
-        guessed=found.chance * found.judgements if counted else 0.0,
-        loss=found.loss * found.judgements if isinstance(examples, NextTokens) and counted else 0.0,
-    )
+    _check_lengths(work.arrays, examples.dimension)
+    tally = Tally(loss=isinstance(examples, NextTokens))
+    total_F = np.zeros(tally.figures)
+    for user in users_S:  # one at a time: in company their last digits could depend on others
+        found = accuracy_at(work.arrays["theta"], examples.select(np.array([user])))
+        total_F += tally.contribution(found.by_user, found.loss)
+    return messages.sums_reply({messages.TALLY: total_F})
 
 
 def _check_declared(data: Data, kind: str, responses: object) -> None:
@@ -174,11 +172,11 @@ def answer(
 ) -> RecordDict:
     """The answer to a message of a kind; KeyError for one that no node knows.
 
-    ``check`` sees bounded sums before they are masked, if they are to be.
+    ``check`` sees the sums of training before they are masked, if they are to be.
     """
     found = ANSWERS[kind](content, host)
-    if kind != "train":
+    if kind not in ("train", "evaluate"):
         return found
-    if check is not None:
+    if check is not None and kind == "train":
         check(found)
     return secure.finished(content, found, host.memory)

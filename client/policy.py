@@ -82,8 +82,8 @@ class Policy:
         max_dimension: the most features of hashing; a model has those that it has.
         tasks: what may be learnt on them: reward, sft (the words of responses, by a language
             model).
-        secure_only: whether sums leave under the masks of secure aggregation only; then nothing
-            is evaluated for a server.
+        secure_only: whether sums, of evaluations too, leave under the masks of secure aggregation
+            only.
         secure_least: in sessions that at least so many nodes begin; 0: as many as the protocol
             wants. More than two thirds of them must stay for a sum to be told.
     """
@@ -132,11 +132,6 @@ class Policy:
                 not (self.strategies and self.label_epsilon),
                 "strategies",
                 "empty where label_epsilon is set: labels leave randomized, or not at all",
-            ),
-            (
-                not (self.secure_only and self.max_evaluations),
-                "max_evaluations",
-                "0 where secure_only is set: accuracies are told without masks",
             ),
         ]
         for good, rule, expected in checks:

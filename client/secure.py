@@ -45,12 +45,6 @@ def check_terms(content: RecordDict, terms: Mapping[str, object]) -> None:
         raise ProtocolError(f"sums leave this node under masks only ({ONLY})")
 
 
-def check_bare(terms: Mapping[str, object]) -> None:
-    """ProtocolError where the owner wants masks and an answer would leave without them."""
-    if _only(terms):
-        raise ProtocolError(f"exact accuracies leave no node that masks its sums ({ONLY})")
-
-
 def _only(terms: Mapping[str, object]) -> bool:
     """Whether the owner wants masks. Whatever they wrote but a plain no counts as yes."""
     return terms.get(ONLY, False) not in (False, "false")

@@ -15,6 +15,7 @@ Legend: U held-out users, F figures (right, wrong and, of next tokens, loss).
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,7 +31,7 @@ STEPS = 2**20
 #: Nats a token; whoever's texts are less likely counts with so many.
 LOSS_BOUND = 12.0
 #: Below so many standard deviations of its noise, a number of users is no number to divide by.
-_CLEAR = 4.0
+_CLEAR = 3.0
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,9 @@ class HeldOutRelease:
     adjacency: Adjacency
     tally: Tally
 
+    #: What the ledger calls it.
+    covers: ClassVar[str] = "figures about held-out users"
+
     def __post_init__(self) -> None:
         if not self.hold_out.epsilon > 0.0:
             raise ValueError("nothing can be said of held-out users without an epsilon for it")
@@ -159,8 +163,7 @@ class HeldOutRelease:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
         if sum_F.shape != (self.tally.figures,) or not (np.mod(sum_F, 1.0) == 0.0).all():
             raise ValueError("what is said of held-out users must be whole numbers")
-        covers = "figures about held-out users"
-        replay = fingerprint(sum_F, float(self.scale), round_, covers, source)
-        charge = ledger.charge(self.hold_out, round_=round_, covers=covers, replay=replay)
-        coins = source.stream(covers, round_, charge.attempt)
+        replay = fingerprint(sum_F, float(self.scale), round_, self.covers, source)
+        charge = ledger.charge(self.hold_out, round_=round_, covers=self.covers, replay=replay)
+        coins = source.stream(self.covers, round_, charge.attempt)
         return [int(value) + discrete_laplace.draw(self.scale, coins) for value in sum_F]

@@ -36,6 +36,7 @@ def _uls(setting: Setting, ledger: Ledger) -> Built:
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
         retain=config.retain,
         normalized=config.normalized,
+        hold_out=setting.hold_out,
     )
     ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.cohort
     optimizer = setting.optimizer("sgd", plan.noise, ceiling)

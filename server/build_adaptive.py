@@ -70,6 +70,7 @@ def _sizes(setting: Setting) -> dict[str, object]:
         "adjacency": Adjacency(config.adjacency),
         "group_size": config.group_size or uls.DEFAULT_GROUP_SIZE,
         "retain": config.retain,
+        "hold_out": setting.hold_out,
     }
 
 

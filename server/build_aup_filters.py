@@ -35,6 +35,7 @@ def build_corrected(setting: Setting, ledger: Ledger) -> Built:
         radius=config.clip or aup_corrected.DEFAULT_RADIUS,
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
         retain=config.retain,
+        hold_out=setting.hold_out,
     )
     optimizer = setting.optimizer("sgd", plan.noise, _CEILING)
     mechanism = plan.mechanism

@@ -62,6 +62,7 @@ def _fields(setting: Setting, group_size: int) -> dict[str, object]:
         "clip": ExampleClip(norm),
         "discrete": setting.noise.on(setting.dimension),
         "normalized": config.normalized,
+        "hold_out": setting.hold_out,
     }
 
 

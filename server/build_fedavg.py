@@ -28,6 +28,7 @@ def build_fedavg(setting: Setting, ledger: Ledger) -> Built:
         retain=config.retain,
         normalized=config.normalized,
         local=local,
+        hold_out=setting.hold_out,
     )
     ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.cohort
     optimizer = setting.optimizer("sgd", plan.noise, ceiling)

@@ -10,7 +10,8 @@ from typing import Any
 
 from privacy.adjacency import Adjacency
 from server import card_language
-from server.rounding import about, delta_text, epsilon_text, points_of_error, share_text
+from server.report_heldout import error_words
+from server.rounding import about, delta_text, epsilon_text, share_text
 from server.task_words import (
     examples_of,
     in_words,
@@ -125,6 +126,15 @@ def _accuracy(result: Mapping[str, Any]) -> str:
     users, by_user = result["heldout_users"], result["heldout_accuracy_by_user"]
     if result["heldout_accuracy"] is None:
         return "Not measured."
+    if not result["test_is_public"]:
+        what = (
+            "next tokens guessed right" if says_next_tokens(result) else "judgements, ties left out"
+        )
+        loss = f"{loss_text(result)}; " if says_next_tokens(result) else ""
+        return (
+            f"{loss}{share_text(by_user, users)} of the {what}, by user, of about {users:,} users "
+            f"who were not trained on, with a standard error of at most {error_words(result)}."
+        )
     if says_next_tokens(result):
         return (
             f"On the {rows_of(task_of(result))} of {users:,} users who were not trained on: "
@@ -134,7 +144,7 @@ def _accuracy(result: Mapping[str, Any]) -> str:
     return (
         f"{share_text(result['heldout_accuracy'], users)} of the judgements of {users:,} users who "
         f"were not trained on (ties left out); {share_text(by_user, users)} averaged by user, with "
-        f"a standard error of at most {points_of_error(by_user, users)} points. Guessing would be "
+        f"a standard error of at most {error_words(result)}. Guessing would be "
         f"right {_chance(result)} of the time."
     )
 
@@ -192,11 +202,17 @@ def _limits(result: Mapping[str, Any]) -> list[str]:
         )
     if result["private"]:
         texts.append(
-            "The guarantee does not cover held-out or test users, other runs on the same people, "
+            f"The guarantee does not cover {_uncovered(result)}other runs on the same people, "
             f"or what the crowd as a whole {shared(task_of(result))}. It holds as long as seeds "
             "and sampling coins stay secret."
         )
     return texts
+
+
+def _uncovered(result: Mapping[str, Any]) -> str:
+    if result["test_is_public"]:
+        return "test users, "
+    return "" if result.get("heldout_epsilon") is not None else "held-out users, "
 
 
 def _plain(text: object) -> str:

@@ -13,6 +13,8 @@ from typing import Any
 
 from preference.judgements import InputError
 from preference.schema import Schema
+from privacy.adjacency import Adjacency
+from privacy.hold_out import MOST_EPSILON, HoldOut
 from server.choices import FEW_ROUNDS
 from server.config_checks import check
 
@@ -40,6 +42,8 @@ class RunConfig:
     most_judgements: int = Schema.most_judgements  # of one user that a node keeps
     most_characters: int = Schema.most_characters  # of a text
     heldout: float = 0.2  # share of users held out when there is no test
+    heldout_epsilon: float = 0.0  # what is said of them may cost; 0: by adjacency, see hold_out
+    exact_heldout: bool = False  # say it without noise, outside the guarantee
     strategy: str = "uls"
     model: str = "btl"  # of preferences
     epsilon: float = 3.0
@@ -130,14 +134,44 @@ class RunConfig:
         """As Flower's flat run config."""
         return {key.replace("_", "-"): value for key, value in dataclasses.asdict(self).items()}
 
-    def settled(self, users: int) -> "RunConfig":
-        """With what depends on the number of users trained on: delta, if it is n^-1.1, and the
-        cohort, if everybody takes part.
+    def trained_on(self, registered: int) -> int:
+        """The nominal number of users to train on: a public constant.
+
+        Where users are held out it is not how many were left, which the coins decide, but the
+        share of those who registered.
+        """
+        if self.users:
+            return self.users
+        return registered if self.test else round((1.0 - self.heldout) * registered)
+
+    def measured_on(self, registered: int) -> int:
+        """The nominal number of users held out where there is no test, as ``trained_on``."""
+        among = self.users / (1.0 - self.heldout) if self.users else registered
+        return round(self.heldout * among)
+
+    @property
+    def hold_out(self) -> HoldOut | None:
+        """How users are held out; None if nobody is, or nothing said of them is protected.
+
+        Unless it is given, what is said of them costs half of epsilon, which leaves nearly all of
+        what the secret hold-out saves to the run; where users are replaced it costs all of epsilon,
+        which is free there (``privacy.hold_out``).
+        """
+        if self.test or self.exact_heldout or self.strategy == "nonprivate":
+            return None
+        replaced = Adjacency(self.adjacency).vectors_changed == 2
+        usual = self.epsilon if replaced else self.epsilon / 2.0
+        return HoldOut(self.heldout, min(self.heldout_epsilon or usual, MOST_EPSILON))
+
+    def settled(self, registered: int) -> "RunConfig":
+        """With what depends on how many users registered: delta, if it is n^-1.1, and the cohort,
+        if everybody takes part.
 
         n is the nominal number of users, a public constant. (Charles et al. 2024, App. F, take the
         number of examples, which is private under most adjacencies.)
         """
-        delta = self.delta or (self.users or users) ** DELTA_EXPONENT
+        users = self.trained_on(registered)
+        delta = self.delta or users**DELTA_EXPONENT
         cohort = users if self.strategy in FEW_ROUNDS else self.cohort
         return replace(self, delta=delta, cohort=cohort)
 

@@ -11,6 +11,7 @@ from preference.language_base import TRAINED
 from preference.models import MODELS, preference_model
 from preference.tasks import TASKS
 from privacy.adjacency import Adjacency
+from privacy.hold_out import LEAST_SHARE
 from server import noise
 from server.choices import (
     ADAPTATIONS,
@@ -77,6 +78,11 @@ def check(config: "RunConfig") -> None:
         raise InputError(
             "--user-memory is for --batch-users: else a node keeps the gradient of one user"
         )
+    for option in ("--heldout-epsilon", "--exact-heldout"):
+        if _value(config, option) and config.test:
+            raise InputError(f"{option} is about users held out, and --test holds out nobody")
+    if config.heldout_epsilon and config.exact_heldout:
+        raise InputError("--exact-heldout adds no noise: leave out --heldout-epsilon")
     _check_task(config)
     if few := FEW_ROUNDS.get(config.strategy):
         _check_few(config, few)
@@ -136,7 +142,12 @@ def _check_values(config: "RunConfig") -> None:
         (config.users >= 0, "--users", "a positive number"),
         (config.clip == 0 or _positive(config.clip), "--clip", "a positive number"),
         (config.group_size >= 0, "--group-size", "at least 1"),
-        (0.0 < config.heldout < 1.0, "--heldout", "a share between 0 and 1"),
+        (LEAST_SHARE <= config.heldout < 1.0, "--heldout", "a share from 0.0005 to below 1"),
+        (
+            0.0 <= config.heldout_epsilon <= config.epsilon,
+            "--heldout-epsilon",
+            "a positive number, at most --epsilon",
+        ),
         (config.on_bad_rows in ("refuse", "skip"), "--on-bad-rows", "refuse or skip"),
         (config.optimizer in ("", *KINDS), "--optimizer", f"one of {', '.join(KINDS)}"),
         (config.retain >= 0, "--retain", "at least 1"),

@@ -1,36 +1,56 @@
 """Accuracy on people who were never trained on; of a model that says the next token also its loss.
 
 With a test source, which its owner thereby declares public, the server evaluates by itself, as
-often as it likes. Without one, a share of the registered users is held out; their nodes are asked
-once, at the end, because every further figure about them would be one more release.
+often as it likes. Without one, a share of the registered users is held out, by a secret coin of
+each; their nodes are asked once, at the end, and what is told of them is one release with noise,
+charged to the ledger (``privacy.tally``): accuracy by user, of models that say the next token also
+the loss. How many they are is told as a nominal number. Only ``--exact-heldout``, or a run that
+promises nothing, leaves out the noise.
 """
 
+import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
-from flwr.serverapp import Grid
 
 from preference.bases import Base, Examples, accuracy_at, examples_of
 from preference.judgements import InputError, Judgements, OnBadRows
 from preference.next_tokens import NextTokens
 from preference.tasks import load_data
+from privacy.ledger import BudgetExceeded, Ledger
+from privacy.tally import HeldOutRelease, Tally
 from server.config import RunConfig
+from server.setting import Setting
 from strategies.rounds import CohortStrategy
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Held-out accuracy: over judgements that are not ties, and the mean of users' means.
+    """Accuracy on people who were never trained on.
 
-    ``chance`` is what guessing comes to: one over the number of responses, on average. Of a model
-    that says the next token all is about tokens, and ``loss`` is its mean cross-entropy in nats.
+    Attributes:
+        accuracy: over a test's judgements that are not ties; of held-out users, by user.
+        by_user: mean over users of each user's mean.
+        users: of a test how many have such judgements; of held-out users the nominal number.
+        error: standard error of ``by_user``, at most.
+        chance: what guessing comes to, on average; None where that is not public.
+        loss: of models that say the next token, where all is about tokens: mean cross-entropy in
+            nats; over a test's tokens, or by user.
+        noise: the part of ``error`` that is noise; None where none was added.
+        loss_noise: standard error of ``loss`` that is noise.
+        epsilon: what telling it cost; None where none was added.
     """
 
     accuracy: float
     by_user: float
     users: int
-    chance: float
+    error: float
+    chance: float | None = None
     loss: float | None = None
+    noise: float | None = None
+    loss_noise: float | None = None
+    epsilon: float | None = None
 
 
 def public_test(config: RunConfig, features: Base) -> Examples | None:
@@ -50,21 +70,67 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
     return examples_of(data, features)
 
 
-def held_out(
-    theta_D: np.ndarray, test: Examples | None, strategy: CohortStrategy, grid: Grid
+def on_test(theta_D: np.ndarray, test: Examples) -> HeldOut:
+    """The figures of a model on a public test."""
+    found = accuracy_at(theta_D, test)
+    variance = found.by_user * (1.0 - found.by_user)  # of a share between 0 and 1, at most
+    return HeldOut(
+        accuracy=found.pooled,
+        by_user=found.by_user,
+        users=found.users,
+        error=math.sqrt(max(0.0, variance) / max(1, found.users)),
+        chance=found.chance,
+        loss=found.loss if isinstance(test, NextTokens) else None,
+    )
+
+
+def on_held_out(
+    theta_D: np.ndarray, setting: Setting, strategy: CohortStrategy, ledger: Ledger
 ) -> HeldOut | None:
-    """The figure for a model; None if no held-out user could be asked."""
-    if test is not None:
-        found = accuracy_at(theta_D, test)
-        loss = found.loss if isinstance(test, NextTokens) else None
-        return HeldOut(found.pooled, found.by_user, found.users, found.chance, loss)
-    metrics = strategy.evaluate(grid, theta_D)
-    if metrics is None:
+    """What is told of a model's accuracy on held-out users; None where noise drowns it.
+
+    A resumed run that has told it before tells the same again. If all that is left of that is its
+    charge, telling it again is charged again, or not done.
+    """
+    config, hold_out = setting.config, setting.hold_out
+    tally = Tally(loss=config.task != "reward")
+
+    if hold_out is None:
+        release, measured = None, tally.read(strategy.tally(setting.grid, theta_D, tally))
+    else:
+        release = HeldOutRelease(hold_out, ledger.adjacency, tally)
+        told = partial(_told, release, theta_D, setting, strategy, ledger)
+        try:
+            sum_F = np.array(setting.once("held-out figures", told), dtype=np.float64)
+            if not ledger.spent()[hold_out]:  # what was told is on file, its charge was lost
+                ledger.charge(hold_out, round_=config.rounds + 1, covers=release.covers)
+        except BudgetExceeded as refusal:
+            setting.log({"not evaluated": str(refusal)})
+            return None
+        measured = tally.read(sum_F, release.std)
+    if measured is None:
         return None
     return HeldOut(
-        float(metrics["heldout_accuracy"]),  # type: ignore[arg-type]
-        float(metrics["heldout_accuracy_by_user"]),  # type: ignore[arg-type]
-        int(metrics["heldout_users"]),  # type: ignore[arg-type]
-        float(metrics["heldout_chance"]),  # type: ignore[arg-type]
-        metrics.get("heldout_loss"),  # type: ignore[arg-type]
+        accuracy=measured.accuracy,
+        by_user=measured.accuracy,
+        users=config.measured_on(len(setting.participants.registry)),
+        error=measured.error,
+        chance=0.5 if config.task == "reward" and config.model != "plackett-luce" else None,
+        loss=measured.loss,
+        noise=measured.noise if release else None,
+        loss_noise=measured.loss_noise if release else None,
+        epsilon=hold_out.epsilon if hold_out else None,
     )
+
+
+def _told(
+    release: HeldOutRelease,
+    theta_D: np.ndarray,
+    setting: Setting,
+    strategy: CohortStrategy,
+    ledger: Ledger,
+) -> list[int]:
+    """Ask the nodes, and release; BudgetExceeded if that is not paid for."""
+    sum_F = strategy.tally(setting.grid, theta_D, release.tally)
+    after = setting.config.rounds + 1  # the last of them
+    return release.release(sum_F, round_=after, ledger=ledger, source=setting.source)

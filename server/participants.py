@@ -55,14 +55,12 @@ def _ask(
     round_: int,
     before: CohortStrategy | None,
 ) -> Participants:
-    split = Randomness(folder.split_seed)
-
     def absent(node: int, why: str) -> None:
         folder.log_private({"round": round_, "node": node, "not registered": why})
 
     registry = Registry.ask(
         grid,
-        split,
+        Randomness(int.from_bytes(folder.secret("registry salt"), "little")),
         features=features,
         model=config.model,
         schema=config.schema,
@@ -78,5 +76,11 @@ def _ask(
         folder.keep_nodes(len(registry.nodes))
     if config.test:
         return Participants.all(registry)
-    train, out = registry.hold_out(config.heldout, split)
+    if min(config.trained_on(len(registry)), config.measured_on(len(registry))) < 1:
+        raise RegistryError(
+            f"too few users ({len(registry)}) to hold out a share of {config.heldout:g} of them; "
+            "pass --test with judgements of others"
+        )
+    train, out = registry.hold_out(config.heldout, folder.secret("hold-out coins"))
+    folder.log_private({"round": round_, "trained on": len(train), "held out": len(out)})
     return Participants(registry, train, out)

@@ -56,7 +56,7 @@ def accuracy_plot(
     private = bool(result["private"])
     figure = Figure(figsize=(_WIDTH, 4.4 if private else 2.9), dpi=200, layout="constrained")
     axes = figure.subplots(2 if private else 1, 1, sharex=True, squeeze=False)[:, 0]
-    final, chance = result["heldout_accuracy"], result.get("heldout_chance") or 0.5
+    final, chance = result["heldout_accuracy"], result.get("heldout_chance")
     _accuracy(axes[0], palette, rounds_T, accuracy_T, final, chance)
     if private:
         _line(axes[1], rounds_T, epsilon_T, palette.second)
@@ -119,7 +119,7 @@ def _accuracy(
     rounds_T: np.ndarray,
     accuracy_T: np.ndarray,
     final: float | None,
-    chance: float,
+    chance: float | None,
 ) -> None:
     known_T = np.isfinite(accuracy_T)
     axes.set_ylabel("held-out accuracy")
@@ -137,8 +137,10 @@ def _accuracy(
         )
         axes.set_yticks([])
         return
-    bottom, top = min(chance - 0.01, low - 0.03), min(1.01, max(chance + 0.1, high + 0.04))
-    axes.set_ylim(bottom, top)
+    least, most = (low, high) if chance is None else (chance + 0.02, chance + 0.06)
+    axes.set_ylim(min(least, low) - 0.03, min(1.01, max(most, high) + 0.04))
+    if chance is None:
+        return
     axes.axhline(chance, color=palette.ink, lw=0.9, ls=(0, (1, 2)))
     _note(axes, palette.ink, chance, "guessing")
 

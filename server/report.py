@@ -197,7 +197,10 @@ def _limits(result: Result) -> list[str]:
     held_out = (
         "The test file was declared public; the people in it are not protected."
         if result["test_is_public"]
-        else "The held-out users: the accuracy is an exact figure about their "
+        else "Held-out users are protected as those trained on are: what is said of them has noise "
+        f"at ε = {result['heldout_epsilon']:g}, which is part of the total."
+        if result.get("heldout_epsilon") is not None
+        else "OUTSIDE THE GUARANTEE: the accuracy on held-out users is an exact figure about their "
         f"{rows_of(task_of(result))}."
     )
     coins = "The seed" if result["seeded"] else "The generator's state"

@@ -15,29 +15,55 @@ def heldout_rows(result: Result) -> list[page.Row]:
     pooled, by_user = result["heldout_accuracy"], result["heldout_accuracy_by_user"]
     users = result["heldout_users"]
     if pooled is None:
-        return [("Held-out accuracy", "not measured", "No held-out user could be asked.")]
-    averaged: page.Row = (
-        "the same, averaged by user",
-        share_text(by_user, users),
-        f"standard error at most {points_of_error(by_user, users)} points",
-    )
+        return [("Held-out accuracy", "not measured", why_not(result))]
+    error = f"standard error at most {error_words(result)}"
     who = f"of {users:,} users who were not trained on"
-    if says_next_tokens(result):
-        loss = "The mean over tokens of −log of the probability that the right one was given."
-        return [
-            ("Held-out loss", loss_text(result), loss),
-            ("Next tokens guessed right", share_text(pooled, users), f"of the tokens {who}"),
-            averaged,
-        ]
-    chance = share_text(result.get("heldout_chance") or 0.5)
+    next_tokens = says_next_tokens(result)
+    if result["test_is_public"]:
+        what = "of the tokens " + who if next_tokens else f"of the judgements {who}; ties left out"
+        shown = [share_text(pooled, users), f"{what}{chance_words(result)}"]
+        averaged = [("the same, averaged by user", share_text(by_user, users), error)]
+    else:
+        about = f"by user, of about {users:,} who were not trained on; {error}"
+        shown, averaged = [share_text(by_user, users), f"{about}{chance_words(result)}"], []
+    if not next_tokens:
+        return [("Held-out accuracy", shown[0], shown[1]), *averaged]
+    loss = "The mean over tokens of −log of the probability that the right one was given."
+    if (noise := result.get("heldout_loss_noise")) is not None:
+        loss += f" By user; with noise of {noise:.2g}."
     return [
-        (
-            "Held-out accuracy",
-            share_text(pooled, users),
-            f"of the judgements {who}; ties left out; guessing comes to {chance}",
-        ),
-        averaged,
+        ("Held-out loss", loss_text(result), loss),
+        ("Next tokens guessed right", shown[0], shown[1]),
+        *averaged,
     ]
+
+
+def error_words(result: Result) -> str:
+    """The standard error of the accuracy by user, and how it came by noise."""
+    error = f"{points_of_error(result.get('heldout_error'))} points"
+    if result["test_is_public"]:
+        return error
+    if result.get("heldout_noise") is None:
+        told = " (exact: outside the guarantee)" if result["private"] else ""
+        return error + told
+    return f"{error}, {points_of_error(result['heldout_noise'])} of them noise"
+
+
+def chance_words(result: Result) -> str:
+    """What guessing comes to, where that is known."""
+    chance = result.get("heldout_chance")
+    known = chance is not None and not says_next_tokens(result)
+    return f"; guessing comes to {share_text(chance)}" if known else ""
+
+
+def why_not(result: Result) -> str:
+    """Why there is no accuracy."""
+    if result.get("heldout_epsilon") is None:
+        return "No held-out user could be asked."
+    return (
+        f"Too few users for noise at ε = {result['heldout_epsilon']:g}, or telling it again after "
+        "a crash would have cost more than the budget."
+    )
 
 
 def accuracy_words(result: Result) -> tuple[str, str]:

@@ -58,7 +58,10 @@ def result_of(
         "learning_rate": strategy.optimizer.rate(),
         "heldout_accuracy": figure.accuracy if figure else None,
         "heldout_accuracy_by_user": figure.by_user if figure else None,
-        "heldout_users": _heldout_users(config, figure),
+        "heldout_error": figure.error if figure else None,
+        "heldout_noise": figure.noise if figure else None,
+        "heldout_epsilon": setting.hold_out.epsilon if setting.hold_out else None,
+        "heldout_users": _heldout_users(setting, figure),
         "heldout_chance": figure.chance if figure else None,
         **(_loss(figure) if config.task != "reward" else {}),
         # Not to the last digit: how long a round takes depends on who took part.
@@ -116,13 +119,11 @@ def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:
     return config.epsilon if built.level == "item" else ledger.epsilon()
 
 
-def _heldout_users(config: RunConfig, figure: HeldOut | None) -> int:
-    """How many users the accuracy is about; the nominal number where the true one is not public."""
-    if figure is None:
-        return 0
-    if config.test or not config.users:
-        return figure.users
-    return round(config.users * config.heldout / (1 - config.heldout))
+def _heldout_users(setting: Setting, figure: HeldOut | None) -> int:
+    """How many users the accuracy is about: of a test the number, else the nominal one."""
+    if setting.config.test:
+        return figure.users if figure else 0
+    return setting.config.measured_on(len(setting.participants.registry))
 
 
 def _loss(figure: HeldOut | None) -> dict[str, float | None]:
@@ -130,7 +131,11 @@ def _loss(figure: HeldOut | None) -> dict[str, float | None]:
     loss = figure.loss if figure and figure.loss is not None else math.nan
     finite = math.isfinite(loss)
     perplexity = math.exp(loss) if finite and loss < _MOST_LOSS else None
-    return {"heldout_loss": loss if finite else None, "heldout_perplexity": perplexity}
+    return {
+        "heldout_loss": loss if finite else None,
+        "heldout_perplexity": perplexity,
+        "heldout_loss_noise": figure.loss_noise if figure else None,
+    }
 
 
 def as_published(config: RunConfig) -> list[str]:
@@ -217,9 +222,9 @@ def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
         )
     if setting.noise.warning:
         found.append(setting.noise.warning)
-    if not config.test:
+    if not config.test and setting.hold_out is None:
         found.append(
-            "The held-out accuracy is a figure about users outside training; their judgements "
-            "are not covered by the guarantee."
+            "OUTSIDE THE GUARANTEE: the accuracy on held-out users is exact (--exact-heldout), and "
+            "nothing covers their judgements. Without the option it is told with noise."
         )
     return found

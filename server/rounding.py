@@ -35,12 +35,12 @@ def share_text(share: float | None, users: int = 1000) -> str:
     return f"{100 * share:.{1 if users >= 30 else 0}f} %"
 
 
-def points_of_error(share: float, users: int) -> str:
-    """An upper bound on the standard error of a mean over users, in percentage points."""
-    if users < 1 or not math.isfinite(share):
+def points_of_error(error: float | None) -> str:
+    """A standard error of a share in percentage points, rounded up."""
+    if error is None or not math.isfinite(error):
         return "unknown"
-    error = 100 * math.sqrt(max(0.0, share * (1 - share)) / users)
-    return f"{math.ceil(error * 10) / 10:.1f}" if error < 5 else f"{math.ceil(error)}"
+    points = 100 * error
+    return f"{math.ceil(points * 10) / 10:.1f}" if points < 5 else f"{math.ceil(points)}"
 
 
 def about(value: float, digits: int = 2) -> str:

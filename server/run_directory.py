@@ -9,20 +9,19 @@
     result.json     the figures
     aborted.json    instead of a result: why in kind a run ended early, until it is resumed
     report.html, plots/
-    private/        seeds, cohort sizes, node failures, the folder's lock: not for release
+    private/        seeds, keys, cohort sizes, node failures, the folder's lock: not for release
 
 Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
 One process at a time has a folder: nothing is written or removed without its lock.
 """
 
 import contextlib
-import hashlib
 import json
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,8 +29,9 @@ from preference.judgements import InputError
 from privacy.adjacency import Adjacency
 from privacy.chained_record import NO_LINES
 from privacy.durable import replace_file
-from privacy.events import Event
-from privacy.ledger import Ledger
+from privacy.events import Event, HoldOut
+from privacy.ledger import Ledger, LedgerError, read_charges
+from privacy.randomness import Randomness
 from server import checkpoints, resuming
 from server.checkpoints import Checkpoint
 from server.config import RunConfig
@@ -39,6 +39,13 @@ from server.run_files import former_nodes, read_json, read_metrics
 from server.run_lock import RunInUse, RunLock
 
 _PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
+
+#: What stands in private/ before the run's settings.
+_FIRST = ("seed.json", "keys.json", "lock")
+#: What has a secret key of its own (``RunDirectory.secret``).
+_SECRETS = ("hold-out coins", "registry salt", "run name")
+
+Value = TypeVar("Value", int, list[int])
 
 
 class RunDirectory:
@@ -71,8 +78,9 @@ class RunDirectory:
             self.private.chmod(0o700)
             (self.path / "aborted.json").unlink(missing_ok=True)
             if self._new:
-                split = config.seed if config.seed >= 0 else secrets.randbits(63)
-                self.write_json("private/seed.json", {"seed": config.seed, "split": split})
+                self.write_json("private/seed.json", {"seed": config.seed})
+                keys = {purpose: secrets.token_hex(32) for purpose in _SECRETS}
+                self.write_json("private/keys.json", keys)
                 self.write_json("config.json", config.promise())
         except BaseException as error:
             self.close()
@@ -106,8 +114,7 @@ class RunDirectory:
         """Whether the folder holds more than what a run leaves that is killed in its first step."""
 
         def ours(path: Path) -> bool:
-            first = "seed.json" in path.name or path.name == "lock"
-            mine = path.parent == self.private and first
+            mine = path.parent == self.private and path.name.strip(".").startswith(_FIRST)
             return mine or path == self.private or path.name.startswith(".config.json.")
 
         found = self.path.rglob("*") if self.path.is_dir() else [self.path]
@@ -141,15 +148,24 @@ class RunDirectory:
 
     def discard_if_unused(self) -> None:
         """Remove a folder that this run made and released nothing into, so it can be reused."""
-        ledger = self.ledger_path
-        released = ledger.exists() and len(ledger.read_bytes().splitlines()) > 1
-        if not self._new or released:
+        if not self._new or self._released():
             return
         # Under another name first: whoever begins a run here meanwhile makes a folder anew.
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.discarded")
         with contextlib.suppress(OSError):
             self.path.rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
+
+    def _released(self) -> bool:
+        """Whether anything but the coins of a hold-out was charged, or nobody can tell."""
+        ledger = self.ledger_path
+        if not ledger.exists() or len(ledger.read_bytes().splitlines()) <= 1:
+            return False
+        try:
+            charges = read_charges(ledger)
+        except LedgerError:
+            return True
+        return any(charge.event != HoldOut(self._config.heldout) for charge in charges)
 
     def open_ledger(self, *, adjacency: Adjacency, delta: float, budget: float | None) -> Ledger:
         """The run's ledger, which agrees with what else the run has left.
@@ -193,18 +209,33 @@ class RunDirectory:
         """The figures of a run that has ended, else None."""
         return self._read_json("result.json") or None
 
-    @property
-    def split_seed(self) -> int:
-        """The secret seed of who is held out: the run's own, or one drawn once and kept.
+    def secret(self, purpose: str) -> bytes:
+        """32 secret bytes for ``purpose``, one of ``_SECRETS``, and for nothing else.
 
-        Drawn again after a crash it would hold out people who had been trained on before.
+        Drawn once and kept: drawn again after a crash they would hold out people who had been
+        trained on before. In a seeded simulation they follow from the seed, so that it repeats in
+        another folder too; whoever knows the seed knows everything.
+
+        Raises:
+            InputError: the run's file of keys is gone or damaged.
         """
-        return int(self._read_json("private/seed.json", "split")["split"])
+        if self._config.seed >= 0:
+            return Randomness(self._config.seed).key(purpose)
+        return self._kept(purpose)
+
+    def _kept(self, purpose: str) -> bytes:
+        kept = self._read_json("private/keys.json", purpose)
+        try:
+            return bytes.fromhex(kept[purpose])
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"{self.private / 'keys.json'} is gone or damaged: bring back an undamaged copy"
+            ) from None
 
     @property
     def run_name(self) -> str:
-        """A public name of the run, the same after every resume."""
-        return hashlib.blake2b(f"run {self.split_seed}".encode(), digest_size=12).hexdigest()
+        """A public name of the run, the same after every resume; it tells nothing of any key."""
+        return self._kept("run name").hex()[:24]
 
     def keep_nodes(self, nodes: int) -> None:
         """Note over how many nodes the users are spread.
@@ -221,7 +252,7 @@ class RunDirectory:
             )
         self.write_json("private/nodes.json", {"nodes": nodes})
 
-    def once(self, name: str, release: Callable[[], int]) -> int:
+    def once(self, name: str, release: Callable[[], Value]) -> Value:
         """A value that is released once in a run and kept in ``released.json``.
 
         A crash between the release and the file costs one more release when the run is resumed.
@@ -230,7 +261,7 @@ class RunDirectory:
         if name not in kept:
             kept[name] = release()
             self.write_json("released.json", kept)
-        return int(kept[name])
+        return kept[name]
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Replace a JSON file."""

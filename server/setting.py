@@ -3,19 +3,30 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from flwr.serverapp import Grid
 
 from privacy.adjacency import Adjacency
 from privacy.events import Event
+from privacy.hold_out import HoldOut
 from privacy.randomness import Randomness
 from server.config import RunConfig
 from server.language import RATES, trains_layers
 from server.noise import NoiseChoice, choose
+from server.run_directory import Value
 from strategies.optimizer import OptimizerSettings, ServerOptimizer, noise_limited_rate
 from strategies.rounds import CohortStrategy, Participants, PrivateLog
 from strategies.solved import SolvedModel
+
+
+class Once(Protocol):
+    """What a release gave, which a resumed run is not to ask for again."""
+
+    def __call__(self, name: str, release: Callable[[], Value]) -> Value:
+        """What ``release()`` gives, or gave, under this name."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -29,13 +40,17 @@ class Setting:
     dimension: int
     log: PrivateLog
     grid: Grid
-    #: ``once(name, release)``: what ``release()`` gives, which a resumed run is not to ask again.
-    once: Callable[[str, Callable[[], int]], int]
+    once: Once
+
+    @property
+    def hold_out(self) -> HoldOut | None:
+        """How users are held out by a secret coin, if that is so."""
+        return self.config.hold_out
 
     @property
     def users(self) -> int:
-        """The nominal number of users."""
-        return self.config.users or len(self.participants.train)
+        """The nominal number of users to train on."""
+        return self.config.trained_on(len(self.participants.registry))
 
     @cached_property
     def noise(self) -> NoiseChoice:

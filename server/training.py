@@ -21,7 +21,7 @@ from privacy.spending import Spending
 from server.build import build
 from server.card import model_card
 from server.config import RunConfig
-from server.evaluation import held_out, public_test
+from server.evaluation import on_held_out, on_test, public_test
 from server.language import base_config, trains_layers
 from server.participants import participants, refresh
 from server.probe import FLOOR, deadline
@@ -80,7 +80,7 @@ def _train(
     features_json = json.dumps(features.to_config())
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, features_json)
-    config = config.settled(len(taking_part.train))
+    config = config.settled(len(taking_part.registry))
     ledger = folder.open_ledger(
         adjacency=Adjacency(config.adjacency), delta=config.delta, budget=_budget(config)
     )
@@ -95,8 +95,10 @@ def _train(
             grid=grid,
             once=folder.once,
         )
-        built = build(setting, ledger)
+        built = _with_hold_out(build(setting, ledger), setting, ledger)
         folder.settle(built.charges)
+        if (coins := setting.hold_out) and not ledger.spent()[coins.coins]:
+            ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
         built.strategy.stated = StatedPlan.of(
             folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
         ).to_json()
@@ -105,7 +107,11 @@ def _train(
         pace = _rounds(config, grid, folder, built, ledger, test)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
-        figure = held_out(theta_D, test, built.strategy, grid)
+        figure = (
+            on_test(theta_D, test)
+            if test is not None
+            else on_held_out(theta_D, setting, built.strategy, ledger)
+        )
         result = result_of(config, setting, built, ledger, figure, pace, folder)
     result["features"] = features.to_config()
     model = reward_model(theta_D, features, config.model)
@@ -135,6 +141,19 @@ def _check_learnt(built: Built, config: RunConfig) -> None:
         )
     if config.resume and strategy.stopped and not strategy.rounds_done:
         raise InputError(f"nothing was learnt: {strategy.stopped}; begin again with another --out")
+
+
+def _with_hold_out(built: Built, setting: Setting, ledger: Ledger) -> Built:
+    """With what a hold-out charges: its coins before the first round, its figures at the end.
+
+    So the ledger's epsilon is what was spent, at any time.
+    """
+    if setting.hold_out is None:
+        return built
+    charges = {**built.charges, **setting.hold_out.charges}
+    if charges != built.charges:  # a strategy whose noise does not depend on it
+        ledger.clear(charges)
+    return replace(built, charges=charges)
 
 
 def _rounds(
@@ -176,9 +195,9 @@ def _rounds(
             **more,
         }
         if test is not None and (round_ % every == 0 or round_ == config.rounds):
-            figure = held_out(optimizer.result_D, test, strategy, grid)
-            line["heldout_accuracy"] = figure.accuracy if figure else None
-            if figure and figure.loss is not None:
+            figure = on_test(optimizer.result_D, test)
+            line["heldout_accuracy"] = figure.accuracy
+            if figure.loss is not None:
                 line["heldout_loss"] = figure.loss if math.isfinite(figure.loss) else None
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         now = time.monotonic()

@@ -28,8 +28,11 @@ from privacy.clipping import UserClip
 from privacy.randomized_response import RandomizedResponse
 from privacy.release import GaussianSum
 from privacy.sampling import PoissonSampler
+from sims.audit_hold_out import Attack, audit_hold_out, trained_key
 
 _CLIP = UserClip(0.1)
+#: Held out: where coins are known, what they were to save is what shows.
+_MOSTLY = 0.97
 _MANY = 10
 
 
@@ -276,6 +279,28 @@ FAULTS = {
         "tests/strategies/test_cohort.py::test_a_user_on_two_nodes_is_refused",
         "the registry refuses a run in which two nodes name the same user",
         trials=400_000,
+    ),
+    "counts-of-users": Fault(
+        "how many users were trained on and held out, told as it was",
+        lambda task: audit_hold_out(task, Attack(counted=True)),
+        "tests/server/test_training.py::test_nothing_about_held_out_users_is_published_by_round",
+        "results know the nominal numbers only; the true ones go to private/",
+        trials=2_000,
+    ),
+    "public-coins": Fault(
+        "the key of who is held out, made from a public name",
+        lambda task: audit_hold_out(task, Attack(_MOSTLY, trained_key(_MOSTLY))),
+        "tests/server/test_run_directory.py::test_who_is_held_out_is_drawn_once",
+        "the coins have 32 secret bytes of their own, from which nothing else is made",
+        trials=4_000,
+        epsilon=0.25,
+    ),
+    "exact-accuracy": Fault(
+        "the exact accuracy on held-out users, told beside a run that counts on its noise",
+        lambda task: audit_hold_out(task, Attack(exact=True)),
+        "tests/server/test_evaluation.py::test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal",
+        "an exact figure is told by --exact-heldout only, and then nothing is saved by coins",
+        trials=2_000,
     ),
     "counted-once": Fault(
         "randomized response composed by dp-accounting's own event, which counts it once",

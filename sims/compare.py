@@ -48,13 +48,15 @@ class Cell:
 
     def row(self) -> dict[str, Any]:
         """A line of the table: mean and standard deviation over seeds."""
-        accuracies = [result["heldout_accuracy"] for result in self.results]
+        told = [result["heldout_accuracy"] for result in self.results]
+        accuracies = [accuracy for accuracy in told if accuracy is not None]
         first = self.results[0] if self.results else {}
         return {
             "strategy": self.strategy,
             "epsilon": self.epsilon,
             "accuracy_mean": fmean(accuracies) if accuracies else None,
             "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
+            "accuracy_error": first.get("heldout_error"),
             "rounds": fmean(r["rounds"] for r in self.results) if self.results else None,
             "gradients": first.get("gradients"),
             "bytes_per_user": first.get("bytes_per_user"),
@@ -134,6 +136,14 @@ def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) 
     return accounting.epsilon(charges, adjacency=adjacency, delta=delta, interval=1e-3)
 
 
+def accuracy_text(row: dict[str, Any]) -> str:
+    """Mean accuracy ± its standard deviation over seeds; of one seed, ± its standard error."""
+    if row["accuracy_mean"] is None:
+        return "not measured"
+    off = row["accuracy_error"] if row["accuracy_sd"] is None else row["accuracy_sd"]
+    return f"{row['accuracy_mean']:.4f}" + ("" if off is None else f" ± {off:.4f}")
+
+
 def plot(cells: Sequence[Cell]) -> Figure:
     """Accuracy against epsilon with one standard deviation, one line a strategy."""
     figure = Figure(figsize=(8.0, 4.2), layout="constrained")
@@ -142,6 +152,7 @@ def plot(cells: Sequence[Cell]) -> Figure:
     for place, name in enumerate(names):
         aside = 1.0 + 0.025 * (place - len(names) / 2)  # so that equals do not hide each other
         rows = [c.row() for c in cells if c.strategy == name and not c.missing]
+        rows = [row for row in rows if row["accuracy_mean"] is not None]
         if not rows:
             continue
         if rows[0]["epsilon"] is None:
@@ -171,7 +182,8 @@ def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) ->
     rows = [cell.row() for cell in cells]
     missing = [cell.missing for cell in cells]
     lines = ["# Comparison", "", Adjacency(base.adjacency).sentence, ""]
-    lines += [f"δ = {base.delta:g}; mean ± standard deviation over seeds.", ""]
+    spread = "standard deviation over seeds (of a single seed: standard error, at most)"
+    lines += [f"δ = {base.delta:g}; mean ± {spread}.", ""]
     lines += [
         "| strategy | ε | accuracy | rounds | user gradients | bytes per user |",
         "|---" * 6 + "|",
@@ -181,9 +193,8 @@ def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) ->
         if why:
             lines.append(f"| {row['strategy']} | {epsilon} | {why} | | | |")
             continue
-        spread = "" if row["accuracy_sd"] is None else f" ± {row['accuracy_sd']:.4f}"
         lines.append(
-            f"| {row['strategy']} | {epsilon} | {row['accuracy_mean']:.4f}{spread} | "
+            f"| {row['strategy']} | {epsilon} | {accuracy_text(row)} | "
             f"{row['rounds']:.0f} | {row['gradients']:,.0f} | {row['bytes_per_user']:,.0f} |"
         )
     lines += [

@@ -19,7 +19,7 @@ from preference.models import MODELS
 from privacy.adjacency import Adjacency
 from server.config import RunConfig
 from sims import schema_options as about_data
-from sims.compare import Cell, compare, composed_epsilon, write
+from sims.compare import Cell, accuracy_text, compare, composed_epsilon, write
 from sims.run_settings import settings
 from sims.sweep import on_cluster, one_by_one
 
@@ -139,11 +139,10 @@ def _table(base: RunConfig, cells: list[Cell]) -> Table:
             style = "bold red" if cell.failed else "yellow"
             table.add_row(row["strategy"], epsilon, escape(cell.missing), style=style)
             continue
-        spread = "" if row["accuracy_sd"] is None else f" ± {row['accuracy_sd']:.4f}"
         table.add_row(
             row["strategy"],
             epsilon,
-            f"{row['accuracy_mean']:.4f}{spread}",
+            accuracy_text(row),
             f"{row['rounds']:.0f}",
             f"{row['gradients']:,.0f}",
             f"{row['bytes_per_user']:,.0f}",

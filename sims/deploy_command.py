@@ -160,7 +160,7 @@ def run(
     config = RunConfig.from_run_config({**_defaults(), **settings})
     server = folder.expanduser().absolute() / "server"
     result = run_deployed(server, deployed_address(server), config, attempts=attempts, say=_say)
-    for name in ("epsilon", "rounds", "heldout_accuracy", "out"):
+    for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
         typer.echo(f"{name:<18} {result.get(name)}")
 
 

@@ -188,7 +188,7 @@ max_clip = 0.1             # length of your part in one answer
 max_group_size = 16        # judgements of yours that count in one round
 max_rounds = 400           # answers in all
 max_repeats = 2            # of the same round, where a server crashed
-max_evaluations = 0        # exact accuracies on your judgements
+max_evaluations = 0        # how often a model is right about your judgements
 features = ["hashing"]
 
 # Randomized labels instead (strategies = []): spent here, on this machine, by its own coins.

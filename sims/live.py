@@ -29,6 +29,7 @@ from rich.table import Table
 from rich.text import Text
 
 from privacy.adjacency import Adjacency
+from server.report_heldout import error_words
 from server.rounding import about, delta_text, duration, epsilon_text, share_text
 from server.task_words import in_words, loss_text, says_next_tokens, task_of
 from sims.progress import Progress, Tail
@@ -206,15 +207,17 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
         rows = [("privacy", claim), (result["adjacency"], Text(sentence))]
     else:
         rows = [("privacy", Text("none", style="bold yellow"))]
-    users = result["heldout_users"]
-    if result["heldout_accuracy"] is None:
+    users, told = result["heldout_users"], result["heldout_accuracy"] is not None
+    if not told:
         accuracy = Text("not measured")
     else:
         of = "next tokens" if says_next_tokens(result) else "judgements"
+        by_user = f", {share_text(result['heldout_accuracy_by_user'], users)}"
         accuracy = Text.assemble(
             (share_text(result["heldout_accuracy"], users), "bold"),
-            f" of {of}, {share_text(result['heldout_accuracy_by_user'], users)} by user "
-            f"({users:,} users held out)",
+            f" of {of}{by_user if result['test_is_public'] else ''} by user, ± "
+            f"{error_words(result)} ({users:,} users "
+            f"{'tested on' if result['test_is_public'] else 'held out'})",
         )
     head = result.get("ledger_head", "no head")  # of a run by an earlier version
     done, planned, speed = result["rounds"], result["rounds_planned"], result["users_per_second"]
@@ -226,7 +229,7 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
     )
     return [
         *rows,
-        *([("loss", Text(loss_text(result)))] if says_next_tokens(result) and users else []),
+        *([("loss", Text(loss_text(result)))] if told and says_next_tokens(result) else []),
         ("accuracy", accuracy),
         ("trained on", Text(trained)),
         ("model", Text(str(out / "model"))),

@@ -66,6 +66,8 @@ def run(
     most_judgements: about_data.MostJudgements = None,
     most_characters: about_data.MostCharacters = None,
     heldout: about_run.Heldout = None,
+    heldout_epsilon: about_run.HeldoutEpsilon = None,
+    exact_heldout: about_run.ExactHeldout = None,
     optimizer: about_run.Optimizer = None,
     learning_rate: about_run.LearningRate = None,
     momentum: about_run.Momentum = None,

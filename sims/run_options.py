@@ -77,6 +77,20 @@ OnBadRows = Annotated[
 Heldout = Annotated[
     float | None, option("Share of users held out when there is no --test. [default: 0.2]")
 ]
+HeldoutEpsilon = Annotated[
+    float | None,
+    option(
+        "What the accuracy on users held out may cost. [default: half of --epsilon; all of it "
+        "where users are replaced, which is free]"
+    ),
+]
+ExactHeldout = Annotated[
+    bool | None,
+    option(
+        "Tell the exact accuracy on users held out, OUTSIDE THE GUARANTEE.",
+        "--exact-heldout",
+    ),
+]
 Optimizer = Annotated[str | None, option("sgd, adam or adafactor. [default: the strategy's]")]
 LearningRate = Annotated[float | None, option("Step size. [default: limited by the noise]")]
 Momentum = Annotated[float | None, option("Momentum. [default: 0.9]")]

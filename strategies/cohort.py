@@ -16,6 +16,7 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from preference.schema import PAIRS, Schema
+from privacy.hold_out import held_out
 from privacy.randomness import Randomness
 from strategies import messages
 from strategies.availability import failed_node, said
@@ -193,23 +194,14 @@ class Registry:
         barred_N = self.barred_N
         return np.arange(len(self)) if barred_N is None else np.flatnonzero(~barred_N)
 
-    def hold_out(self, fraction: float, source: Randomness) -> tuple[np.ndarray, np.ndarray]:
+    def hold_out(self, share: float, key: bytes) -> tuple[np.ndarray, np.ndarray]:
         """Split all users: (users to train on, users held out), both ascending.
 
-        Each user is held out by a coin of their own. A draw of a fixed share would not do: with one
-        user more somebody else could change sides, and neighbouring data sets would be trained on
-        users that differ in a swap instead of one who comes or goes.
-
-        Raises:
-            RegistryError: nobody is left to train on, or nobody is held out.
+        Each user is held out by a coin of their own (``privacy.hold_out``). A draw of a fixed share
+        would not do: with one user more somebody else could change sides, and neighbouring data
+        sets would be trained on users that differ in a swap instead of one who comes or goes. How
+        many are held out is secret, so either number may turn out to be zero.
         """
-        bar = np.uint64(min(fraction, 1.0) * 2.0**64 - 2.0**11)
-        held_N = source.user_words("hold out", 0, self.keys_N) < bar
+        held_N = held_out(self.keys_N, share, key)
         single = self.single
-        train, held_out = single[~held_N[single]], single[held_N[single]]
-        if not len(train) or not len(held_out):
-            raise RegistryError(
-                f"too few users ({len(self)}) to hold out a share of {fraction:g} of them; "
-                "pass --test with judgements of others"
-            )
-        return train, held_out
+        return single[~held_N[single]], single[held_N[single]]

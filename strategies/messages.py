@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from preference.schema import PAIRS, Schema
+from privacy.tally import Tally
 
 Scalar = bool | int | float | str | bytes
 
@@ -167,35 +168,13 @@ def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dic
     return sums
 
 
-_TALLY = ("correct", "judgements", "mean-sum", "users", "guessed", "loss")
+#: Name of the sums over held-out users (``privacy.tally``).
+TALLY = "tally"
 
 
-def tally_reply(
-    correct: float,
-    judgements: int,
-    mean_sum: float,
-    users: int,
-    guessed: float,
-    loss: float = 0.0,
-) -> RecordDict:
-    """How a node's held-out users fared: sums over judgements (or tokens) and over users.
-
-    ``guessed`` is how many judgements guessing would be right about, on average; ``loss`` the
-    cross-entropy of models that say the next token, in nats.
-    """
-    values = (correct, judgements, mean_sum, users, guessed, loss)
-    tally = dict(zip(_TALLY, values, strict=True))
-    return RecordDict({"tally": MetricRecord(tally)})  # type: ignore[arg-type]
-
-
-def read_tally(content: RecordDict) -> tuple[float, int, float, int, float, float]:
-    """The numbers of ``tally_reply``; MalformedReply for anything else."""
-    try:
-        tally = content.metric_records["tally"]
-        values = [float(tally[name]) for name in _TALLY]  # type: ignore[arg-type]
-    except (KeyError, ValueError, TypeError) as error:
-        raise MalformedReply(f"no tally in the reply: {error!r}") from None
-    if not np.isfinite(values).all():
-        raise MalformedReply("a tally that is not finite")
-    correct, judgements, mean_sum, users, guessed, loss = values
-    return correct, int(judgements), mean_sum, int(users), guessed, loss
+def read_tally(content: RecordDict, tally: Tally, users: int) -> np.ndarray:
+    """The sums of a node's held-out users, (F,); MalformedReply for what they cannot produce."""
+    sum_F = read_sums(content, {TALLY: (tally.figures,)})[TALLY]
+    if not tally.admits(sum_F, users):
+        raise MalformedReply(f"a tally that {users} users cannot produce")
+    return sum_F

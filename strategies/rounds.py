@@ -29,6 +29,7 @@ from privacy import secure_sum
 from privacy.ledger import BudgetExceeded
 from privacy.randomness import Randomness
 from privacy.sampling import PoissonSampler
+from privacy.tally import Tally
 from strategies import messages, secure_rounds
 from strategies.availability import Attendance, RunAborted, failed_node, wait_until_online
 from strategies.cohort import Registry
@@ -342,37 +343,57 @@ class CohortStrategy(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Accuracy on held-out users, pooled and by user; None if nobody could be asked."""
-        total = np.zeros(6)
-        for reply in replies:
+        """None: an exact figure about held-out users is no metric. See ``tally``."""
+        del server_round, replies
+
+    def tally(self, grid: Grid, theta_D: np.ndarray, tally: Tally) -> np.ndarray:
+        """How a model does on all held-out users, (F,): exact sums, which only noise may leave.
+
+        A node that fails, or sends what its users cannot produce, counts as zero.
+        """
+        round_ = self.rounds_done
+        outgoing = list(
+            self.configure_evaluate(round_, messages.model_record(theta_D), ConfigRecord(), grid)
+        )
+        held_out = self.participants.held_out
+        users = {node: len(mine) for node, mine in self.participants.registry.by_node(held_out)}
+        self.log({"round": round_, "held out": len(held_out)})
+        if self.masked:
+            return self._masked_tally(round_, outgoing, grid, tally, users)
+        total_F = np.zeros(tally.figures)
+        simulated = self.participants.registry.simulated
+        for reply in exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated):
             node = reply.metadata.src_node_id
             try:
                 if reply.has_error():
                     raise messages.MalformedReply(str(reply.error.reason))
-                total += messages.read_tally(reply.content)
+                total_F += messages.read_tally(reply.content, tally, users.get(node, 0))
             except messages.MalformedReply as error:
-                self.log({"round": server_round, "node": node, "not evaluated": str(error)})
-        correct, judgements, mean_sum, users, guessed, loss = total
-        if users == 0:
-            return None
-        return MetricRecord(
-            {
-                "heldout_accuracy": float(correct / judgements),
-                "heldout_accuracy_by_user": float(mean_sum / users),
-                "heldout_users": int(users),
-                "heldout_chance": float(guessed / judgements),
-                **({"heldout_loss": float(loss / judgements)} if loss else {}),
-            }
-        )
+                self.log({"round": round_, "node": node, "not evaluated": str(error)})
+        return total_F
 
-    def evaluate(self, grid: Grid, theta_D: np.ndarray) -> MetricRecord | None:
-        """Ask the held-out users' nodes how a model does."""
-        outgoing = self.configure_evaluate(
-            self.rounds_done, messages.model_record(theta_D), ConfigRecord(), grid
-        )
+    def _masked_tally(
+        self,
+        round_: int,
+        outgoing: Sequence[Message],
+        grid: Grid,
+        tally: Tally,
+        users: Mapping[int, int],
+    ) -> np.ndarray:
+        """The sums under masks; zero if nothing can be told."""
         simulated = self.participants.registry.simulated
-        replies = exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated)
-        return self.aggregate_evaluate(self.rounds_done, replies)
+        ask = secure_rounds.Asker(
+            grid, round_, self.timeout, self.log, self.slow, Attendance(), simulated
+        )
+        steps, shapes = {messages.TALLY: 1.0}, {messages.TALLY: (tally.figures,)}
+        try:
+            totals, nodes = secure_rounds.masked_totals(ask, outgoing, steps, shapes, "evaluate")
+            if not tally.admits(totals[messages.TALLY], sum(users[node] for node in nodes)):
+                raise secure_sum.ProtocolError("a tally that these users cannot produce")
+        except secure_sum.ProtocolError as error:
+            self.log({"round": round_, "not evaluated": f"everybody: {error}"})
+            return np.zeros(tally.figures)
+        return totals[messages.TALLY]
 
     def state(self) -> dict[str, np.ndarray]:
         """What a resumed run needs, as arrays: the optimizer's state and the strategy's own."""

@@ -102,10 +102,12 @@ def masked_totals(
     outgoing: Sequence[Message],
     steps: Mapping[str, float],
     shapes: Mapping[str, tuple[int, ...]],
+    kind: str = "train",
 ) -> tuple[dict[str, np.ndarray], list[int]]:
     """The totals of the sums that ``outgoing`` asks for, and which nodes they are of.
 
-    ``steps`` are the grids of the sums by name. Totals are exact, float64.
+    ``steps`` are the grids of the sums by name, ``kind`` the type of the messages that ask for
+    them. Totals are exact, float64.
 
     Raises:
         ProtocolError: too few nodes began or stayed; there are no totals.
@@ -152,7 +154,7 @@ def masked_totals(
     masked = _by_place(
         place,
         ask(
-            "train",
+            kind,
             {node: with_shares(node) for node in nodes if place[node] in shared},
             lambda content, node: secure.read_masked(content, length),
         ),

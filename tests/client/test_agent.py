@@ -34,6 +34,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import OnPart, PoissonGaussian
 from privacy.randomized_response import LabelPromise
+from privacy.tally import Tally
 from sims.deployed import answers
 from sims.local import LocalGrid
 from strategies import local_labels, messages, public_items
@@ -238,7 +239,7 @@ def test_the_number_of_answers_is_bounded_for_life(make):
 
 def test_evaluations_are_counted(make):
     policy = Policy(**{**vars(POLICY), "max_evaluations": 1})
-    messages.read_tally(make(policy).handle("evaluate", work()))
+    messages.read_tally(make(policy).handle("evaluate", work()), Tally(), users=9)
     with pytest.raises(PolicyRefusal, match="max_evaluations"):
         make(policy).handle("evaluate", work())
 

@@ -60,7 +60,7 @@ def test_sums_are_looked_at_before_they_leave(host):
         answer("train", work(np.zeros(33)), host, check=check)
 
 
-def test_who_masks_sums_tells_no_exact_accuracies(host):
+def test_who_masks_sums_tells_no_bare_accuracies(host):
     answer("evaluate", work(np.zeros(33)), host)
     host.terms["secure-only"] = True
     with pytest.raises(ProtocolError, match="secure-only"):

@@ -12,6 +12,7 @@ from client.store import store_for
 from preference.features import HashingFeatures
 from preference.reward import accuracy_of
 from privacy.randomness import Randomness
+from privacy.tally import STEPS, Tally
 from sims.local import LocalGrid
 from strategies import messages, uls
 from strategies.messages import Work
@@ -124,13 +125,15 @@ def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
 def test_evaluate(ask, store):
     users_S, theta_D = np.array([1, 2, 20]), np.linspace(-1, 1, 33, dtype=np.float32)
     reply = ask(work(users_S, theta_D), "evaluate")
-    correct, judgements, mean_sum, users, guessed, loss = messages.read_tally(reply.content)
+    sum_F = messages.read_tally(reply.content, Tally(), users=3)
     expected = accuracy_of(theta_D, store.examples(FEATURES).select(users_S))
-    assert (judgements, users) == (expected.judgements, expected.users)
-    assert correct == pytest.approx(expected.pooled * expected.judgements)
-    assert mean_sum == pytest.approx(expected.by_user * expected.users)
-    assert guessed == pytest.approx(expected.judgements / 2)
-    assert loss == 0.0  # there is none of a reward
+    assert sum_F.sum() == expected.users * STEPS
+    assert Tally().read(sum_F).accuracy == pytest.approx(expected.by_user, abs=1e-5)
+    alone_F = sum(
+        messages.read_tally(ask(work([user], theta_D), "evaluate").content, Tally(), 1)
+        for user in users_S
+    )
+    assert (alone_F == sum_F).all()  # no user's part depends on who is beside
 
 
 def test_evaluate_users_who_only_have_ties(ask, store):
@@ -141,4 +144,4 @@ def test_evaluate_users_who_only_have_ties(ask, store):
         reply = ask(work([1, 2]), "evaluate")
     finally:
         tied.y_R.copy_(kept)
-    assert messages.read_tally(reply.content) == (0.0, 0, 0.0, 0, 0.0, 0.0)
+    assert not messages.read_tally(reply.content, Tally(), users=2).any()

@@ -166,7 +166,6 @@ def test_terms_are_those_of_the_owner():
         ("tasks = ['text']", "tasks"),  # an agent hosts judgements
         ("tasks = 'sft'", "tasks"),
         ("strategies = ['uls']\nlabel_epsilon = 1.0", "strategies"),
-        ("secure_only = true\nmax_evaluations = 1", "max_evaluations"),
         ("max_epsilom = 1", "max_epsilom"),
     ],
 )

@@ -23,6 +23,8 @@ RESULT = {
     "heldout_accuracy": 0.743123,
     "heldout_accuracy_by_user": 0.738712,
     "heldout_users": 330,
+    "heldout_error": 0.0242,
+    "heldout_chance": 0.5,
     "users_per_second": 43219.4,
     "seconds_training": 2.49812,
     "out": "/home/ada/runs/r",

@@ -19,7 +19,9 @@ from strategies.cohort import Registry
 from strategies.messages import RegistryEntry
 from strategies.rounds import Participants
 
-CONFIG = RunConfig(strategy="aup", epsilon=1.0, delta=1e-4, rounds=6, cohort=300)
+CONFIG = RunConfig(
+    test="others.jsonl", strategy="aup", epsilon=1.0, delta=1e-4, rounds=6, cohort=300
+)
 
 
 @pytest.fixture

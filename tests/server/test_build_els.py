@@ -12,6 +12,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import PureChoice
 from privacy.group_event import GroupGaussian
+from privacy.hold_out import HoldOut
 from privacy.ledger import read_charges
 from privacy.median import GRID
 from privacy.mixture import MixtureGaussian
@@ -20,6 +21,9 @@ from server.config import RunConfig
 from server.training import train
 from sims.local import LocalGrid
 from strategies import els, uls
+
+#: Of who is held out at ε = 0.5: the coins, and what is told.
+HELD_OUT = HoldOut(0.2), HoldOut(0.2, 0.25)
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -50,25 +54,30 @@ def charges(result):
 
 def test_the_median_is_released_once_and_paid_for(config):
     result = run(config)
-    first, *rounds = charges(result)
+    first, coins, *rounds, figures = charges(result)
+    assert (coins, figures) == HELD_OUT
     assert first == PureChoice(MEDIAN_SHARE * 0.5)
     assert result["group_size"] in GRID
     probability = els.same_compute(2, 40, result["group_size"])
     event = MixtureGaussian(result["noise_multiplier"], result["group_size"], probability)
     assert rounds == [event] * 4
     assert result["epsilon"] <= 0.5
-    # What is left for the rounds is what choosing the group size has not taken.
-    spent = accounting.epsilon([(event, 4)], adjacency=Adjacency.ADD_REMOVE, delta=1e-3)
-    assert 0.999 * 0.475 < spent <= 0.475
+    # What is left for the rounds is what choosing the group size has not taken, and a little more:
+    # nobody is in them who is held out.
+    alone = accounting.epsilon([(event, 4)], adjacency=Adjacency.ADD_REMOVE, delta=1e-3)
+    assert 0.475 < alone < 0.6
+    assert result["epsilon"] > 0.999 * 0.5
     assert str(result["group_size"]) in result["account"]
     assert "choosing it cost" in result["account"]
     kept = json.loads((Path(result["out"]) / "released.json").read_text())
-    assert kept == {"group-size": result["group_size"]}
+    assert kept.keys() == {"group-size", "held-out figures"}
+    assert kept["group-size"] == result["group_size"]
 
 
 def test_a_given_group_size_costs_nothing(config):
     result = run(replace(config, group_size=3, sampling_probability=0.05))
-    assert charges(result) == [MixtureGaussian(result["noise_multiplier"], 3, 0.05)] * 4
+    rounds = [MixtureGaussian(result["noise_multiplier"], 3, 0.05)] * 4
+    assert charges(result) == [HELD_OUT[0], *rounds, HELD_OUT[1]]
     assert 0.4995 < result["epsilon"] <= 0.5
     assert "choosing it cost" not in result["account"]
     assert result["gradients"] == pytest.approx(4 * 0.05 * 3 * 40 / uls.DEFAULT_GROUP_SIZE)
@@ -91,7 +100,7 @@ def test_a_resumed_run_keeps_its_group_size(config, seed, monkeypatch):
     result = run(replace(config, resume=True))
     spent = charges(result)
     assert sum(isinstance(event, PureChoice) for event in spent) == 1
-    assert len(set(spent)) == 2
+    assert len(set(spent) - {*HELD_OUT}) == 2
     assert (result["rounds"], result["stopped"]) == (4, None)
 
 
@@ -119,7 +128,8 @@ def test_users_per_node_change_nothing(config):
 def test_group_privacy(config):
     result = run(replace(config, strategy="group", group_size=2, adjacency="replace"))
     probability = els.same_compute(2, 40, 2)
-    assert charges(result) == [GroupGaussian(result["noise_multiplier"], 2, probability)] * 4
+    rounds = [GroupGaussian(result["noise_multiplier"], 2, probability)] * 4
+    assert charges(result) == [HoldOut(0.2), *rounds, HoldOut(0.2, 0.5)]  # all of ε, for nothing
     assert 0.495 < result["epsilon"] <= 0.5
     assert "group privacy" in result["account"]
 

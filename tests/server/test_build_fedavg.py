@@ -8,7 +8,7 @@ import pytest
 
 from client.app import app as client_app
 from preference.reward import RewardModel
-from privacy.events import PoissonGaussian
+from privacy.events import HoldOut, PoissonGaussian
 from privacy.ledger import read_charges
 from server.config import RunConfig
 from server.training import train
@@ -39,7 +39,8 @@ def test_defaults(run):
     assert result["gradients"] == 4 * 10 * 4
     assert 0.4995 < result["epsilon"] <= 0.5
     spent = {c.event for c in read_charges(Path(result["out"]) / "ledger.jsonl")}
-    assert spent == {PoissonGaussian(0.25, result["noise_multiplier"])}
+    rounds = PoissonGaussian(0.25, result["noise_multiplier"])
+    assert spent == {rounds, HoldOut(0.2), HoldOut(0.2, 0.25)}
     assert "4 gradient steps of length 1 " in result["account"]
     assert np.abs(theta_D).max() > 0
 

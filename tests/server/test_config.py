@@ -55,7 +55,8 @@ def test_wrong_types_and_unknown_keys(settings, message):
 def test_delta_by_the_number_of_users():
     assert parse_delta("1e-6") == 1e-6
     config = RunConfig(delta=parse_delta("n^-1.1"))
-    assert config.settled(2000).delta == pytest.approx(2000**-1.1)
+    assert config.settled(2500).delta == pytest.approx(2000**-1.1)  # a fifth is held out
+    assert replace(config, test="t").settled(2000).delta == pytest.approx(2000**-1.1)
     assert replace(config, users=10**5).settled(2000).delta == pytest.approx(1e-5 * 10**-0.5)
     assert RunConfig().settled(2000) == RunConfig()
     for text in ("0", "1", "-1e-5", "nan", "n^-2", ""):

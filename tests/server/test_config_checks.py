@@ -26,7 +26,8 @@ BAD = {
     "users": [-1],
     "clip": [-0.1, math.nan, math.inf],
     "group_size": [-1],
-    "heldout": [0.0, 1.0, 1.5, math.nan],
+    "heldout": [0.0, 1e-4, 1.0, 1.5, math.nan],
+    "heldout_epsilon": [-1.0, 3.1, math.nan],
     "on_bad_rows": ["", "repair"],
     "kind": ["", "best"],
     "labels": ["", "noisy"],
@@ -74,7 +75,7 @@ def test_bad_values_name_their_option(name, value):
 
 
 def test_every_option_with_limits_is_tested_here():
-    free = {"secure_aggregation", "sum_zero", "as_published"}
+    free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
     assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
@@ -84,6 +85,9 @@ def test_every_option_with_limits_is_tested_here():
     ("settings", "message"),
     [
         ({"strategy": "uls", "sampling_probability": 0.1}, "--sampling-probability is for"),
+        ({"test": "t", "heldout_epsilon": 0.1}, "--heldout-epsilon is about users held out"),
+        ({"test": "t", "exact_heldout": True}, "--exact-heldout is about users held out"),
+        ({"exact_heldout": True, "heldout_epsilon": 0.1}, "--exact-heldout adds no noise"),
         (
             {"strategy": "label-moment", "adjacency": "replace-labels", "batch_users": True},
             "--batch-users has no meaning for --strategy label-moment",

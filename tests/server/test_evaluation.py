@@ -9,8 +9,12 @@ from preference.features import HashingFeatures
 from preference.judgements import InputError
 from preference.loading import load_judgements
 from preference.reward import RewardModel
+from privacy.adjacency import Adjacency
+from privacy.events import HoldOut
+from privacy.ledger import Ledger
+from privacy.randomness import Randomness
 from server.config import RunConfig
-from server.evaluation import HeldOut, held_out, public_test
+from server.evaluation import HeldOut, on_held_out, on_test, public_test
 
 FEATURES = HashingFeatures(dimension=65)
 
@@ -19,9 +23,10 @@ def test_public_file(crowd_test):
     examples = public_test(RunConfig(test=crowd_test), FEATURES)
     assert examples.counts_U.tolist() == [4] * 10
     theta_D = np.random.default_rng(0).normal(size=65).astype(np.float32)
-    found = held_out(theta_D, examples, strategy=None, grid=None)
+    found = on_test(theta_D, examples)
     expected = RewardModel(theta_D, FEATURES).accuracy(load_judgements(crowd_test))
-    assert found == HeldOut(expected.pooled, expected.by_user, 10, 0.5)
+    error = np.sqrt(expected.by_user * (1 - expected.by_user) / 10)
+    assert found == HeldOut(expected.pooled, expected.by_user, 10, pytest.approx(error), 0.5)
     assert 0.0 < found.accuracy < 1.0
 
 
@@ -47,15 +52,100 @@ def test_a_test_file_of_ties_alone_is_refused(write_rows, make_rows):
         public_test(RunConfig(test=path), FEATURES)
 
 
-def test_nodes_are_asked_once_for_the_final_model():
-    asked = []
+class Strategy:
+    """One whose held-out users are right three times in four."""
 
-    def evaluate(grid, theta_D):
-        asked.append((grid, theta_D))
-        found = {"heldout_accuracy": 0.7, "heldout_accuracy_by_user": 0.6, "heldout_users": 12}
-        return {**found, "heldout_chance": 0.5}
+    def __init__(self, users=400):
+        self.users, self.asked = users, []
 
-    strategy = SimpleNamespace(evaluate=evaluate)
-    assert held_out("theta", None, strategy, "grid") == HeldOut(0.7, 0.6, 12, 0.5)
-    assert asked == [("grid", "theta")]
-    assert held_out("theta", None, SimpleNamespace(evaluate=lambda *_: None), "grid") is None
+    def tally(self, grid, theta_D, tally):
+        self.asked.append((grid, theta_D))
+        return sum(
+            (tally.contribution(0.75, 2.0) for _ in range(self.users)), np.zeros(tally.figures)
+        )
+
+
+@pytest.fixture
+def make_setting():
+    def make(**changes):
+        kept = {}
+
+        def once(name, release):
+            return kept.setdefault(name, kept[name] if name in kept else release())
+
+        settings = RunConfig(**{"epsilon": 2.0, "data": "x", **changes})
+        return SimpleNamespace(
+            config=settings,
+            hold_out=settings.hold_out,
+            grid="grid",
+            once=once,
+            source=Randomness(None),
+            participants=SimpleNamespace(registry=range(2500)),
+            log=lambda line: None,
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_ledger(tmp_path):
+    def make(setting, budget=9.0):
+        adjacency = Adjacency(setting.config.adjacency)
+        return Ledger(tmp_path / "l.jsonl", adjacency=adjacency, delta=1e-5, budget=budget)
+
+    return make
+
+
+def test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal(make_setting, make_ledger):
+    setting, strategy = make_setting(), Strategy()
+    with make_ledger(setting) as ledger:
+        found = on_held_out("theta", setting, strategy, ledger)
+        assert ledger.spent() == {HoldOut(0.2, 1.0): 1}
+        assert on_held_out("theta", setting, strategy, ledger) == found
+    assert strategy.asked == [("grid", "theta")]  # once, for the final model
+    assert found.accuracy != 0.75
+    assert found.accuracy == pytest.approx(0.75, abs=8 * found.noise)
+    assert found.noise == pytest.approx(np.sqrt(2 * (0.75**2 + 0.25**2)) / 400, rel=0.05)
+    assert found.error > found.noise
+    assert (found.users, found.epsilon, found.chance, found.loss) == (500, 1.0, 0.5, None)
+
+
+def test_where_users_are_replaced_it_costs_all_of_epsilon_for_nothing(make_setting, make_ledger):
+    setting = make_setting(adjacency="replace")
+    assert setting.hold_out == HoldOut(0.2, 2.0)
+    with make_ledger(setting) as ledger:
+        assert on_held_out("theta", setting, Strategy(), ledger).epsilon == 2.0
+        assert ledger.epsilon() == 2.0
+
+
+def test_next_tokens_have_a_loss_under_the_same_epsilon(make_setting, make_ledger):
+    setting = make_setting(task="text", base="somewhere")
+    with make_ledger(setting) as ledger:
+        found = on_held_out("theta", setting, Strategy(), ledger)
+        assert ledger.spent() == {HoldOut(0.2, 1.0): 1}
+    assert found.loss == pytest.approx(2.0, abs=8 * found.loss_noise)
+    assert found.chance is None
+
+
+def test_an_exact_figure_is_asked_for_by_name_and_is_charged_nothing(make_setting, make_ledger):
+    for changes in ({"exact_heldout": True}, {"strategy": "nonprivate"}):
+        setting = make_setting(**changes)
+        with make_ledger(setting) as ledger:
+            found = on_held_out("theta", setting, Strategy(), ledger)
+            assert not ledger.spent()
+        assert found.accuracy == pytest.approx(0.75, abs=1e-5)
+        assert (found.noise, found.epsilon, found.users) == (None, None, 500)
+
+
+def test_noise_that_drowns_everybody_is_no_figure(make_setting, make_ledger):
+    setting = make_setting(heldout_epsilon=0.001)
+    with make_ledger(setting) as ledger:
+        assert on_held_out("theta", setting, Strategy(0), ledger) is None
+
+
+def test_telling_it_again_is_paid_for_or_not_done(make_setting, make_ledger):
+    setting, again = make_setting(), make_setting()  # the second has lost what was told
+    with make_ledger(setting, budget=0.4) as ledger:
+        assert on_held_out("theta", setting, Strategy(), ledger) is not None
+        assert on_held_out("theta", again, Strategy(), ledger) is None
+        assert ledger.spent() == {HoldOut(0.2, 1.0): 1}

@@ -59,7 +59,7 @@ def theta(config):
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_every_strategy(config, task, changes):
-    config = config(task, **changes)
+    config = config(task, heldout_epsilon=2.0, **changes)
     result = run(config)
     assert (result["task"], result["rounds"]) == (task, 2)
     assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0
@@ -142,7 +142,8 @@ def test_sft_is_blind_to_labels_and_as_published_is_not(config, crowd, write_row
         row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
     flipped = write_rows(rows)
     for as_published in (False, True):
-        one = config("sft", as_published=as_published, out=config().out + f"{as_published}")
+        out = config().out + f"{as_published}"
+        one = config("sft", as_published=as_published, exact_heldout=True, out=out)
         result = run(one)
         other = replace(one, data=flipped, out=one.out + "2")
         assert (run(other)["heldout_loss"] == result["heldout_loss"]) != as_published

@@ -82,6 +82,11 @@ def test_what_is_not_covered(written):
         assert "private/" in text and "secret" in text and "The server is trusted" in text
     assert "declared public" in public and "declared public" not in held_out
     assert "an exact figure about their judgements" in held_out
+    assert "OUTSIDE THE GUARANTEE" in held_out
+    noisy = written(test_is_public=False, heldout_epsilon=1.5, heldout_noise=0.0021)
+    assert "has noise at ε = 1.5" in noisy
+    assert "at most 2.5 points, 0.3 of them noise" in noisy
+    assert "OUTSIDE THE GUARANTEE" not in noisy and "exact figure" not in noisy
     assert "The seed, the coins" in written(seeded=True)
 
 

@@ -10,21 +10,26 @@ from server.result import _loss, as_published
 
 
 def test_loss_and_perplexity():
-    found = _loss(HeldOut(0.5, 0.5, 3, 0.1, 2.0))
-    assert found == {"heldout_loss": 2.0, "heldout_perplexity": pytest.approx(math.e**2)}
+    found = _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=2.0, loss_noise=0.1))
+    assert found == {
+        "heldout_loss": 2.0,
+        "heldout_perplexity": pytest.approx(math.e**2),
+        "heldout_loss_noise": 0.1,
+    }
 
 
 @pytest.mark.parametrize("loss", [None, math.nan, math.inf])
 def test_a_loss_that_is_not_known_stays_unknown(loss):
-    nothing = {"heldout_loss": None, "heldout_perplexity": None}
-    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, loss)) == nothing
+    nothing = dict.fromkeys(("heldout_loss", "heldout_perplexity", "heldout_loss_noise"))
+    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=loss)) == nothing
     assert _loss(None) == nothing
 
 
 def test_a_perplexity_beyond_all_numbers():
-    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, 1e4)) == {
+    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=1e4)) == {
         "heldout_loss": 1e4,
         "heldout_perplexity": None,
+        "heldout_loss_noise": None,
     }
 
 

@@ -57,10 +57,10 @@ def test_shares():
 
 
 def test_standard_error_is_bounded_from_above():
-    assert points_of_error(0.5, 400) == "2.5"
-    assert points_of_error(0.74, 330) == "2.5"  # 2.41…
-    assert points_of_error(0.5, 9) == "17"  # 16.7
-    assert points_of_error(0.5, 0) == points_of_error(float("nan"), 5) == "unknown"
+    assert points_of_error(0.025) == "2.5"
+    assert points_of_error(0.0241) == "2.5"
+    assert points_of_error(0.167) == "17"
+    assert points_of_error(None) == points_of_error(float("nan")) == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from preference.judgements import InputError
 from privacy import chained_record
 from privacy.adjacency import Adjacency
 from privacy.chained_record import NO_LINES
-from privacy.events import PoissonGaussian
-from privacy.ledger import LedgerLoss
+from privacy.events import HoldOut, PoissonGaussian
+from privacy.ledger import Ledger, LedgerLoss
 from server import run_directory
 from server.config import RunConfig
 from server.run_directory import RunDirectory
@@ -34,7 +34,8 @@ def files(folder):
 
 def test_a_new_run(config):
     folder = RunDirectory(config)
-    assert files(folder) == ["config.json", "private/lock", "private/seed.json"]
+    first = ["config.json", "private/keys.json", "private/lock", "private/seed.json"]
+    assert files(folder) == first
     assert json.loads((folder.path / "config.json").read_text()) == config.promise()
     assert folder.result is None
     assert folder.metrics() == []
@@ -48,6 +49,10 @@ def test_private_is_private_and_holds_the_seed_alone(config):
         if path.is_file():
             private = path == folder.private / "seed.json"
             assert ("918273645" in path.read_text()) == private
+    keys = json.loads((folder.private / "keys.json").read_text())
+    for path in folder.path.rglob("*"):
+        if path.is_file() and path.parent != folder.private:
+            assert not any(key in path.read_text() for key in keys.values())
     folder.private.chmod(0o755)
     folder.close()
     RunDirectory(replace(config, seed=918273645, resume=True))
@@ -94,14 +99,16 @@ def test_what_a_run_leaves_that_was_killed_in_its_first_step_is_no_run(config, t
     (folder / "private" / "seed.json").write_text("{}")
     (folder / "private" / ".seed.json.abc").write_text("{")
     (folder / "private" / "lock").write_text("")
+    (folder / "private" / "keys.json").write_text("{}")
+    (folder / "private" / ".keys.json.abc").write_text("{")
     (folder / ".config.json.abc").write_text("{")
-    assert RunDirectory(config).split_seed == 7
+    assert len(RunDirectory(replace(config, seed=-1)).secret("hold-out coins")) == 32
 
 
 def test_resuming(config):
-    RunDirectory(config)
+    name = RunDirectory(config).run_name
     again = replace(config, resume=True)
-    assert RunDirectory(again).split_seed == 7
+    assert RunDirectory(again).run_name == name
     RunDirectory(replace(again, timeout=5.0))  # decides neither result nor cost
 
 
@@ -145,11 +152,27 @@ def test_a_damaged_run_cannot_be_resumed(config, damage):
 def test_who_is_held_out_is_drawn_once(config):
     unseeded = replace(config, seed=-1)
     first = RunDirectory(unseeded)
+    key = first.secret("hold-out coins")
+    assert len(key) == 32
     first.close()
-    assert RunDirectory(replace(unseeded, resume=True)).split_seed == first.split_seed
+    assert RunDirectory(replace(unseeded, resume=True)).secret("hold-out coins") == key
     other = RunDirectory(replace(unseeded, out=config.out + "2"))
-    assert other.split_seed != first.split_seed
-    assert RunDirectory(replace(config, out=config.out + "3")).split_seed == 7
+    assert other.secret("hold-out coins") != key
+    # Every purpose has a key of its own, and none follows from a name or another key.
+    found = {first.secret(purpose) for purpose in ("hold-out coins", "registry salt", "run name")}
+    assert len(found) == 3
+    seeded = [RunDirectory(replace(config, out=config.out + n)) for n in "34"]
+    assert len({folder.secret("hold-out coins") for folder in seeded}) == 1  # it can be repeated
+    assert len({folder.run_name for folder in seeded}) == 2
+
+
+@pytest.mark.parametrize("damage", [None, "{", "{}", '{"hold-out coins": 3}'])
+def test_a_run_without_its_keys_cannot_go_on(config, damage):
+    folder = RunDirectory(replace(config, seed=-1))
+    keys = folder.private / "keys.json"
+    keys.unlink() if damage is None else keys.write_text(damage)
+    with pytest.raises(InputError, match=r"keys\.json is (gone or )?damaged"):
+        folder.secret("hold-out coins")
 
 
 def test_a_run_has_one_name_that_tells_nothing(config):
@@ -160,7 +183,7 @@ def test_a_run_has_one_name_that_tells_nothing(config):
     other = RunDirectory(replace(unseeded, out=config.out + "2"))
     assert other.run_name != first.run_name
     assert first.run_name.isalnum()
-    assert str(first.split_seed) not in first.run_name
+    assert first.run_name not in first.secret("hold-out coins").hex()
 
 
 def test_a_seeded_run_keeps_its_nodes(config):
@@ -177,6 +200,14 @@ def test_a_seeded_run_keeps_its_nodes(config):
 def test_discarding_what_was_not_used(config):
     folder = RunDirectory(config)
     folder.ledger_path.write_text('{"ledger": 1}\n')
+    folder.discard_if_unused()
+    folder.close()
+    assert not folder.path.exists()
+    folder = RunDirectory(config)
+    with Ledger(
+        folder.ledger_path, adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=3.0
+    ) as ledger:
+        ledger.charge(HoldOut(config.heldout), round_=0, covers="coins")  # which tell nothing
     folder.discard_if_unused()
     assert not folder.path.exists()
 
@@ -203,7 +234,8 @@ def test_writing_is_all_or_nothing(config, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         folder.write_json("result.json", {"a": 2})
     assert folder.result == {"a": 1}
-    assert files(folder) == ["config.json", "private/lock", "private/seed.json", "result.json"]
+    kept = ["config.json", "private/keys.json", "private/lock", "private/seed.json", "result.json"]
+    assert files(folder) == kept
     monkeypatch.undo()
     with pytest.raises(ValueError, match="JSON"):
         folder.write_json("result.json", {"a": float("nan")})
@@ -298,7 +330,8 @@ def test_a_discarded_folder_is_not_taken_from_who_made_it_anew(config):
     first.discard_if_unused()
     second = RunDirectory(config)  # while the first still has the lock of what was there
     first.close()
-    assert files(second) == ["config.json", "private/lock", "private/seed.json"]
+    first = ["config.json", "private/keys.json", "private/lock", "private/seed.json"]
+    assert files(second) == first
     with pytest.raises(InputError, match="holds a run already"):
         RunDirectory(config)
     assert not [path for path in second.path.parent.iterdir() if "discarded" in path.name]
@@ -346,13 +379,13 @@ def test_two_processes_at_once_on_one_folder(config, tmp_path):
 
 
 def test_damaged_json_is_one_line(config):
-    folder = RunDirectory(config)
+    folder = RunDirectory(replace(config, seed=-1))
     folder.keep_nodes(3)
     folder.once("group-size", lambda: 4)
     folder.write_json("result.json", {"a": 1})
     looks = {
         "result.json": lambda: folder.result,
-        "private/seed.json": lambda: folder.split_seed,
+        "private/keys.json": lambda: folder.secret("hold-out coins"),
         "private/nodes.json": lambda: folder.keep_nodes(3),
         "released.json": lambda: folder.once("group-size", lambda: 5),
     }

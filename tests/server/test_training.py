@@ -17,6 +17,7 @@ from preference.loading import load_judgements
 from preference.reward import RewardModel
 from privacy import accounting
 from privacy.adjacency import Adjacency
+from privacy.events import HoldOut
 from privacy.ledger import Ledger, read_charges
 from server import training
 from server.config import RunConfig
@@ -147,14 +148,16 @@ def test_judgements_over_several_responses(config, crowd_of_four, of_four):
     """Any users per node; the model of preferences is on record."""
     found = {}
     for nodes in (1, 7, 50):
-        changed = replace(config, data=crowd_of_four, **of_four, out=f"{config.out}{nodes}")
+        changed = replace(
+            config, data=crowd_of_four, **of_four, exact_heldout=True, out=f"{config.out}{nodes}"
+        )
         result = run(changed, nodes=nodes)
-        found[nodes] = weights(changed), result["heldout_accuracy"], result["heldout_chance"]
+        found[nodes] = weights(changed), result["heldout_accuracy"]
     for nodes in (7, 50):
         np.testing.assert_allclose(found[nodes][0], found[1][0], atol=1e-6)
-        assert found[nodes][1:] == pytest.approx(found[1][1:])
-    assert 0.25 < result["heldout_chance"] < 0.5
-    assert result["heldout_accuracy"] > result["heldout_chance"]
+        assert found[nodes][1] == pytest.approx(found[1][1])
+    assert result["heldout_chance"] is None  # how many responses there were is not public
+    assert result["heldout_accuracy"] > 0.25
     assert result["model"] == RewardModel.load(f"{changed.out}/model").model == "plackett-luce"
 
 
@@ -247,20 +250,21 @@ def test_rounds_that_are_charged_again_show(config, monkeypatch):
         assert shown >= spent
     lines = RunDirectory(replace(unseeded, resume=True)).metrics()
     again = next(line["epsilon"] for line in lines if line["round"] == 3)
-    event = read_charges(RunDirectory(replace(unseeded, resume=True)).ledger_path)[0].event
+    event = read_charges(RunDirectory(replace(unseeded, resume=True)).ledger_path)[1].event
     terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": config.delta}
-    assert again == accounting.epsilon([(event, 4)], **terms)
+    held_out = HoldOut(0.2, 0.25).charges.items()  # its figures count from the start
+    assert again == accounting.epsilon([*held_out, (event, 4)], **terms)
 
 
 def test_nothing_about_held_out_users_is_published_by_round(config):
+    config = replace(config, epsilon=8.0)
     result = run(config)
     lines = RunDirectory(replace(config, resume=True)).metrics()
     assert not any("heldout_accuracy" in line for line in lines)
-    assert 0 < result["heldout_users"] < 25
     assert 0.0 <= result["heldout_accuracy"] <= 1.0
     assert result["test_is_public"] is False
-    assert result["users"] + result["heldout_users"] <= 50
-    # Where a nominal number hides the true one, the number held out must not show it.
+    # The shares of who registered, however the coins fell.
+    assert (result["users"], result["heldout_users"]) == (40, 10)
     nominal = run(replace(config, users=400, cohort=10, out=config.out + "-nominal"))
     assert (nominal["users"], nominal["heldout_users"]) == (400, 100)
 
@@ -278,12 +282,14 @@ def test_warnings(config, crowd_test):
         return " ".join(run(changed)["warnings"])
 
     first = warned()
-    for words in ("taken from the registry", "seeded simulation", "outside training"):
+    for words in ("taken from the registry", "seeded simulation"):
         assert words in first
+    assert "OUTSIDE THE GUARANTEE" not in first
+    assert "OUTSIDE THE GUARANTEE" in warned(exact_heldout=True)
     assert "not below 1 / users" not in first
     second = warned(delta=0.025, users=40, test=crowd_test, seed=-1)
     assert "delta = 0.025 is not below 1 / users = 0.025" in second
-    for words in ("taken from the registry", "seeded simulation", "outside training"):
+    for words in ("taken from the registry", "seeded simulation", "OUTSIDE THE GUARANTEE"):
         assert words not in second
     assert "taken from the registry" not in warned(adjacency="zero-out")
 
@@ -331,7 +337,7 @@ def test_a_killed_seeded_run_goes_on_as_if_nothing_had_happened(config, monkeypa
     )
     assert resumed["epsilon"] == whole["epsilon"]
     assert [(line["round"], line["attempt"]) for line in ledger_lines(config)] == [
-        (round_, 0) for round_ in (1, 2, 3, 4, 5)
+        (round_, 0) for round_ in (0, 1, 2, 3, 4, 5, 6)
     ]
     lines = RunDirectory(replace(config, resume=True)).metrics()
     assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
@@ -347,8 +353,8 @@ def test_a_killed_deployed_run_charges_again_and_stops_in_time(config, monkeypat
             run(unseeded)
     result = run(replace(unseeded, resume=True))
     # Round 3 was charged, but its checkpoint was not written: it is run again, with fresh coins.
-    assert [line["round"] for line in ledger_lines(config)] == [1, 2, 3, 3, 4]
-    assert [line["attempt"] for line in ledger_lines(config)] == [0, 0, 0, 1, 0]
+    assert [line["round"] for line in ledger_lines(config)] == [0, 1, 2, 3, 3, 4, 6]
+    assert [line["attempt"] for line in ledger_lines(config)] == [0, 0, 0, 0, 1, 0, 0]
     assert (result["rounds"], result["rounds_planned"]) == (4, 5)
     assert "stopped before round 5" in result["stopped"]
     assert result["epsilon"] <= 0.5
@@ -403,7 +409,7 @@ def test_what_goes_wrong_at_a_node_stays_private(config):
     config = replace(config, cohort=40, users=40)
     result = run(config, nodes=3, spoil=fail)
     assert (result["rounds"], result["stopped"]) == (5, None)
-    assert len(ledger_lines(config)) == 5
+    assert len(ledger_lines(config)) == 5 + 2  # coins and figures of who is held out
     folder = RunDirectory(replace(config, resume=True))
     log = (folder.private / "log.jsonl").read_text()
     assert log.count("alice-4711") == 5
@@ -473,7 +479,7 @@ def test_golden_trajectory(config, monkeypatch):
     assert found == pytest.approx(GOLDEN, abs=1e-6)
 
 
-GOLDEN = [0.59934935, 0.67357337, 0.00274386, 0.00705621, -0.01678879, 0.01315556, -0.00653437]
+GOLDEN = [0.60004204, 0.66767350, 0.00274386, 0.00705621, -0.01678879, 0.01315556, -0.00894137]
 
 
 def test_nodes_are_told_what_the_run_will_charge(config):

@@ -213,10 +213,11 @@ def test_a_summary_of_next_tokens_has_no_judgements(
 ):
     options = ["--task", "text", "--base", language_model("gpt2"), "--lora-rank", 2, "--seed", 3]
     code, stdout, _ = murmuration(
-        "run", "--data", crowd_texts, *SMALL, *options, "--out", tmp_path / "run"
+        "run", "--data", crowd_texts, *SMALL, *options, "--exact-heldout", "--out", tmp_path / "run"
     )
     assert code == 0
     assert "nats a token" in stdout
+    assert "OUTSIDE THE GUARANTEE" in stdout
     assert "of next tokens" in stdout
     assert "judgements" not in stdout
 

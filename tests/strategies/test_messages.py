@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from privacy.tally import STEPS, Tally
 from strategies import messages
 from strategies.messages import MalformedReply, RegistryEntry
 
@@ -134,9 +135,13 @@ def test_pickled_objects_are_not_loaded():
             messages.read_sums(content, {"sum": (1,)})
 
 
+def told(*sum_F):
+    return messages.sums_reply({messages.TALLY: np.array(sum_F)})
+
+
 def test_tally_round_trip():
-    told = (2.5, 4, 1.25, 2, 1.5, 3.5)
-    assert messages.read_tally(messages.tally_reply(*told)) == told
+    got_F = messages.read_tally(told(1.5 * STEPS, 0.5 * STEPS), Tally(), users=2)
+    assert got_F.tolist() == [1.5 * STEPS, 0.5 * STEPS]
 
 
 @pytest.mark.parametrize(
@@ -144,16 +149,15 @@ def test_tally_round_trip():
     [
         RecordDict(),
         RecordDict({"tally": MetricRecord({"correct": 1.0})}),
-        messages.tally_reply(float("nan"), 1, 1.0, 1, 0.5),
-        RecordDict(
-            {
-                "tally": MetricRecord(
-                    {"correct": [1.0, 2.0], "judgements": 1, "mean-sum": 1.0, "users": 1}
-                )
-            }
-        ),
+        told(float("nan"), 0.0),
+        told(2.0 * STEPS, 1.0 * STEPS),  # three users, where two were asked
+        told(1e12, 0.0),
+        told(-1.0, STEPS + 1.0),
+        told(0.5, STEPS - 0.5),
+        told(STEPS, 0.0, 0.0),
+        told(1, STEPS - 1),  # whole numbers that are no floating-point numbers
     ],
 )
 def test_malformed_tally(content):
     with pytest.raises(MalformedReply):
-        messages.read_tally(content)
+        messages.read_tally(content, Tally(), users=2)

@@ -3,6 +3,8 @@
 Faults are put between the nodes and the server by a grid that wraps the real one.
 """
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from preference.reward import accuracy_of
 from privacy.clipping import UserClip
 from privacy.discrete import DiscreteNoise
 from privacy.ledger import Ledger
+from privacy.tally import STEPS, Tally
 from strategies import messages
 from strategies.availability import Reason, RunAborted
 from strategies.rounds import Participants
@@ -339,23 +342,59 @@ def test_evaluation_is_that_of_one_table(make_world, examples):
     registry = world.strategy.participants.registry
     world.strategy.participants = Participants(registry, np.arange(1, 3), out)
     theta_D = np.array([1.0, -0.5, 0.2, 0.1, 0.0], dtype=np.float32)
-    found = world.strategy.evaluate(world.grid, theta_D)
+    sum_F = world.strategy.tally(world.grid, theta_D, Tally())
     expected = accuracy_of(theta_D, examples.select(out))
-    assert found["heldout_accuracy"] == pytest.approx(expected.pooled)
-    assert found["heldout_accuracy_by_user"] == pytest.approx(expected.by_user)
-    assert found["heldout_users"] == expected.users
-    assert found["heldout_chance"] == pytest.approx(0.5)
+    assert sum_F.sum() == expected.users * STEPS
+    assert Tally().read(sum_F).accuracy == pytest.approx(expected.by_user, abs=1e-5)
+    assert world.strategy.aggregate_evaluate(1, []) is None
 
 
 def test_evaluation_without_an_answer(make_world, examples):
     world = make_world(examples, nodes=3)
-    assert world.strategy.evaluate(world.grid, np.zeros(5)) is None  # nobody is held out
+    nobody = world.strategy.tally(world.grid, np.zeros(5), Tally())
+    assert not nobody.any()  # nobody is held out
     registry = world.strategy.participants.registry
     world.strategy.participants = Participants(registry, np.arange(5), np.array([15]))
     grid = FaultyGrid(world.grid, honest)
     grid.pull_messages = lambda ids: raises(next(world.grid.pull_messages(ids)))
-    assert world.strategy.evaluate(grid, np.zeros(5)) is None
+    assert not world.strategy.tally(grid, np.zeros(5), Tally()).any()
     assert "alice" in world.log[-1]["not evaluated"]
+
+
+@pytest.mark.parametrize(
+    "told_F",
+    [
+        [1e12, 0.0],
+        [-1.0 * STEPS, 2.0 * STEPS],
+        [3.0 * STEPS, 0.0],
+        [0.5, STEPS - 0.5],
+        [math.nan, 0.0],
+        [1.0],
+    ],
+)
+def test_a_hostile_tally_is_left_out(make_world, examples, told_F):
+    world = make_world(examples, nodes=3)
+    registry = world.strategy.participants.registry
+    bounds = registry.start
+    out = np.arange(bounds[1] - 2, bounds[2])  # two with the first node, all with the second
+    world.strategy.participants = Participants(registry, np.arange(3), out[2:])
+    rest_F = world.strategy.tally(world.grid, np.ones(5), Tally())
+    assert rest_F.any()
+    world.strategy.participants = Participants(registry, np.arange(3), out)
+
+    class Liar:
+        def __getattr__(self, name):
+            return getattr(world.grid, name)
+
+        def pull_messages(self, message_ids):
+            for reply in world.grid.pull_messages(message_ids):
+                if reply.metadata.src_node_id == registry.nodes[0]:
+                    reply.content = messages.sums_reply({messages.TALLY: np.array(told_F)})
+                yield reply
+
+    got_F = world.strategy.tally(Liar(), np.ones(5), Tally())
+    assert (got_F == rest_F).all()
+    assert world.log[-1]["not evaluated"]
 
 
 def test_flowers_own_loop_arguments(make_world, examples):
