@@ -14,7 +14,7 @@ from privacy.events import Event, PureDp
 from privacy.hold_out import HoldOut
 from privacy.losses import Loss
 from privacy.parts import OnPart
-from privacy.tilting import Outline
+from privacy.tilting import REACH, Outline
 
 #: Spacing of the discretized privacy loss; coarser is faster and errs towards a larger epsilon.
 INTERVAL = 1e-4
@@ -77,8 +77,23 @@ class OneWay:
     def _outline(self) -> Outline:
         return Outline.of(self.parts, self.interval)
 
+    def _end(self, order: float, other: float) -> float:
+        """Where the distribution tilted by ``order`` ends on the side of ``other``, all but e⁻⁴⁰.
+
+        Markov's inequality for e^((other − order) · loss).
+        """
+        at, here = (
+            math.fsum(
+                times * masses.log_moment(each * self.interval) for masses, times in self.parts
+            )
+            for each in (other, order)
+        )
+        return (at - here + REACH) / (other - order)
+
     def _loss(self, order: float) -> Loss:
-        low, high, beyond = self._outline.reach(order)
+        below, beyond = self._outline.reach(order)
+        # From the masses themselves: an outline rounds away the end of what is bounded.
+        low, high = self._end(order, below), self._end(order, beyond)
         lowest = sum(times * int(masses.index_N[0]) for masses, times in self.parts)
         last = sum(times * int(masses.index_N[-1]) for masses, times in self.parts)
         first = max(lowest, math.floor(low / self.interval))

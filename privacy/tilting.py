@@ -17,7 +17,7 @@ from privacy.convolution import Masses, Parts
 #: Cells of an outline are wider by this part of their distance from the mean.
 _GROWTH = 0.02
 #: The logarithm of how little of the tilted distribution may lie outside the window.
-_REACH = 40.0
+REACH = 40.0
 _CANDIDATES = 80
 
 
@@ -64,17 +64,19 @@ class Outline:
 
         return self._least(bound, 0.0)
 
-    def reach(self, order: float) -> tuple[float, float, float]:
-        """The losses between which the distribution tilted by ``order`` lies, all but e⁻⁴⁰ of it.
+    def reach(self, order: float) -> tuple[float, float]:
+        """The orders that show best where the distribution tilted by ``order`` begins and ends.
 
-        And the order that shows it of the upper end.
+        But for e⁻⁴⁰ of it, by Markov's inequality; ``composition`` computes where.
         """
         step_L = np.geomspace(1e-6, 1.0 / self.interval, _CANDIDATES)
         here = float(self.log_moments(np.array([order]))[0])
-        up_L = (self.log_moments(order + step_L) - here + _REACH) / step_L
-        down_L = -(self.log_moments(order - step_L) - here + _REACH) / step_L
-        best = int(np.argmin(up_L))
-        return float(down_L.max()), float(up_L[best]), order + float(step_L[best])
+        up_L = (self.log_moments(order + step_L) - here + REACH) / step_L
+        down_L = -(self.log_moments(order - step_L) - here + REACH) / step_L
+        return (
+            order - float(step_L[int(np.argmax(down_L))]),
+            order + float(step_L[int(np.argmin(up_L))]),
+        )
 
     def _least(self, bound: Callable[[np.ndarray], np.ndarray], base: float) -> float:
         low, high = math.log(1e-6), math.log(1.0 / self.interval)

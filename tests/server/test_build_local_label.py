@@ -19,6 +19,7 @@ from server.report import claim, headline, write_report
 from server.run_directory import RunDirectory
 from server.training import train
 from sims.local import LocalGrid
+from strategies.availability import RunAborted
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -199,7 +200,7 @@ def test_accuracy_on_randomized_labels_is_not_sold_as_the_true_one(config, told)
 
 
 def test_labels_that_come_randomized_are_not_sold_for_more(config, told):
-    with pytest.raises(InputError, match="less protection than is asked for"):
+    with pytest.raises(RunAborted, match="less protection than is asked for"):
         run(replace(config, data=told, labels="randomized", epsilon=2.0))
 
 
