@@ -163,11 +163,16 @@ def said(reason: str) -> str:
 
     Running out of memory is named, whatever library it was.
     """
-    wrapped = re.findall(r"ClientAppException occurred\. Message: (.+?)'?>?\s*$", reason, re.DOTALL)
-    words = wrapped[-1] if wrapped else reason
-    if wrapped and (kind := re.search(rf"^[\w.]*?(\w+): {re.escape(words.strip())}", reason, re.M)):
-        words = words if kind[1] == "InputError" else f"{kind[1]}: {words}"
-    words = " ".join(words.split())
+    words = reason
+    if wrapped := re.findall(
+        r"ClientAppException occurred\. Message:(.*?)'?>?\s*$", reason, re.DOTALL
+    ):
+        words = wrapped[-1].strip()
+        text = f": {re.escape(words)}" if words else ""
+        kind = re.search(rf"^(?:\w+\.)*(\w+){text}\s*$", reason, re.MULTILINE)
+        if kind and kind[1] != "InputError":
+            words = f"{kind[1]}{': ' if words else ''}{words}"
+    words = " ".join(words.split()).removesuffix(":")
     if _OUT_OF_MEMORY.search(reason):
         return f"it ran out of memory ({words}): ask for less at a time, or use a larger machine"
     return words

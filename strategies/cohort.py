@@ -121,7 +121,9 @@ class Registry:
         if failures and there and all(entry.places > 0 for entry in there):
             raise RegistryError(failures[0])  # a simulation
         if missing and absent is None:
-            raise RegistryError(f"{len(missing)} of {len(node_ids)} nodes did not answer in time")
+            raise RegistryError(
+                f"{len(missing)} of {len(node_ids)} nodes did not answer in time; raise --timeout"
+            )
         places = max((entry.places for entry in entries.values()), default=0)
         if absent is None and places > len(node_ids):
             # They start one after the other; without all of them users are missing.
