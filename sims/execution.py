@@ -1,5 +1,6 @@
 """A run in one of the runtimes of simulation, with a live view."""
 
+import contextlib
 import json
 import shlex
 import sys
@@ -17,6 +18,7 @@ from server.config import RunConfig
 from server.result import as_published
 from server.run_directory import RunDirectory
 from server.run_files import former_nodes
+from server.run_lock import RunInUse, RunLock
 from server.task_words import rows_of
 from sims.flower import FlowerRunFailed, run_flower
 from sims.live import LiveView
@@ -88,9 +90,7 @@ def execute(
                 try:
                     run_flower(config.to_run_config(), nodes=nodes, log=log)
                 finally:
-                    # What nodes print depends on their data.
-                    if log.exists() and (folder / "private").exists():
-                        log.rename(folder / "private" / "flower.log")
+                    _put_away(log, folder)
     except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:
         # The command-line library turns the first into exit code 130, without a word.
         ended = "interrupted" if isinstance(error, KeyboardInterrupt) else "aborted"
@@ -106,6 +106,20 @@ def _load(config: RunConfig) -> Data:
     """The operator's own data, as the nodes will load them."""
     bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
     return load(config.data, config.columns, bad_rows, config.task, config.schema)
+
+
+def _put_away(log: Path, folder: Path) -> None:
+    """Add a log to the run's private one: what nodes print depends on their data.
+
+    It stays where it is while another process has the folder, or if there is none.
+    """
+    if not log.exists() or not (folder / "private").exists():
+        return
+    with contextlib.suppress(RunInUse):
+        lock = RunLock(folder)
+        with contextlib.closing(lock), (folder / "private" / "flower.log").open("ab") as file:
+            file.write(log.read_bytes())
+            log.unlink()
 
 
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:

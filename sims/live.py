@@ -192,7 +192,9 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
         f"murmuration score {shlex.quote(str(out / 'model'))} --prompt 'Spend or save?' \\\n"
         "  --response 'Put it aside.' --response 'Treat yourself!'"
     )
-    return Group(panel, Text(command, overflow="fold"))
+    head = result.get("ledger_head", "none: the run is of an earlier version")
+    kept = f"Keep this head of the ledger elsewhere (murmuration ledger --expect):\n  {head}"
+    return Group(panel, Text(command, overflow="fold"), Text(kept, overflow="fold"))
 
 
 def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]]:
@@ -219,7 +221,6 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
             f"{error_words(result)} ({users:,} users "
             f"{'tested on' if result['test_is_public'] else 'held out'})",
         )
-    head = result.get("ledger_head", "no head")  # of a run by an earlier version
     done, planned, speed = result["rounds"], result["rounds_planned"], result["users_per_second"]
     rounds = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
     pace = f" ({about(speed)} users/s)" if speed else ""
@@ -234,7 +235,6 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
         ("trained on", Text(trained)),
         ("model", Text(str(out / "model"))),
         ("report", Text(str(out / "report.html"))),
-        ("ledger", Text(f"{out / 'ledger.jsonl'}, to be kept elsewhere: {head}")),
     ]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from preference.judgements import InputError
 from server.config import RunConfig
+from server.run_lock import RunLock
 from sims import execution
 from sims.execution import execute
 
@@ -98,6 +99,22 @@ def test_an_interrupt_says_how_to_go_on(murmuration, monkeypatch, crowd, tmp_pat
     assert code == 130
     advice = f"; continue with: murmuration run --resume --out '{out}'" if begun else ""
     assert lines == [f"interrupted{advice}"]
+
+
+def test_a_log_is_added_to_the_private_one_by_who_has_the_folder(tmp_path):
+    log, folder = tmp_path / "run.flower.log", tmp_path / "run"
+    log.write_text("first\n")
+    execution._put_away(log, folder)
+    assert log.exists(), "there is no run to put it with"
+    lock = RunLock(folder)
+    execution._put_away(log, folder)
+    assert log.exists(), "another process has the folder"
+    lock.close()
+    execution._put_away(log, folder)
+    log.write_text("second\n")
+    execution._put_away(log, folder)
+    assert (folder / "private" / "flower.log").read_text() == "first\nsecond\n"
+    assert not log.exists()
 
 
 def test_execute_from_python(crowd, tmp_path):

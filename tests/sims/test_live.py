@@ -274,6 +274,11 @@ def flat(result, width=100):
     return " ".join(re.sub("[│╭╮╰╯─]", " ", printed(result, width)).split())
 
 
+def test_the_head_of_the_ledger_is_shown_in_one_piece():
+    head = "203:" + "5f" * 32
+    assert f"  {head}\n" in printed({**RESULT, "ledger_head": head})
+
+
 def test_summary():
     text = flat(RESULT)
     for expected in (
