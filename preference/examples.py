@@ -188,7 +188,7 @@ def pair_examples(
 
     rows = len(judgements) * width
     x_RD = filled_rows(rows, feature_map.dimension, torch.float32, add_features)
-    kept_J = usable_T[text_JK].all(axis=1)
+    kept_J = np.asarray(usable_T[text_JK].all(axis=1))
     if left_out is not None and not kept_J.all():
         left_out.add_all(kept_J, "a text without features, or with NaN or infinite ones")
         judgements, there_R = judgements.keep(kept_J), there_R[np.repeat(kept_J, width)]

@@ -293,7 +293,8 @@ class LeftOut:
 
     def add(self, place: str, reason: BadRow) -> None:
         """One more; InputError where bad rows are refused."""
-        message = f"{place}: {reason}"
+        # A reason may quote half a character, which no log can hold.
+        message = f"{place}: {reason}".encode("utf-8", "backslashreplace").decode("utf-8")
         if self._on_bad_rows == "refuse":
             raise InputError(message) from None
         self.rows += 1

@@ -150,7 +150,7 @@ def responses(
     prompts, texts = [prompt for prompt, _ in index], [text for _, text in index]
     if left_out is not None:
         fits_T = np.append(base.texts.fits(prompts, texts, ended=True), True)  # the last: no text
-        kept_J = fits_T[text_JK].all(axis=1)
+        kept_J = np.asarray(fits_T[text_JK].all(axis=1))
         if not kept_J.all():
             left_out.add_all(kept_J, "a response that does not fit into the context")
             return responses(judgements.keep(kept_J), base)

@@ -85,7 +85,7 @@ def token_examples(
     text_JK, prompts, responses, first_row_T = distinct_texts(judgements, uses_prompt=True)
     if left_out is not None:
         fits_T = np.append(base.texts.fits(prompts, responses), True)  # the last: no text
-        kept_J = fits_T[text_JK].all(axis=1)
+        kept_J = np.asarray(fits_T[text_JK].all(axis=1))
         if not kept_J.all():
             left_out.add_all(kept_J, "a response that does not fit into the context")
             return token_examples(judgements.keep(kept_J), base)

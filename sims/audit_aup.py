@@ -73,7 +73,8 @@ def audit_published_test(task: Task) -> Measured:
 
 
 def _strategy(plan: PublishedPlan, ledger: Ledger, source: Randomness, users: int) -> AupPublished:
-    registry = Registry((1,), np.array([0, users]), np.arange(users, dtype=np.uint64), None)
+    names_N = np.uint64(2**63) + np.arange(users, dtype=np.uint64)  # all of the first phase
+    registry = Registry((1,), np.array([0, users]), names_N, None)
     return AupPublished(
         plan,
         ledger,
@@ -102,7 +103,7 @@ def audit_published(task: Task) -> Measured:
         for trial in range(task.trials):
             source = derived(task.side(bool(second)), "round", trial)
             with scratch_ledger(task.adjacency) as ledger:
-                strategy = _strategy(plan, ledger, source, _ODD)
+                strategy = _strategy(plan, ledger, source, len(rows_SD))
                 score_N[trial] = _seen(strategy, totals)
         found.append(score_N)
     claimed = accounting.epsilon(plan.charges.items(), adjacency=task.adjacency, delta=DELTA)
@@ -110,7 +111,8 @@ def audit_published(task: Task) -> Measured:
 
 
 def _seen(strategy: AupPublished, totals: dict[str, np.ndarray]) -> float:
-    """The noisy mean, or zero if the test said no."""
+    """The noisy mean, or zero if the test said no, of a cohort that everybody is in."""
+    strategy.invited(1)
     try:
         return float(strategy.gradient(1, totals)[0])
     except Halted:
@@ -123,12 +125,13 @@ def audit_published_mean(task: Task) -> Measured:
     found = []
     for second, rows_SD in enumerate(_halves(task.adjacency)):
         near_SS = concentration.near(rows_SD, 2.0 * plan.phases[0].radius)
+        names_S = np.arange(len(rows_SD), dtype=np.uint64)
         score_N = np.zeros(task.trials)
         for trial in range(task.trials):
             source = derived(task.side(bool(second)), "mean", trial)
             with scratch_ledger(task.adjacency) as ledger:
                 strategy = _strategy(plan, ledger, source, _ODD)
-                score_N[trial] = strategy.filtered(rows_SD, near_SS, 1)[0]
+                score_N[trial] = strategy.filtered(rows_SD, near_SS, names_S, 1)[0]
         found.append(score_N)
     claimed = accounting.epsilon([(plan.event(1), 1)], adjacency=task.adjacency, delta=DELTA)
     return Measured.of(Scores(*found), claimed, task)

@@ -296,3 +296,11 @@ def test_equal_texts_are_one_object():
     assert a is not b
     judgements = Judgements.from_rows([row(chosen=a), row(chosen=b)])
     assert judgements.responses[0][0] is judgements.responses[1][0]
+
+
+@pytest.mark.parametrize("cell", [{"\udce1": 1}, {"tie": "\udce1"}])
+def test_any_log_can_hold_why_a_row_is_left_out(cell):
+    row = {"user_id": "u", "chosen": "a", "rejected": "b"} | cell  # has no prompt
+    found = Judgements.from_rows([row], on_bad_rows="isolate")
+    assert found.left_out == 1
+    found.set_aside[0].encode()
