@@ -9,6 +9,7 @@ import pytest
 from client.app import app as client_app
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
+from privacy.hold_out import HoldOut
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
 from server.build import build
@@ -63,7 +64,8 @@ def test_uls(made):
     assert (plan.clip.norm, plan.group_size) == (0.4, 3) == (built.clip_norm, built.group_size)
     assert plan.adjacency is Adjacency.ZERO_OUT
     assert 0.499 < plan.epsilon() <= 0.5
-    assert built.charges == {PoissonGaussian(0.25, built.noise_multiplier): 4}
+    rounds = {PoissonGaussian(0.25, built.noise_multiplier): 4}
+    assert built.charges == rounds | HoldOut(0.2, 0.25).charges
     assert built.noise == pytest.approx(built.noise_multiplier * 0.4 / 20)
     assert strategy.sampler is plan.mechanism.sampler
     assert strategy.timeout == 9.0

@@ -62,7 +62,7 @@ def test_options_reach_the_plan(made, changes, strategy, plan):
     assert type(built.strategy) is strategy
     found = built.strategy.plan
     assert type(found) is plan
-    assert (found.users, found.cohort, found.rounds, found.delta) == (80, 20, 4, 1e-3)
+    assert (found.users, found.cohort, found.rounds, found.delta) == (64, 20, 4, 1e-3)
     assert (found.start, found.group_size, found.retain) == (0.7, 3, 5)
     assert found.adjacency is Adjacency.REPLACE
     assert built.charges == found.charges
