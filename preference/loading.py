@@ -5,8 +5,9 @@ Decisions:
   complaint about a row can be found with an editor. Parquet counts rows instead of lines.
 - A folder is its files of known kinds in the order of their names; users may span files.
 - Files are streamed; only the judgements themselves are held.
-- Whole files that cannot be read (missing, truncated, not of the kind their name says) are always
-  refused: setting aside is for rows.
+- Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
+  setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
+  user has a file, a broken one is that user's zero.
 - Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
   endless is that row's alone, and so is a cell of Parquet. Only of CSV this cannot be had: an open
   quote swallows what follows, and to end every row at its line would let a text with line breaks
@@ -59,16 +60,14 @@ def load_judgements(
         columns: field → column, for the fields of `preference.rows.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
             as the result's `set_aside` says; `isolate`, for nodes, does so even if nothing is left,
-            and reads no CSV.
+            leaves out files of a folder that cannot be read, and reads no CSV.
         split: which split of a hub dataset.
         schema: what the rows are declared to be; a row that is something else is bad.
 
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    if on_bad_rows == "isolate":
-        check_isolated(source)
-    rows = _rows(source, split)
+    rows = _rows(source, split, on_bad_rows == "isolate")
     return Judgements.from_placed_rows(
         rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
@@ -88,23 +87,19 @@ def load_texts(
     Raises:
         InputError: as there.
     """
-    if on_bad_rows == "isolate":
-        check_isolated(source)
-    rows = _rows(source, split)
+    rows = _rows(source, split, on_bad_rows == "isolate")
     return UserTexts.from_placed_rows(
         rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
 
 
-def check_isolated(source: str) -> None:
-    """InputError for a file, or a folder with one, in which one row's bytes could reach others'."""
-    path = Path(source).expanduser()
-    for file in _files(path) if path.is_dir() else [path]:
-        if _kind(file.name) == ".csv":
-            raise InputError(
-                f"{file}: in CSV one open quote swallows the rows of others, so a node does not "
-                "read it; write the rows as .jsonl or .parquet"
-            )
+def check_isolated(path: Path) -> None:
+    """InputError for a file in which one row's bytes could reach others'."""
+    if _kind(path.name) == ".csv":
+        raise InputError(
+            f"{path}: in CSV one open quote swallows the rows of others, so a node does not "
+            "read it; write the rows as .jsonl or .parquet"
+        )
 
 
 def parse_columns(option: str) -> dict[str, str]:
@@ -122,13 +117,15 @@ def parse_columns(option: str) -> dict[str, str]:
     return columns
 
 
-def _rows(source: str, split: str) -> Iterator[Placed]:
+def _rows(source: str, split: str, isolate: bool) -> Iterator[Placed]:
     if not source.strip():
         raise InputError("no source of judgements is named")
     path = Path(source).expanduser()
     if path.is_dir():
-        return _folder(path)
+        return _isolated_folder(path) if isolate else _folder(path)
     if path.exists():
+        if isolate:
+            check_isolated(path)
         return _file(path)
     function = _FUNCTION.fullmatch(source)
     if function:
@@ -158,6 +155,17 @@ def _folder(path: Path) -> Iterator[Placed]:
         raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
     for file in files:
         yield from _file(file)
+
+
+def _isolated_folder(path: Path) -> Iterator[Placed]:
+    """As ``_folder``, where files are different people's: one that cannot be read is theirs alone,
+    and a folder may be empty."""
+    for file in _files(path):
+        try:
+            check_isolated(file)
+            yield from _file(file)
+        except InputError as error:
+            yield str(file), 1, BadRow(str(error).removeprefix(f"{file}: "))
 
 
 def _file(path: Path) -> Iterator[Placed]:

@@ -5,7 +5,7 @@ uses every core. A node that raises becomes an error reply, as in Flower, so the
 same faults everywhere.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import uuid4
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -23,20 +23,28 @@ class LocalGrid(Grid):
     """Nodes 1 … ``nodes`` in this process, each with its own context.
 
     ``node_config`` of node i is {"partition-id": i − 1, "num-partitions": nodes}, as in Flower's
-    simulation.
+    simulation, or the i-th of ``node_configs``: what owners of deployed nodes start these with.
     """
 
-    def __init__(self, client_app: ClientApp, nodes: int, run_config: Mapping[str, Scalar]) -> None:
+    def __init__(
+        self,
+        client_app: ClientApp,
+        nodes: int,
+        run_config: Mapping[str, Scalar],
+        node_configs: Sequence[Mapping[str, Scalar]] | None = None,
+    ) -> None:
+        if node_configs is None:
+            node_configs = [{"partition-id": i, "num-partitions": nodes} for i in range(nodes)]
         self._client_app = client_app
         self._contexts = {
             node: Context(
                 run_id=1,
                 node_id=node,
-                node_config={"partition-id": node - 1, "num-partitions": nodes},
+                node_config=dict(own),
                 state=RecordDict(),
                 run_config=dict(run_config),
             )
-            for node in range(1, nodes + 1)
+            for node, own in zip(range(1, nodes + 1), node_configs, strict=True)
         }
         self._pending: dict[str, Message] = {}
         self._run = Run.create_empty(run_id=1)

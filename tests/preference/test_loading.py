@@ -151,6 +151,21 @@ def test_a_folder_without_judgements(tmp_path):
     assert "the folder holds no .jsonl, .csv, .parquet" in refusal(str(tmp_path))
 
 
+def test_at_a_node_a_file_that_cannot_be_read_is_left_out_alone(write, tmp_path):
+    """Each user may have a file of their own; and a folder may be empty."""
+    assert load_judgements(str(tmp_path), on_bad_rows="isolate").user_ids == ()
+    write("1.jsonl.gz", b"\x1f\x8b and no more")
+    write("2.csv", as_csv(ROWS))
+    write("3.parquet", b"PAR1")
+    path = write("4.jsonl", as_jsonl(ROWS[:1]))
+    found = load_judgements(str(tmp_path), on_bad_rows="isolate")
+    assert found.user_ids == load_judgements(path).user_ids
+    assert found.left_out == 3
+    reasons = "".join(found.set_aside)
+    for reason in ("1.jsonl.gz:1: damaged or cut", "2.csv:1: in CSV", "3.parquet:1: not readable"):
+        assert reason in reasons
+
+
 @pytest.mark.parametrize("name", ["gone.jsonl", "gone.parquet.gz", "./gone", "~/gone/x", "a b"])
 def test_a_missing_file_is_not_asked_from_the_hub(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)

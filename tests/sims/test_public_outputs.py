@@ -5,12 +5,9 @@ alone: the two then release the same values, so everything else that is marked p
 same to the last byte. Anything that differs got there past the noise.
 """
 
-import json
-import re
-
 import numpy as np
 import pytest
-from safetensors.numpy import load
+from watch import public, stop_clocks
 
 import server.training
 from preference.reward import RewardModel
@@ -19,13 +16,6 @@ from privacy.joint import JointSum
 from privacy.randomized_response import RandomizedResponse
 from privacy.release import ExampleSum, GaussianSum
 from server.report import write_report
-
-#: Public values that are measured and not accounted for; the inventory in docs/sharp-edges.md.
-_CLOCK = {"at"}
-#: A hash of the exact sum, keyed by the run's secret seed.
-_KEYED = {"replay"}
-#: Hashes of the ledger's lines, with what is hidden above in them.
-_CHAIN = {"before", "ledger_hash", "sha256"}
 
 
 @pytest.fixture
@@ -56,14 +46,8 @@ def noise_alone(monkeypatch):
 
 @pytest.fixture
 def stopped_clock(monkeypatch):
-    """Time does not pass for the server: what it measures is in the inventory."""
-
-    class Clock:
-        @staticmethod
-        def monotonic():
-            return 0.0
-
-    monkeypatch.setattr(server.training, "time", Clock)
+    """Time does not pass: what the server measures of it is in docs/sharp-edges.md."""
+    stop_clocks(monkeypatch)
 
 
 def crowd(make_rows, change):
@@ -82,37 +66,6 @@ def crowd(make_rows, change):
             for row in rows
         ]
     return rows
-
-
-def public(folder, data):
-    """Every file outside private/, without the names of the folder and of the data file."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_dir() or name.startswith("private/"):
-            continue
-        if path.suffix == ".head":
-            continue  # how many lines the ledger has, and a hash of the last
-        content = path.read_bytes()
-        if path.suffix == ".safetensors":
-            arrays = load(content)
-            found[name] = {key: arrays[key].tobytes() for key in sorted(arrays.keys() - _CHAIN)}
-            continue
-        if path.suffix == ".png":
-            found[name] = content
-            continue
-        text = content.decode().replace(str(folder), "RUN").replace(data or "DATA", "DATA")
-        if path.suffix == ".jsonl":
-            lines = [json.loads(line) for line in text.splitlines()]
-            hidden = _CLOCK | _KEYED | _CHAIN
-            text = [{k: v for k, v in line.items() if k not in hidden} for line in lines]
-        found[name] = _without_head(text) if name == "result.json" else text
-    return found
-
-
-def _without_head(text):
-    """A result without the hash of its ledger's last line."""
-    return re.sub(r'("ledger_head": "\d+):\w+', r"\1", text)
 
 
 #: Those of which the report and its plots are compared too; they take their time.
@@ -155,7 +108,7 @@ def test_nothing_gets_past_the_noise(
         )
         assert code == 0
         seen.append(public(out, data))
-        printed.append(_without_head(text).replace(str(out), "RUN").replace(data, "DATA"))
+        printed.append(text.replace(str(out), "RUN").replace(data, "DATA"))
         private = (out / "private/log.jsonl").read_text()
         assert "cohort" in private, "what is private must be somewhere, or nothing was tested"
     assert seen[0].keys() == seen[1].keys()
@@ -195,7 +148,7 @@ def test_labels_do_not_get_past_the_noise(
         )
         assert code == 0
         seen.append(public(out, data))
-        printed.append(_without_head(text).replace(str(out), "RUN").replace(data, "DATA"))
+        printed.append(text.replace(str(out), "RUN").replace(data, "DATA"))
     assert seen[0].keys() == seen[1].keys()
     for file, content in seen[0].items():
         assert content == seen[1][file], f"{file} differs"
@@ -203,7 +156,14 @@ def test_labels_do_not_get_past_the_noise(
 
 
 def test_the_test_can_fail(
-    murmuration, make_rows, write_rows, crowd_test, tmp_path, noise_alone, monkeypatch
+    murmuration,
+    make_rows,
+    write_rows,
+    crowd_test,
+    tmp_path,
+    noise_alone,
+    stopped_clock,
+    monkeypatch,
 ):
     """With the realised cohort among the metrics, two runs differ."""
     from strategies.uls import Uls

@@ -1,0 +1,237 @@
+"""One user's data move that user's share of each release, and nothing else, whatever they are.
+
+Hypothesis draws a population over nodes and what becomes of one user: gone, of another number of
+rows, of another kind, unreadable, enormous, moved, or claimed by two nodes. Both populations go
+through whole runs, from bytes on nodes to files, with every noisy release replaced by its noise
+alone (``tests/shared/watch.py``). Then
+
+- the exact values that mechanisms were given differ by no more than their noise is made for,
+- who else is asked is the same, and what a node says of each of them alone, to the last bit,
+- a sum is that of its users asked alone, to the last step of its grid,
+- every file that is written for release is the same.
+"""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from neighbours import CHANGED, USERS, Change, changes, everybody, line, named, wide
+from watch import assert_none, compare
+
+import client.store
+from preference.judgements import InputError
+from privacy.clipping import UserClip
+from privacy.grid import toward_zero
+from strategies.catalogue import NODE_HALVES
+from strategies.cohort import Registry
+from strategies.rounds import CohortStrategy
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+@pytest.mark.parametrize("name", named("pairs"))
+def test_named_changes(watch, name):
+    assert_none(compare(watch, {}, named("pairs")[name]))
+
+
+ANY = ("add-remove", "zero-out", "replace", "replace-labels")
+COMES_OR_GOES = ("add-remove", "zero-out")
+
+#: Of a small cohort no filtered mean could be released.
+LARGER = {"users": 24, "cohort": 18}
+
+#: Options, kind of judgements, adjacencies.
+STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
+    "uls": ({}, "pairs", ANY),
+    "uls normalized": ({"normalized": True, "group_size": 2, "retain": 3}, "pairs", ANY),
+    "uls thurstone": ({"model": "thurstone"}, "pairs", ANY),
+    "uls best of four": ({}, "top-1", ANY),
+    "uls ranking": ({}, "ranking", ANY),
+    "dp-fedavg": ({"strategy": "dp-fedavg", "local_steps": 3}, "pairs", ANY),
+    "dp-fedavg best of four": ({"strategy": "dp-fedavg"}, "top-1", ANY),
+    "els": ({"strategy": "els", "group_size": 4}, "pairs", COMES_OR_GOES),
+    "els ranking": ({"strategy": "els", "group_size": 4}, "ranking", COMES_OR_GOES),
+    "els median": ({"strategy": "els"}, "pairs", COMES_OR_GOES),
+    "group": ({"strategy": "group", "group_size": 2}, "pairs", ANY),
+    "adaptive": ({"strategy": "adaptive"}, "pairs", ANY),
+    "aup": ({"strategy": "aup"}, "pairs", ANY),
+    "aup best of four": ({"strategy": "aup"}, "top-1", ANY),
+    "aup threshold": ({"strategy": "aup", "adaptation": "above-threshold"}, "pairs", ANY),
+    "aup corrected": (
+        {"strategy": "aup", "variant": "corrected", "epsilon": 1e4, "clip": 2.0, **LARGER},
+        "pairs", ANY,
+    ),
+    "aup published": ({"strategy": "aup", "variant": "published"}, "pairs", ANY),
+    "aup published in phases": (
+        {"strategy": "aup", "variant": "published", "phases": 2, "cohort": 4}, "top-1", ANY
+    ),
+}  # fmt: skip
+
+
+def patiently(examples: int) -> Callable:
+    ignored = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    return settings(max_examples=examples, deadline=None, suppress_health_check=ignored)
+
+
+def attack(watch, name: str, data) -> None:
+    options, kind, adjacencies = STRATEGIES[name]
+    options = {**options, "adjacency": data.draw(st.sampled_from(adjacencies))}
+    where = {"seed": data.draw(st.integers(0, 1)), "alone": data.draw(st.booleans())}
+    change = data.draw(changes(kind))
+    assert_none(compare(watch, options, change, kind=kind, **where))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@patiently(3)
+@given(data=st.data())
+def test_every_strategy(watch, name, data):
+    attack(watch, name, data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", STRATEGIES)
+@patiently(200)
+@given(data=st.data())
+def test_every_strategy_at_length(watch, name, data):
+    attack(watch, name, data)
+
+
+#: Where prompts and responses are public, and only labels are not.
+OF_LABELS: dict[str, dict] = {
+    "label-moment": {"strategy": "label-moment", "rounds": 1},
+    "label-moment, two rounds": {"strategy": "label-moment", "rounds": 2},
+    "objective-perturbation": {"strategy": "objective-perturbation", "rounds": 1},
+    "local-label": {"strategy": "local-label", "rounds": 1, "level": "user"},
+    "local-label, by item": {
+        "strategy": "local-label", "rounds": 1, "level": "item", "estimator": "sgd"
+    },
+}  # fmt: skip
+
+
+def relabelled(lines: list[bytes], words: list[int]) -> tuple[bytes, ...]:
+    """The same judgements with other labels."""
+    found = []
+    for one, word in zip(lines, words, strict=True):
+        cells = json.loads(one)
+        if "chosen" in cells and word % 2:
+            cells["chosen"], cells["rejected"] = cells["rejected"], cells["chosen"]
+        if "chosen" in cells:
+            cells["tie"] = (None, True, False, 1)[word // 2 % 4]
+        if "best" in cells:
+            shown = len(cells["responses"])
+            cells["best"] = [word % shown] if word % 3 else [*range(1 + word % shown)]
+        found.append(line(cells))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("name", OF_LABELS)
+@pytest.mark.parametrize("kind", ["pairs", "top-1"])
+@patiently(3)
+@given(data=st.data())
+def test_labels(watch, name, kind, data):
+    """Of labels that change nothing shows but in a release; those of others stay as told."""
+    seed, options = data.draw(st.integers(0, 3)), {**OF_LABELS[name], "adjacency": "replace-labels"}
+    if kind != "pairs" and "objective" in name:
+        return
+    mine = everybody(kind, seed)[CHANGED]
+    words = data.draw(st.lists(st.integers(0, 23), min_size=len(mine), max_size=len(mine)))
+    change = Change("labels", relabelled(mine, words))
+    found = compare(watch, options, change, kind=kind, seed=seed, labels=len(mine))
+    assert_none(found)
+
+
+@pytest.mark.parametrize("name", ["gone", "one row", "200 rows", "no text", "odd ties", "moves"])
+@pytest.mark.parametrize("seed", [4, 5], ids=["held out", "trained on"])
+def test_held_out(watch, name, seed):
+    """What is said of held-out users is one more release, and who is held out stays."""
+    options = {"test": "", "heldout": 0.5, "users": 6, "cohort": 6, "seed": seed}
+    assert_none(compare(watch, options, named("pairs")[name]))
+
+
+@pytest.mark.parametrize("name", ["gone", "no JSON", "64 responses", "moves", "on two nodes"])
+@pytest.mark.parametrize("strategy", ["uls", "els", "aup corrected"])
+def test_between_refreshes(watch, strategy, name):
+    options, kind, adjacencies = STRATEGIES[strategy]
+    options = {**options, "refresh": 1, "rounds": 3, "adjacency": adjacencies[0]}
+    change = named(kind)[name]
+    assert_none(compare(watch, options, change, kind=kind, late=True))
+
+
+@pytest.mark.parametrize("name", ["one row", "no JSON", "64 responses", "moves"])
+@pytest.mark.parametrize("strategy", ["uls", "adaptive"])
+def test_under_masks(watch, strategy, name):
+    options = {
+        "strategy": strategy,
+        "secure_aggregation": True,
+        "adjacency": "zero-out",
+        "cohort": USERS,
+    }
+    assert_none(compare(watch, options, named("pairs")[name]))
+
+
+def test_a_wider_judgement_moves_nobody_else(watch):
+    """A third response does not switch the arithmetic of those who saw two."""
+    for responses in (3, 4, 64):
+        change = Change("wide", (wide("top-1", responses),))
+        assert_none(compare(watch, {}, change, kind="best of two"))
+
+
+def shared_normaliser(monkeypatch) -> None:
+    """A node divides by how many rows it hosts."""
+    sound = NODE_HALVES["uls"]
+
+    def contribute(examples, work, *others):
+        sums, step = sound(examples, work, *others), UserClip(work.number("clip-norm")).step
+        return {"sum": toward_zero(sums["sum"] / len(examples.y_R), step)}
+
+    monkeypatch.setitem(NODE_HALVES, "uls", contribute)
+
+
+def coins_by_place(monkeypatch) -> None:
+    """Who is in goes by the place in the registry."""
+
+    def invited(self, round_):
+        train = self.participants.train
+        coins = self.source.stream("cohort", round_).random(len(train))
+        return train[coins < self.sampler.probability]
+
+    monkeypatch.setattr(CohortStrategy, "invited", invited)
+
+
+def refused_row(monkeypatch) -> None:
+    """A node gives up at a row that it cannot read."""
+    load = client.store.load
+
+    def strict(*arguments):
+        found = load(*arguments)
+        if found.set_aside:
+            raise InputError(found.set_aside[0])
+        return found
+
+    monkeypatch.setattr(client.store, "load", strict)
+
+
+def counted_twice(monkeypatch) -> None:
+    """Whom two nodes host may contribute twice."""
+    monkeypatch.setattr(Registry, "single", property(lambda self: np.arange(len(self))))
+
+
+FAULTS = {
+    "a shared normaliser": (shared_normaliser, {}, "200 rows", "somebody else's own contribution"),
+    "coins by place": (coins_by_place, {}, "gone", "others were asked"),
+    "a node that fails on a bad row": (refused_row, {}, "blank text", "a node failed"),
+    "two contributions of a user": (counted_twice, {"cohort": USERS}, "on two nodes", "more than"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_seeded_faults_are_caught(watch, monkeypatch, fault):
+    seeded, options, change, symptom = FAULTS[fault]
+    seeded(monkeypatch)
+    options = {"refresh": 1, **options}
+    found = compare(watch, options, named("pairs")[change], fault=fault, late=True)
+    assert any(symptom in what for what in found), "\n".join(found)
