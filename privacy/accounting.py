@@ -279,27 +279,36 @@ def joint_noise_multiplier(
 
 
 def rounds_for(
-    target: float, *, delta: float, event: Event, adjacency: Adjacency, most: int = 1_000_000
+    target: float,
+    *,
+    delta: float,
+    event: Event,
+    adjacency: Adjacency,
+    most: int = 1_000_000,
+    hold_out: HoldOut | None = None,
 ) -> int:
     """The largest number of rounds of ``event`` that costs at most ``target``; 0 if none does.
 
-    The answer is never more than ``most``.
+    The answer is never more than ``most``. ``hold_out`` is how users are held out by a secret coin,
+    if they are.
     """
+
+    def fits(rounds: int) -> bool:
+        return _cost({event: rounds, **charges_of(hold_out)}, adjacency, delta) <= target
+
     low, high = 0, 1
-    while high <= most and _cost(event, high, adjacency, delta) <= target:
+    while high <= most and fits(high):
         low, high = high, high * 2
     high = min(high, most + 1)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (
-            (middle, high) if _cost(event, middle, adjacency, delta) <= target else (low, middle)
-        )
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 
-def _cost(event: Event, rounds: int, adjacency: Adjacency, delta: float) -> float:
+def _cost(charges: Mapping[Event, int], adjacency: Adjacency, delta: float) -> float:
     try:
-        return epsilon([(event, rounds)], adjacency=adjacency, delta=delta)
+        return epsilon(charges.items(), adjacency=adjacency, delta=delta)
     except Uncertified:  # so many cannot be had at this delta
         return math.inf
 

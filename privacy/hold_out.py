@@ -127,6 +127,17 @@ class HoldOut:
         )
 
 
+def usual(share: float, epsilon: float, adjacency: Adjacency, given: float = 0.0) -> HoldOut:
+    """How a run of this ``epsilon`` holds users out; ``given`` is what figures may cost, or 0.
+
+    Unless it is given, what is said of held-out users costs half of epsilon, which leaves nearly
+    all of what the secret hold-out saves to the run; where users are replaced it costs all of
+    epsilon, which is free there.
+    """
+    free = adjacency.vectors_changed == 2
+    return HoldOut(share, min(given or (epsilon if free else epsilon / 2.0), MOST_EPSILON))
+
+
 def charges_of(hold_out: HoldOut | None) -> dict["Event", int]:
     """What a hold-out charges beside a run; nothing where nobody is held out."""
     return hold_out.charges if hold_out else {}

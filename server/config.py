@@ -13,8 +13,9 @@ from typing import Any
 
 from preference.judgements import InputError
 from preference.schema import Schema
+from privacy import hold_out
 from privacy.adjacency import Adjacency
-from privacy.hold_out import MOST_EPSILON, HoldOut
+from privacy.hold_out import HoldOut
 from server.choices import FEW_ROUNDS
 from server.config_checks import check
 
@@ -153,15 +154,12 @@ class RunConfig:
     def hold_out(self) -> HoldOut | None:
         """How users are held out; None if nobody is, or nothing said of them is protected.
 
-        Unless it is given, what is said of them costs half of epsilon, which leaves nearly all of
-        what the secret hold-out saves to the run; where users are replaced it costs all of epsilon,
-        which is free there (``privacy.hold_out``).
+        See ``privacy.hold_out``.
         """
         if self.test or self.exact_heldout or self.strategy == "nonprivate":
             return None
-        replaced = Adjacency(self.adjacency).vectors_changed == 2
-        usual = self.epsilon if replaced else self.epsilon / 2.0
-        return HoldOut(self.heldout, min(self.heldout_epsilon or usual, MOST_EPSILON))
+        adjacency = Adjacency(self.adjacency)
+        return hold_out.usual(self.heldout, self.epsilon, adjacency, self.heldout_epsilon)
 
     def settled(self, registered: int) -> "RunConfig":
         """With what depends on how many users registered: delta, if it is n^-1.1, and the cohort,

@@ -34,8 +34,13 @@ def solve(
             raise InputError(f"--strategy {strategy} needs --{name}, a positive number")
     sizes = {"users": asked.users, "cohort": asked.cohort, "rounds": asked.rounds}
     terms = {"delta": asked.delta, "adjacency": adjacency}
+    others = {**terms, "hold_out": asked.hold_out}
     found: dict[str, float] = {"epsilon": asked.epsilon, **sizes, "delta": asked.delta}  # type: ignore[dict-item]
     if variant == "published" and strategy == "aup":
+        if asked.hold_out:
+            raise InputError(
+                "--heldout saves --variant published nothing: its noise is the paper's"
+            )
         phases = aup_schedule.constant_schedule(
             asked.users or 0,
             1,
@@ -47,14 +52,14 @@ def solve(
         published = PublishedPlan.for_epsilon(asked.epsilon, phases=phases, **terms)
         return {**found, "noise_multiplier": published.noise_multipliers[-1]}
     if variant == "corrected" and strategy == "aup":
-        corrected = CorrectedPlan.for_epsilon(asked.epsilon, **sizes, **terms)
+        corrected = CorrectedPlan.for_epsilon(asked.epsilon, **sizes, **others)
         return {
             **found,
             "noise_multiplier": corrected.noise_multiplier,
             "least_weight": corrected.mechanism.bar,
         }
     if adaptation == "above-threshold" and strategy == "aup":
-        tested = ThresholdPlan.for_epsilon(asked.epsilon, start=DEFAULT_START, **sizes, **terms)
+        tested = ThresholdPlan.for_epsilon(asked.epsilon, start=DEFAULT_START, **sizes, **others)
         return {
             **found,
             "noise_multiplier": tested.noise_multiplier,
@@ -62,7 +67,7 @@ def solve(
             "test_epsilon": tested.test_epsilon,
         }
     rule = QuantileRule(DEFAULT_START, DEFAULT_QUANTILE)
-    adaptive = AdaptivePlan.for_epsilon(asked.epsilon, rule=rule, **sizes, **terms)
+    adaptive = AdaptivePlan.for_epsilon(asked.epsilon, rule=rule, **sizes, **others)
     return {
         **found,
         "noise_multiplier": adaptive.noise_multiplier,

@@ -16,9 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from preference.judgements import InputError
-from privacy import accounting
+from privacy import accounting, hold_out
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
+from privacy.hold_out import HoldOut, charges_of
+from privacy.tally import STEPS, HeldOutRelease, Tally
 from server.choices import ADAPTATIONS, STRATEGIES, VARIANTS
 from server.config import DELTA_EXPONENT, parse_delta
 from server.result import user_isolation
@@ -59,6 +61,20 @@ def plan(
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
+    heldout: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of users held out where there is no --test, beside --users.",
+            show_default=False,
+        ),
+    ] = None,
+    heldout_epsilon: Annotated[
+        float | None,
+        typer.Option(
+            help="What is told of them may cost. [default: as in run]".replace("[", r"\["),
+            show_default=False,
+        ),
+    ] = None,
     optimize: Annotated[
         bool, typer.Option("--optimize", help="uls, els: find group size and cohort for --compute.")
     ] = False,
@@ -97,10 +113,19 @@ def plan(
     given: dict[str, float | int | None] = dict(
         zip(_NAMES, (epsilon, noise_multiplier, rounds, cohort, users, delta), strict=True)
     )
-    asked = plan_examples.Asked(
-        users, group_size, sampling_probability, cohort, rounds, delta, epsilon, noise_multiplier
-    )
     try:
+        coins = _hold_out(heldout, heldout_epsilon, epsilon, adjacency)
+        asked = plan_examples.Asked(
+            users,
+            group_size,
+            sampling_probability,
+            cohort,
+            rounds,
+            delta,
+            epsilon,
+            noise_multiplier,
+            coins,
+        )
         support.check(f"aup:{variant}" if strategy == "aup" else strategy, adjacency)
         if optimize:
             declared = about_data.schema(kind, responses, most_judgements, most_characters)
@@ -121,12 +146,13 @@ def plan(
             found = plan_solved.solve(strategy, asked, adjacency)
         else:
             _refuse_examples(strategy, group_size, sampling_probability)
-            found = solve(given, adjacency)
+            found = solve(given, adjacency, coins)
     except InputError:
         raise
     except ValueError as error:
         raise InputError(str(error)) from None
     missing = next(name for name in _NAMES if given[name] is None)
+    found |= _told(coins, int(found["users"]), adjacency)
     if as_json:
         about = {"strategy": strategy, "adjacency": adjacency.value}
         print(json.dumps({**found, **about, "user_isolation": user_isolation(batch_users)}))
@@ -145,6 +171,34 @@ def plan(
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
 
 
+def _hold_out(
+    share: float | None, told: float | None, epsilon: float | None, adjacency: Adjacency
+) -> HoldOut | None:
+    """How users are held out, if that is asked for; ValueError or InputError if it cannot be."""
+    if share is None:
+        if told is not None:
+            raise InputError("--heldout-epsilon is about users held out: give --heldout")
+        return None
+    if told is None and epsilon is None:
+        raise InputError("--heldout needs --epsilon or --heldout-epsilon: what figures may cost")
+    if told is not None and not 0.0 < told <= (epsilon or told):
+        raise InputError(f"--heldout-epsilon must be positive, and at most --epsilon; got {told}")
+    return hold_out.usual(share, epsilon or 0.0, adjacency, told or 0.0)
+
+
+def _told(coins: HoldOut | None, users: int, adjacency: Adjacency) -> dict[str, float]:
+    """How many users are held out beside ``users``, and what noise does to the accuracy on them."""
+    if coins is None:
+        return {}
+    held = round(users * coins.share / (1.0 - coins.share))
+    std = HeldOutRelease(coins, adjacency, Tally()).std
+    return {
+        "heldout_users": held,
+        "heldout_epsilon": coins.epsilon,
+        "heldout_noise": std / STEPS / held if held else math.inf,
+    }
+
+
 def _refuse_examples(strategy: str, *options: float | None) -> None:
     if any(option is not None for option in options):
         raise InputError(
@@ -153,8 +207,13 @@ def _refuse_examples(strategy: str, *options: float | None) -> None:
         )
 
 
-def solve(given: dict[str, float | int | None], adjacency: Adjacency) -> dict[str, float]:
-    """All six numbers from five; InputError unless exactly one of them is None."""
+def solve(
+    given: dict[str, float | int | None], adjacency: Adjacency, coins: HoldOut | None = None
+) -> dict[str, float]:
+    """All six numbers from five; InputError unless exactly one of them is None.
+
+    ``coins`` is how users are held out, if they are.
+    """
     missing = [name for name in _NAMES if given[name] is None]
     if len(missing) != 1:
         listed = ", ".join("--" + name.replace("_", "-") for name in (missing or _NAMES))
@@ -175,7 +234,9 @@ def solve(given: dict[str, float | int | None], adjacency: Adjacency) -> dict[st
     def cost(**change: float) -> float:
         rounds = int({**known, **change}["rounds"])
         return accounting.epsilon(
-            [(event(**change), rounds)], adjacency=adjacency, delta=known["delta"]
+            [(event(**change), rounds), *charges_of(coins).items()],
+            adjacency=adjacency,
+            delta=known["delta"],
         )
 
     solvers: dict[str, Callable[[], float]] = {
@@ -186,9 +247,14 @@ def solve(given: dict[str, float | int | None], adjacency: Adjacency) -> dict[st
             probability=known["cohort"] / known["users"],
             rounds=int(known["rounds"]),
             adjacency=adjacency,
+            hold_out=coins,
         ),
         "rounds": lambda: accounting.rounds_for(
-            known["epsilon"], delta=known["delta"], event=event(), adjacency=adjacency
+            known["epsilon"],
+            delta=known["delta"],
+            event=event(),
+            adjacency=adjacency,
+            hold_out=coins,
         ),
         "cohort": lambda: _last(lambda m: cost(cohort=m) <= known["epsilon"], int(known["users"])),
         "users": lambda: _first_users(lambda n: cost(users=n) <= known["epsilon"], known["cohort"]),
@@ -197,6 +263,8 @@ def solve(given: dict[str, float | int | None], adjacency: Adjacency) -> dict[st
         ),
     }
     name = missing[0]
+    if name == "delta" and coins:
+        raise InputError("--delta is not solved for with --heldout: give it, and leave out another")
     value = solvers[name]()
     if name in ("rounds", "cohort", "users") and value < 1:
         raise InputError(f"no number of {name} meets epsilon = {known['epsilon']:g}; add noise")

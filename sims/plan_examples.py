@@ -1,10 +1,11 @@
 """``murmuration plan`` where single judgements are sampled: ELS and its group-privacy baseline."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
 from privacy.example_clipping import ExampleClip
+from privacy.hold_out import HoldOut
 from strategies import els, group
 from strategies.els import ElsPlan
 from strategies.group import GroupPlan
@@ -14,7 +15,10 @@ STRATEGIES = ("els", "group")
 
 @dataclass(frozen=True)
 class Asked:
-    """What is known of a plan; None for what was not given."""
+    """What is known of a plan; None for what was not given.
+
+    ``hold_out`` is how users are held out, if they are.
+    """
 
     users: int | None
     group_size: int | None
@@ -24,6 +28,7 @@ class Asked:
     delta: float | None
     epsilon: float | None
     noise_multiplier: float | None
+    hold_out: HoldOut | None = None
 
 
 def solve(strategy: str, asked: Asked, adjacency: Adjacency) -> dict[str, float]:
@@ -59,6 +64,7 @@ def solve(strategy: str, asked: Asked, adjacency: Adjacency) -> dict[str, float]
         "delta": asked.delta,
         "adjacency": adjacency,
         "clip": ExampleClip(1.0),
+        "hold_out": asked.hold_out,
     }
     kind = ElsPlan if strategy == "els" else GroupPlan
     if asked.noise_multiplier is None:
@@ -67,7 +73,8 @@ def solve(strategy: str, asked: Asked, adjacency: Adjacency) -> dict[str, float]
         plan = kind(noise_multiplier=asked.noise_multiplier, **fields)
         if isinstance(plan, GroupPlan):
             group.check(plan)
-    given = {name: value for name, value in asdict(asked).items() if value is not None}
+    given = {name: value for name, value in vars(asked).items() if value is not None}
+    given.pop("hold_out", None)
     return {
         **given,
         "epsilon": plan.epsilon(),

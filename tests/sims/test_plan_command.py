@@ -125,3 +125,64 @@ def test_bad_input_is_one_line(murmuration, arguments, message):
     code, stdout, lines = murmuration("plan", *arguments)
     assert (code, stdout, len(lines)) == (2, "", 1)
     assert message in lines[0]
+
+
+def test_a_hold_out_needs_less_noise(murmuration):
+    sizes = ["--users", 2000, "--cohort", 400, "--rounds", 20, "--delta", 1e-5]
+    noise = {}
+    for more in ((), ("--heldout", 0.2), ("--heldout", 0.2, "--heldout-epsilon", 1)):
+        code, stdout, _ = murmuration("plan", *sizes, "--epsilon", 1, *more, "--json")
+        assert code == 0
+        noise[more] = json.loads(stdout)
+    alone, held, dear = noise.values()
+    assert held["noise_multiplier"] < 0.9 * alone["noise_multiplier"]
+    assert held["noise_multiplier"] < dear["noise_multiplier"] < alone["noise_multiplier"]
+    assert (held["heldout_users"], held["heldout_epsilon"]) == (500, 0.5)
+    assert held["heldout_noise"] == pytest.approx(2**0.5 * 2 / 500, rel=1e-3)
+    given = ["--noise-multiplier", held["noise_multiplier"], "--heldout", 0.2]
+    code, stdout, _ = murmuration("plan", *sizes, *given, "--heldout-epsilon", 0.5, "--json")
+    assert json.loads(stdout)["epsilon"] == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--heldout-epsilon", 0.5, "--epsilon", 1], "give --heldout"),
+        (["--heldout", 0.2, "--noise-multiplier", 5], "--heldout needs --epsilon"),
+        (["--heldout", 0.2, "--heldout-epsilon", 2, "--epsilon", 1], "at most --epsilon"),
+        (["--heldout", 1.5, "--epsilon", 1], "share held out"),
+    ],
+)
+def test_hold_outs_that_cannot_be(murmuration, options, said):
+    sizes = ["--users", 2000, "--cohort", 400, "--rounds", 20, "--delta", 1e-5]
+    code, stdout, lines = murmuration("plan", *sizes, *options)
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert said in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more"),
+    [
+        ("uls", []),
+        ("uls", ["--heldout-epsilon", 0.7]),
+        ("uls", ["--adjacency", "replace"]),
+        ("els", ["--group-size", 4]),
+        ("adaptive", []),
+    ],
+)
+def test_a_run_with_this_hold_out_has_the_planned_noise(
+    murmuration, tmp_path, crowd, strategy, more
+):
+    asked = ["--users", 2000, "--cohort", 100, "--rounds", 2, "--delta", 1e-5, "--epsilon", 1]
+    asked += ["--strategy", strategy, "--heldout", 0.2, *more]
+    code, stdout, lines = murmuration("plan", *asked, "--json")
+    assert code == 0, lines
+    planned = json.loads(stdout)
+    out = tmp_path / "run"
+    others = ["--data", crowd, "--noise", "gaussian", "--seed", 1]
+    code, _, lines = murmuration("run", *asked, *others, "--out", out)
+    assert code == 0, lines
+    result = json.loads((out / "result.json").read_text())
+    assert result["noise_multiplier"] == planned["noise_multiplier"]
+    assert result["heldout_epsilon"] == planned["heldout_epsilon"]
+    assert result["epsilon"] == pytest.approx(1.0, abs=2e-3)
