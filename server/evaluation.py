@@ -21,6 +21,7 @@ from preference.tasks import load_data
 from privacy.ledger import BudgetExceeded, Ledger
 from privacy.tally import HeldOutRelease, Tally
 from server.config import RunConfig
+from server.resuming import HELD_OUT_FIGURES
 from server.setting import Setting
 from strategies.rounds import CohortStrategy
 
@@ -101,7 +102,7 @@ def on_held_out(
         release = HeldOutRelease(hold_out, ledger.adjacency, tally)
         told = partial(_told, release, theta_D, setting, strategy, ledger)
         try:
-            sum_F = np.array(setting.once("held-out figures", told), dtype=np.float64)
+            sum_F = np.array(setting.once(HELD_OUT_FIGURES, told), dtype=np.float64)
             if not ledger.spent()[hold_out]:  # what was told is on file, its charge was lost
                 ledger.charge(hold_out, round_=config.rounds + 1, covers=release.covers)
         except BudgetExceeded as refusal:

@@ -13,12 +13,17 @@ from pathlib import Path
 
 from privacy.adjacency import Adjacency
 from privacy.chained_record import Head
+from privacy.hold_out import HoldOut
 from privacy.ledger import Ledger, LedgerLoss
 from privacy.ledger_lines import Account
 from server import checkpoints
 from server.checkpoints import Checkpoint
 from server.run_files import read_json, read_metrics
 from server.run_lock import RunLock
+
+#: The name in ``released.json`` of what is told after the last round; all else there came before
+#: the first.
+HELD_OUT_FIGURES = "held-out figures"
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Done:
         return cls(
             checkpoints.load(folder),
             tuple(line["round"] for line in read_metrics(folder)),
-            bool(read_json(folder / "released.json")),
+            bool({*read_json(folder / "released.json")} - {HELD_OUT_FIGURES}),
         )
 
     @property
@@ -106,7 +111,9 @@ def missing(
             f"{path} was rolled back or replaced: it has no charge for round {first}, and "
             f"{done.last} rounds were done"
         )
-    if done.released and not account.charges and not account.lost:
+    # That users are held out by coins is on the ledger too, and pays for nothing.
+    before = [c for c in account.charges if c.round == 0 and not isinstance(c.event, HoldOut)]
+    if done.released and not before and not account.lost:
         return (
             f"{path} was rolled back or replaced: it has no charge for what stands in released.json"
         )

@@ -18,6 +18,7 @@ from server.run_directory import RunDirectory
 from server.run_files import read_metrics
 from server.training import train
 from sims.local import LocalGrid
+from strategies.rounds import CohortStrategy
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -41,6 +42,15 @@ def ledger_lines(config):
 
 class Killed(BaseException):
     """The process ends here."""
+
+
+def raising(error):
+    """A function that raises it, whatever it is asked."""
+
+    def raise_it(*_, **__):
+        raise error
+
+    return raise_it
 
 
 # What is left of the ledger when a run is resumed.
@@ -119,6 +129,25 @@ def test_a_group_size_that_is_not_on_file_any_more_is_charged_anew(config, monke
     run(replace(els, resume=True))
     choices = [line for line in ledger_lines(config) if line["event"]["kind"] == "pure-choice"]
     assert [line["attempt"] for line in choices] == [0, 1]
+
+
+def test_coins_do_not_pay_for_what_was_released_before_the_first_round(config, monkeypatch):
+    """A ledger of coins alone was complete: the group size was taken for nothing."""
+    els = replace(config, seed=-1, strategy="els", epsilon=8.0, adjacency="zero-out")
+    with monkeypatch.context() as patched:
+        patched.setattr(CohortStrategy, "start", raising(Killed))
+        with pytest.raises(Killed):
+            run(els)
+    path = Path(config.out) / "ledger.jsonl"
+    kinds = [line["event"]["kind"] for line in ledger_lines(config)]
+    assert sorted(kinds) == ["hold-out", "pure-choice"]
+    lines = chained_record.read(path).lines
+    coins = [line for line in lines if line.get("event", {}).get("kind") != "pure-choice"]
+    chained_record.rewrite(path, coins)
+    with pytest.raises(InputError, match=r"no charge for what stands in released\.json"):
+        run(replace(els, resume=True))
+    chained_record.rewrite(path, lines)
+    assert run(replace(els, resume=True))["rounds"] == 5
 
 
 # Disks.
