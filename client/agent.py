@@ -103,28 +103,34 @@ class Agent:
         elif kind == public_items.QUERY:
             if not self.policy.public_items:
                 raise PolicyRefusal("public_items", "prompts and responses are not public here")
-            users_S = public_items.read_request(content, self.policy.terms)
-            self.ledger.answer(kind, users=len(self.store.check_users(users_S)))
+            asked = public_items.read_request(content, self.policy.terms)
+            self.ledger.answer(kind, users=len(self._users(asked)))
         elif kind == local_labels.QUERY:
-            promise, users_S = local_labels.read_request(content)
+            promise, asked = local_labels.read_request(content)
             try:
                 check_terms(promise, self.policy.terms)
             except InputError as error:
                 raise PolicyRefusal("label_epsilon", str(error)) from None
-            self.ledger.answer(kind, users=len(self.store.check_users(users_S)))
+            self.ledger.answer(kind, users=len(self._users(asked)))
         elif kind in (secure_messages.KEYS, secure_messages.SHARES, secure_messages.UNMASK):
             return  # keys and shares of masks: nothing about anybody
         else:
             masked = secure_messages.RECORD in content.config_records
             if self.policy.secure_only and not masked:
                 raise PolicyRefusal("secure_only", "sums leave under masks only")
-            self._admit_work(kind, messages.read_work(content))
+            users_S = self._users(messages.Asked.of(content))
+            self._admit_work(kind, messages.read_work(content, users_S))
+
+    def _users(self, asked: messages.Asked) -> np.ndarray:
+        """The places of those who are asked for and are here."""
+        places_S = self.store.where(asked)
+        return places_S[places_S >= 0]
 
     def _admit_work(self, kind: str, work: messages.Work) -> None:
         policy, ledger = self.policy, self.ledger
         if policy.label_epsilon:
             raise PolicyRefusal("label_epsilon", "labels leave randomized, or not at all")
-        users = len(self.store.check_users(work.users_S))
+        users = len(work.users_S)
         self._limit_features(str(work.parameters.get("features", "")))
         if kind == "evaluate":
             policy.check_features(str(work.parameters.get("features", "")))
@@ -187,7 +193,7 @@ class Agent:
 
     def _check_length(self, content: RecordDict, found: RecordDict) -> None:
         """Once more, where it leaves: no sum is longer than its users can make it."""
-        users = len(content.array_records["cohort"]["users"].numpy())
+        users = len(self._users(messages.Asked.of(content)))
         total_D = found.array_records["sums"]["sum"].numpy().astype(np.float64)
         length = float(np.linalg.norm(total_D))
         if not length <= users * self.policy.max_clip * (1 + 1e-6):

@@ -31,6 +31,7 @@ from privacy.randomness import Randomness
 from privacy.tally import Tally
 from strategies import local_labels, messages, public_items, secure_messages
 from strategies.catalogue import NODE_HALVES
+from strategies.stacks import STACKED
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,15 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
 
 def items(content: RecordDict, host: Host) -> RecordDict:
     """What was shown to some of its users, where that is public; never a label."""
-    users_S = public_items.read_request(content, host.terms)
-    return public_items.reply(_judged(host.store(), users_S))
+    asked = public_items.read_request(content, host.terms)
+    return public_items.reply(_judged(host.store(), asked))
 
 
 def labels(content: RecordDict, host: Host) -> RecordDict:
     """What some of its users tell of their labels: randomized, once and for all, here or before."""
-    promise, users_S = local_labels.read_request(content)
+    promise, names = local_labels.read_request(content)
     check_terms(promise, host.terms)
-    asked = _judged(host.store(), users_S)
+    asked = _judged(host.store(), names)
     if asked.channel.kind == "randomized-response":
         told = host.store().leaving_out(lambda taken: stated_labels(asked, promise, taken))
         return local_labels.reply(told)
@@ -94,9 +95,10 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     """The bounded sums over the sampled users' contributions."""
     check_true_labels(host.terms)
     secure.check_terms(content, host.terms)
-    work, store = messages.read_work(content), host.store()
-    users_S = store.check_users(work.users_S)
-    work = replace(work, users_S=users_S)  # what was checked, not what it was cast from
+    store = host.store()
+    places_S = store.where(messages.Asked.of(content))
+    users_S = places_S[places_S >= 0]
+    work = messages.read_work(content, users_S)
     node_half = NODE_HALVES[str(work.parameters["strategy"])]
     examples = store.examples(str(work.parameters["features"]))
     if node_half is not NODE_HALVES["counts"]:  # which looks at no model
@@ -104,20 +106,21 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     sums = node_half(examples, work, store.keys_U[users_S], host.source)
     if not all(np.isfinite(total).all() for total in sums.values()):
         raise FloatingPointError("a sum of bounded contributions is not finite")
-    return messages.sums_reply(sums)
+    return messages.sums_reply({name: _of_all(name, sums[name], places_S) for name in sums})
 
 
 def evaluate(content: RecordDict, host: Host) -> RecordDict:
     """How often the model agrees with held-out users: the bounded sum of what each contributes."""
     check_true_labels(host.terms)
     secure.check_terms(content, host.terms)
-    work, store = messages.read_work(content), host.store()
-    users_S = store.check_users(work.users_S)
+    store = host.store()
+    places_S = store.where(messages.Asked.of(content))
+    work = messages.read_work(content, places_S[places_S >= 0])
     examples = store.examples(str(work.parameters["features"]))
     _check_lengths(work.arrays, examples.dimension)
     tally = Tally(loss=isinstance(examples, NextTokens))
     total_F = np.zeros(tally.figures)
-    for user in users_S:  # one at a time: in company their last digits could depend on others
+    for user in work.users_S:  # one at a time: in company their last digits could depend on others
         found = accuracy_at(work.arrays["theta"], examples.select(np.array([user])))
         total_F += tally.contribution(found.by_user, found.loss)
     return messages.sums_reply({messages.TALLY: total_F})
@@ -136,12 +139,29 @@ def _check_declared(data: Data, kind: str, responses: object) -> None:
         )
 
 
-def _judged(store: UserStore, users_S: np.ndarray) -> Judgements:
-    """The judgements of some users; ValueError where the node hosts texts that nobody judged."""
-    asked = store.judgements.select(store.check_users(users_S))
-    if not isinstance(asked, Judgements):
+def _of_all(name: str, rows: np.ndarray, places_S: np.ndarray) -> np.ndarray:
+    """Of what has a row for each user: a row of zeros, too, for each of those who are not here."""
+    if name not in STACKED:
+        return rows
+    all_S = np.zeros((len(places_S), *rows.shape[1:]), dtype=rows.dtype)
+    all_S[places_S >= 0] = rows
+    return all_S
+
+
+def _judged(store: UserStore, asked: messages.Asked) -> Judgements:
+    """The judgements of some users, none of those who are not here; ValueError where the node
+    hosts texts that nobody judged.
+    """
+    places_S = store.where(asked)
+    here = store.judgements.select(places_S[places_S >= 0])
+    if not isinstance(here, Judgements):
         raise ValueError("this node hosts users' texts, not judgements")
-    return asked
+    counts_S = np.zeros(len(asked), dtype=np.int64)
+    counts_S[places_S >= 0] = here.counts_U
+    ids = iter(here.user_ids)
+    # No user's id begins with a blank.
+    named = (next(ids) if place >= 0 else f" {number}" for number, place in enumerate(places_S))
+    return replace(here, user_ids=tuple(named), start_U=np.concatenate([[0], np.cumsum(counts_S)]))
 
 
 def _check_lengths(arrays: Mapping[str, np.ndarray], dimension: int) -> None:

@@ -29,6 +29,7 @@ from preference.judgements import InputError, Judgements, LeftOut, OnBadRows
 from preference.schema import PAIRS, Schema
 from preference.tasks import Data, load_data
 from privacy.randomness import Randomness, user_key
+from strategies.messages import Asked
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ class UserStore:
     places: int = 0
     on_bad_rows: OnBadRows = "isolate"
     _examples: dict[str, Examples] = field(default_factory=dict)
+    _names: tuple[bytes, np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         ids = self.judgements.user_ids
@@ -57,8 +59,7 @@ class UserStore:
 
     def salted_keys(self, salt: bytes) -> np.ndarray:
         """The 64-bit names of the users under a run's salt, (U,) uint64."""
-        ids = self.judgements.user_ids
-        return np.array([user_key(user, salt) for user in ids], dtype=np.uint64)
+        return self._named(salt)[0]
 
     def examples(self, features: str) -> Examples:
         """Feature differences or tokens, by the JSON config of what the reward is learnt on."""
@@ -80,13 +81,28 @@ class UserStore:
             _tell(left_out.rows, left_out.reasons)
         return found
 
-    def check_users(self, users_S: np.ndarray) -> np.ndarray:
-        """Local indices that a request may name: distinct, in range. Raises ValueError."""
-        users_S = np.asarray(users_S, dtype=np.int64)
-        known = (users_S >= 0) & (users_S < len(self.keys_U))
-        if users_S.ndim != 1 or not known.all() or len(np.unique(users_S)) < len(users_S):
-            raise ValueError("the request names users twice, or users this node does not host")
-        return users_S
+    def where(self, asked: Asked) -> np.ndarray:
+        """Where the users of a request stand, (S,) int64; −1 for who is not here, or not any more.
+
+        Who left since they registered has nothing to contribute. That must not show in what is
+        said of others, so it is no error.
+        """
+        names_U, order_U = self._named(asked.salt)
+        if not len(names_U):
+            return np.full(len(asked), -1)
+        first_S = np.searchsorted(names_U, asked.names_S, sorter=order_U)
+        places_S = order_U[np.minimum(first_S, len(names_U) - 1)]
+        return np.where(names_U[places_S] == asked.names_S, places_S, -1)
+
+    def _named(self, salt: bytes) -> tuple[np.ndarray, np.ndarray]:
+        """Salted names, and the users' places in the order of these; those of the last salt stay,
+        which is a run's.
+        """
+        if self._names is None or self._names[0] != salt:
+            names = [user_key(user, salt) for user in self.judgements.user_ids]
+            names_U = np.array(names, dtype=np.uint64)
+            self._names = salt, names_U, np.argsort(names_U)
+        return self._names[1:]
 
 
 _log = logging.getLogger("murmuration")

@@ -162,8 +162,8 @@ class _Clocks:
     def __init__(self, setting: Setting, run_config: Mapping[str, Scalar]) -> None:
         self._setting, self._context = setting, _context_of(run_config)
         self._limit: Callable[[], object] | None = None
-        self._work: messages.Work | None = None
-        self._former: messages.Work | None = None
+        self._asked: list[RecordDict] = []
+        self._former: list[RecordDict] = []
         self._begun, self._threads = 0.0, torch.get_num_threads()
         self._count = 0
         self.rounds: list[float] = []  # seconds
@@ -172,12 +172,13 @@ class _Clocks:
 
     def messages_are_out(self, outgoing: Iterable[Message]) -> None:
         """One round ends, and the next begins when this returns."""
-        if self._work is not None:
+        if self._asked:
             if not 1 <= self._count % _STRIDE <= _SETTLING:
                 self.rounds.append(time.perf_counter() - self._begun)
-            if self._count % _STRIDE == 0 and self._former is not None:
-                self._read(self._former)
-        self._former, self._work = self._work, _work(outgoing)
+            if self._count % _STRIDE == 0 and self._former:
+                self._read(self._work(self._former))
+        asked = [m.content for m in outgoing if m.metadata.message_type == "train"]
+        self._former, self._asked = self._asked, asked
         self._count += 1
         self._begun = time.perf_counter()
 
@@ -185,6 +186,11 @@ class _Clocks:
     def store(self) -> UserStore:
         """A node's that hosts everybody, with the features that the rounds use."""
         return store_for(self._context)
+
+    def _work(self, asked: list[RecordDict]) -> messages.Work:
+        """What a round's messages ask for, all nodes taken together as one."""
+        places = [self.store.where(messages.Asked.of(content)) for content in asked]
+        return messages.read_work(asked[0], np.unique(np.concatenate(places)))
 
     def _read(self, work: messages.Work) -> None:
         """Node and limit, for a cohort other than the last, whose rows might still be in cache."""
@@ -214,15 +220,6 @@ def _timed(grid: type[Grid]) -> Callable[..., Grid]:
             return super().push_messages(outgoing)
 
     return Timed
-
-
-def _work(outgoing: Iterable[Message]) -> messages.Work | None:
-    """What a round's messages ask for, all nodes taken together as one."""
-    asked = [messages.read_work(m.content) for m in outgoing if m.metadata.message_type == "train"]
-    if not asked:
-        return None
-    users_S = np.concatenate([work.users_S for work in asked])
-    return messages.Work(asked[0].arrays, asked[0].parameters, np.unique(users_S))
 
 
 def _context_of(run_config: Mapping[str, Scalar]) -> Context:

@@ -88,7 +88,9 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        work = messages.read_work(message.content)
+        asked = messages.Asked.of(message.content)
+        users_S = np.flatnonzero(np.isin(keys_N, asked.names_S))
+        work = messages.read_work(message.content, users_S)
         half = NODE_HALVES[str(work.parameters["strategy"])]
         sums = half(examples, work, keys_N[work.users_S], source)
         return Message(messages.sums_reply(sums), reply_to=message)

@@ -49,12 +49,13 @@ class Registry:
     Attributes:
         nodes: node ids in the order of their users.
         start: offset of each node's first user, one more than nodes.
-        keys_N: the salted 64-bit name of each user.
+        keys_N: the 64-bit name of each user, made with ``salt``.
         counts_N: judgements of each user, where public; else None.
         barred_N: where nobody may be asked, bool: users whom several nodes claim to host, who would
             contribute twice what the clip norm allows, and where a user was before they moved.
             That is about them alone; whoever else is on their nodes is asked as ever.
         entries: what each node answered.
+        salt: what the nodes made names with.
     """
 
     nodes: tuple[int, ...]
@@ -63,6 +64,7 @@ class Registry:
     counts_N: np.ndarray | None
     barred_N: np.ndarray | None = None
     entries: Mapping[int, messages.RegistryEntry] = field(default_factory=dict)
+    salt: bytes = b""
 
     @classmethod
     def ask(
@@ -137,16 +139,17 @@ class Registry:
                 counts=counts,
                 timeout=timeout,
             )
-        return cls.of(entries, {} if former is None else former.entries)
+        return cls.of(entries, {} if former is None else former.entries, salt)
 
     @classmethod
     def of(
         cls,
         now: Mapping[int, messages.RegistryEntry],
         before: Mapping[int, messages.RegistryEntry] = MappingProxyType({}),
+        salt: bytes = b"",
     ) -> "Registry":
         """The registry of the given answers, by node id, and of those ``before`` it of nodes that
-        give none now; see ``ask``.
+        give none now; see ``ask``. All of them were asked with ``salt``.
         """
         entries = {**before, **now}
 
@@ -168,17 +171,17 @@ class Registry:
         parts = [entries[node].counts_U for node in nodes]
         known = [part for part in parts if part is not None]
         counts_N = np.concatenate(known) if len(known) == len(parts) else None
-        return cls(tuple(nodes), np.cumsum([0, *sizes]), keys_N, counts_N, barred_N, entries)
+        return cls(tuple(nodes), np.cumsum([0, *sizes]), keys_N, counts_N, barred_N, entries, salt)
 
     def __len__(self) -> int:
         return len(self.keys_N)
 
-    def by_node(self, users_S: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Node ids with the local indices of those of ``users_S`` (ascending) they host."""
+    def by_node(self, users_S: np.ndarray) -> Iterator[tuple[int, messages.Asked]]:
+        """Node ids with those of ``users_S`` (ascending) that they host."""
         cuts = np.searchsorted(users_S, self.start)
         for place in np.flatnonzero(np.diff(cuts)):
             mine = users_S[cuts[place] : cuts[place + 1]]
-            yield self.nodes[place], mine - self.start[place]
+            yield self.nodes[place], messages.Asked(self.salt, self.keys_N[mine])
 
     @property
     def randomized(self) -> bool:

@@ -57,9 +57,9 @@ def ask(
     parameters = {"strategy": "counts", "features": features}
     model = messages.model_record(np.zeros(0))
     users, outgoing = {}, []
-    for node, local_S in participants.registry.by_node(participants.train):
-        users[node] = len(local_S)
-        content = messages.work_request(model, parameters, local_S)
+    for node, asked in participants.registry.by_node(participants.train):
+        users[node] = len(asked)
+        content = messages.work_request(model, parameters, asked)
         outgoing.append(messages.outgoing(content, "train", node))
     attendance, simulated = Attendance(), participants.registry.simulated
     attendance.begin(sum(users.values()))

@@ -196,10 +196,10 @@ class LocalLabel(CohortStrategy):
         # Nodes tell a label once: whoever asks again gets the same, and nothing more is spent.
         self.ledger.charge(event, round_=server_round, covers="labels", replay="told once")
         outgoing, first = [], 0
-        for node, local_S in self.participants.registry.by_node(self.invited(server_round)):
-            self._asked_users[node] = slice(first, first + len(local_S))
-            first += len(local_S)
-            content = local_labels.request(self.plan.promise, local_S)
+        for node, asked in self.participants.registry.by_node(self.invited(server_round)):
+            self._asked_users[node] = slice(first, first + len(asked))
+            first += len(asked)
+            content = local_labels.request(self.plan.promise, asked)
             outgoing.append(messages.outgoing(content, local_labels.QUERY, node, server_round))
         self.attendance.begin(first)
         return outgoing

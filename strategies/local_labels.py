@@ -34,19 +34,19 @@ QUERY = "query.labels"
 _ROUNDING = 1e-9
 
 
-def request(promise: LabelPromise, users_S: np.ndarray) -> RecordDict:
-    """Ask a node for randomized labels of some of its users, by local index."""
-    asked = {"adjacency": Adjacency.REPLACE_LABELS.value, **promise.to_config()}
+def request(promise: LabelPromise, asked: messages.Asked) -> RecordDict:
+    """Ask a node for randomized labels of some of its users."""
+    terms = {"adjacency": Adjacency.REPLACE_LABELS.value, **promise.to_config()}
     return RecordDict(
         {
-            "labels": ConfigRecord(asked),  # type: ignore[arg-type]
-            "cohort": messages.array_record({"users": users_S.astype(np.int64)}),
+            "labels": ConfigRecord(terms),  # type: ignore[arg-type]
+            messages.COHORT: asked.to_record(),
         }
     )
 
 
-def read_request(content: RecordDict) -> tuple[LabelPromise, np.ndarray]:
-    """The promise and the local indices asked for.
+def read_request(content: RecordDict) -> tuple[LabelPromise, messages.Asked]:
+    """The promise, and whose labels are asked for.
 
     Raises:
         ValueError: another adjacency than ``replace-labels``, or no promise.
@@ -58,8 +58,7 @@ def read_request(content: RecordDict) -> tuple[LabelPromise, np.ndarray]:
             f"randomized labels protect under {Adjacency.REPLACE_LABELS} only; the request names "
             f"{adjacency!r}"
         )
-    users_S = content.array_records["cohort"]["users"].numpy()
-    return LabelPromise.from_config(asked), users_S
+    return LabelPromise.from_config(asked), messages.Asked.of(content)
 
 
 def reply(labels: ToldLabels) -> RecordDict:
@@ -128,7 +127,7 @@ def ask_labels(
     """
     asked = dict(registry.by_node(users_S))
     outgoing = [
-        messages.outgoing(request(promise, local), QUERY, node) for node, local in asked.items()
+        messages.outgoing(request(promise, about), QUERY, node) for node, about in asked.items()
     ]
     found: dict[int, ToldLabels] = {}
     for answer in exchange(grid, outgoing, timeout):

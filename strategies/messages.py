@@ -3,6 +3,9 @@
 A message carries public parameters and, towards the server, one bounded sum. Encoding and decoding
 live in one place, so that both sides agree and a malformed reply is noticed where it arrives.
 
+Users are named by the salted 64-bit names under which they registered, never by their place at a
+node: there somebody may have come or gone since, and all who follow would be taken for others.
+
 Legend: D dimensions, S sampled users of a node, U users of a node.
 """
 
@@ -18,6 +21,9 @@ from privacy.tally import Tally
 
 Scalar = bool | int | float | str | bytes
 
+_NOBODY = np.empty(0, dtype=np.int64)
+#: Where it stands whom a request is about.
+COHORT = "cohort"
 #: In the text of an error by which a node's owner refuses what is asked.
 OWNER_REFUSES = "the owner's policy refuses"
 
@@ -99,11 +105,38 @@ def read_registry(content: RecordDict) -> RegistryEntry:
 
 
 @dataclass(frozen=True, eq=False)
+class Asked:
+    """Users whom a request is about: ``names_S`` uint64, made with ``salt``."""
+
+    salt: bytes
+    names_S: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.names_S)
+
+    def to_record(self) -> ArrayRecord:
+        """As it travels."""
+        salt = np.frombuffer(self.salt, dtype=np.uint8)
+        return array_record({"users": self.names_S.astype(np.uint64), "salt": salt})
+
+    @classmethod
+    def of(cls, content: RecordDict) -> "Asked":
+        """Whom a request is about; ValueError for no names, or one given twice."""
+        record = content.array_records[COHORT]
+        names_S, salt = record["users"].numpy(), record["salt"].numpy()
+        if names_S.ndim != 1 or names_S.dtype != np.uint64 or salt.dtype != np.uint8:
+            raise ValueError("users are named by whole numbers of 64 bits, and a salt")
+        if len(np.unique(names_S)) < len(names_S):
+            raise ValueError("the request names users twice")
+        return cls(salt.tobytes(), names_S)
+
+
+@dataclass(frozen=True, eq=False)
 class Work:
     """What a node is asked to do: compute for some of its users at a model.
 
     ``arrays`` holds ``theta`` (the model, (D,) float32) and whatever else the strategy's node half
-    needs; ``parameters`` its public constants; ``users_S`` local indices of the users.
+    needs; ``parameters`` its public constants; ``users_S`` the users' places at the node.
     """
 
     arrays: Mapping[str, np.ndarray]
@@ -129,24 +162,22 @@ def model_record(theta_D: np.ndarray) -> ArrayRecord:
     return array_record({"theta": theta_D.astype(np.float32)})
 
 
-def work_request(
-    model: ArrayRecord, parameters: Mapping[str, Scalar], users_S: np.ndarray
-) -> RecordDict:
+def work_request(model: ArrayRecord, parameters: Mapping[str, Scalar], asked: Asked) -> RecordDict:
     """Ask a node to work; ``model`` is encoded once and shared by all messages of a round."""
     return RecordDict(
         {
             "model": model,
             "parameters": ConfigRecord(dict(parameters)),
-            "cohort": array_record({"users": users_S.astype(np.int64)}),
+            COHORT: asked.to_record(),
         }
     )
 
 
-def read_work(content: RecordDict) -> Work:
-    """What was asked."""
+def read_work(content: RecordDict, users_S: np.ndarray = _NOBODY) -> Work:
+    """What was asked, of users at these places."""
     arrays = {name: a.numpy() for name, a in content.array_records["model"].items()}
     parameters = dict(content.config_records["parameters"])
-    return Work(arrays, parameters, content.array_records["cohort"]["users"].numpy())  # type: ignore[arg-type]
+    return Work(arrays, parameters, users_S)  # type: ignore[arg-type]
 
 
 def sums_reply(sums: Mapping[str, np.ndarray]) -> RecordDict:

@@ -37,16 +37,14 @@ from strategies.exchange import exchange
 QUERY, CONSENT = "query.items", "public-items"
 
 
-def request(users_S: np.ndarray) -> RecordDict:
-    """Ask a node for the public items of some of its users, by local index."""
-    asked = ConfigRecord({"adjacency": Adjacency.REPLACE_LABELS.value})
-    return RecordDict(
-        {"items": asked, "cohort": messages.array_record({"users": users_S.astype(np.int64)})}
-    )
+def request(asked: messages.Asked) -> RecordDict:
+    """Ask a node for the public items of some of its users."""
+    about = ConfigRecord({"adjacency": Adjacency.REPLACE_LABELS.value})
+    return RecordDict({"items": about, messages.COHORT: asked.to_record()})
 
 
-def read_request(content: RecordDict, node_config: Mapping[str, object]) -> np.ndarray:
-    """The local indices asked for; ValueError where texts are not public."""
+def read_request(content: RecordDict, node_config: Mapping[str, object]) -> messages.Asked:
+    """Whose items are asked for; ValueError where texts are not public."""
     adjacency = content.config_records["items"].get("adjacency")
     if adjacency != Adjacency.REPLACE_LABELS.value:
         raise ValueError(
@@ -58,7 +56,7 @@ def read_request(content: RecordDict, node_config: Mapping[str, object]) -> np.n
             "this node does not give out prompts and responses; if they are public, start it with "
             f"node-config {CONSENT}=true"
         )
-    return content.array_records["cohort"]["users"].numpy()
+    return messages.Asked.of(content)
 
 
 def reply(judgements: Judgements) -> RecordDict:
@@ -124,7 +122,7 @@ class PublicItems:
             RegistryError: a node did not answer, or its answer does not fit its registration.
         """
         asked = dict(registry.by_node(users_S))
-        outgoing = [messages.outgoing(request(local), QUERY, node) for node, local in asked.items()]
+        outgoing = [messages.outgoing(request(about), QUERY, node) for node, about in asked.items()]
         found: dict[int, PublicItems] = {}
         for answer in exchange(grid, outgoing, timeout):
             node = answer.metadata.src_node_id

@@ -200,11 +200,11 @@ class CohortStrategy(Strategy):
         if self.stated:
             parameters[PARAMETER] = self.stated
         outgoing = []
-        for node, local_S in self.participants.registry.by_node(users_S):
-            self._asked.users[node] = len(local_S)
+        for node, asked in self.participants.registry.by_node(users_S):
+            self._asked.users[node] = len(asked)
             self._asked.first[node] = self._asked.total
-            self._asked.total += len(local_S)
-            content = messages.work_request(model, parameters, local_S)
+            self._asked.total += len(asked)
+            content = messages.work_request(model, parameters, asked)
             outgoing.append(
                 messages.outgoing(content, "train", node, server_round, lives(self.timeout))
             )
@@ -336,8 +336,8 @@ class CohortStrategy(Strategy):
         del config, grid
         held_out = self.participants.held_out
         parameters = {"features": self.features}
-        for node, local_S in self.participants.registry.by_node(held_out):
-            content = messages.work_request(arrays, parameters, local_S)
+        for node, asked in self.participants.registry.by_node(held_out):
+            content = messages.work_request(arrays, parameters, asked)
             yield messages.outgoing(content, "evaluate", node, server_round, lives(self.timeout))
 
     def aggregate_evaluate(

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, RecordDict
+from named import asked
 
 import client.agent
 from client import agent_socket
@@ -64,7 +65,7 @@ def work(users=(0, 1), round_=1, plan=None, **changes):
         PARAMETER: (plan or stated()).to_json(),
     }
     model = messages.model_record(np.zeros(33))
-    return messages.work_request(model, {**parameters, **changes}, np.array(users, np.int64))
+    return messages.work_request(model, {**parameters, **changes}, asked(users))
 
 
 @pytest.fixture(autouse=True)
@@ -115,11 +116,11 @@ def test_allowed_work_is_answered_with_the_clipped_sum(make):
         ("max_group_size", "train", lambda: work(**{"group-size": 17})),
         ("max_epsilon", "train", lambda: work(plan=stated(sigma=0.5))),
         ("max_evaluations", "evaluate", work),
-        ("public_items", public_items.QUERY, lambda: public_items.request(np.array([0]))),
+        ("public_items", public_items.QUERY, lambda: public_items.request(asked([0]))),
         (
             "label_epsilon",
             local_labels.QUERY,
-            lambda: local_labels.request(LabelPromise(0.1), np.array([0])),
+            lambda: local_labels.request(LabelPromise(0.1), asked([0])),
         ),
         ("strategies", "query.everything", RecordDict),
     ],
@@ -296,16 +297,16 @@ def test_a_sum_that_is_too_long_does_not_leave(make, monkeypatch):
 
 def test_labels_leave_randomized_and_once(make, store):
     agent, promise = make(LABELS), LabelPromise(2.0)
-    asked = local_labels.request(promise, np.arange(3))
-    first = local_labels.read_reply(agent.handle(local_labels.QUERY, asked), 3)
-    again = local_labels.read_reply(make(LABELS).handle(local_labels.QUERY, asked), 3)
+    request = local_labels.request(promise, asked(range(3)))
+    first = local_labels.read_reply(agent.handle(local_labels.QUERY, request), 3)
+    again = local_labels.read_reply(make(LABELS).handle(local_labels.QUERY, request), 3)
     assert first.answers_N.tolist() == again.answers_N.tolist()
     assert first.per_label_U.tolist() == pytest.approx([2 / 3, 2 / 5, 2 / 2], rel=1e-6)
     with pytest.raises(OtherTerms):
         agent = make(LABELS)
-        agent.handle(local_labels.QUERY, local_labels.request(LabelPromise(1.0), np.arange(3)))
+        agent.handle(local_labels.QUERY, local_labels.request(LabelPromise(1.0), asked(range(3))))
     with pytest.raises(PolicyRefusal, match="label_epsilon"):
-        agent.handle(local_labels.QUERY, local_labels.request(LabelPromise(2.1), np.arange(3)))
+        agent.handle(local_labels.QUERY, local_labels.request(LabelPromise(2.1), asked(range(3))))
     with pytest.raises(PolicyRefusal, match="label_epsilon"):
         agent.handle("train", work())
     with pytest.raises(PolicyRefusal, match="label_epsilon"):
@@ -380,23 +381,31 @@ def test_nothing_that_is_asked_ends_the_agent(served, caplog):
     path = str(served())
     event = {"kind": "pure-dp", "epsilon": 1.0, "\ud800": 1}  # half a character
     plan = {**json.loads(stated().to_json()), "charges": [[event, 1]]}
-    asked = work()
-    asked.config_records["parameters"][PARAMETER] = json.dumps(plan)
+    content = work()
+    content.config_records["parameters"][PARAMETER] = json.dumps(plan)
     with pytest.raises(Refused, match=r"\(max_epsilon\).*ud800"):
-        ask_agent(path, "train", asked)
+        ask_agent(path, "train", content)
     assert caplog.text.encode("utf-8")  # a log can be written
     messages.read_sums(ask_agent(path, "train", work()), {"sum": (33,)})
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.int8, np.uint64])
-def test_users_are_those_that_were_checked_whatever_they_are_sent_as(make, kind):
-    asked = work()
-    asked["cohort"] = messages.array_record({"users": np.array([0, 1], dtype=kind)})
+@pytest.mark.parametrize("kind", [np.float64, np.int8, np.int64])
+def test_users_are_named_as_they_registered_or_nothing_is_answered(make, kind):
+    content = work()
+    salt = content.array_records["cohort"]["salt"].numpy()
+    content["cohort"] = messages.array_record({"users": np.array([0, 1], dtype=kind), "salt": salt})
     agent = make()
-    found, expected = (agent.handle("train", content) for content in (asked, work()))
-    assert np.array_equal(
-        *(messages.read_sums(x, {"sum": (33,)})["sum"] for x in (found, expected))
+    with pytest.raises(ValueError, match="64 bits"):
+        agent.handle("train", content)
+    assert not agent.ledger.plans
+
+
+def test_who_is_not_here_any_more_is_nobody_and_harms_nobody(make):
+    found, alone = (
+        messages.read_sums(make().handle("train", content), {"sum": (33,)})["sum"]
+        for content in (work((0, 77, 1, 78)), work((0, 1), round_=2))
     )
+    assert found.tolist() == alone.tolist()
 
 
 def test_who_does_not_take_an_answer_is_not_waited_for(make, monkeypatch):
@@ -450,6 +459,7 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from client.agent_socket import ask_agent
+from privacy.randomness import user_key
 from strategies import messages
 import numpy as np
 
@@ -461,8 +471,9 @@ def everything(message, context):
     agent, found = context.node_config["agent"], []
     asked = dict(message.content.config_records["asked"])
     model = messages.model_record(np.zeros(33))
+    somebody = messages.Asked(b"salt", np.array([user_key("u000", b"salt")], dtype=np.uint64))
     for kind, parameters in json.loads(asked["requests"]):
-        content = messages.work_request(model, parameters, np.array([0]))
+        content = messages.work_request(model, parameters, somebody)
         content["registry"] = ConfigRecord(
             {"salt": b"s", "counts": True, "features": parameters["features"], "model": "btl"})
         content["items"] = ConfigRecord({"adjacency": "replace-labels"})

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from flwr.app import RecordDict
+from named import asked
 
 from client import answers
 from client.answers import Host, answer
@@ -28,7 +29,7 @@ def work(theta_D, strategy="uls", **more):
     parameters = {"strategy": strategy, "round": 1, "features": FEATURES, "clip-norm": 0.1}
     parameters |= {"group-size": 9, **more}
     model = messages.array_record({"theta": np.asarray(theta_D, dtype=np.float32)})
-    return messages.work_request(model, parameters, np.array([0, 1]))
+    return messages.work_request(model, parameters, asked([0, 1]))
 
 
 def test_nobody_knows_this_kind(host):
@@ -89,8 +90,8 @@ def test_texts_are_not_told_as_what_was_shown_or_judged(host):
     writers = Host(lambda: UserStore(texts, 0), host.labels, host.source, {})
     promise = LabelPromise(1.0)
     for kind, content in (
-        ("query.items", public_items.request(np.array([0]))),
-        ("query.labels", local_labels.request(promise, np.array([0]))),
+        ("query.items", public_items.request(asked([0]))),
+        ("query.labels", local_labels.request(promise, asked([0]))),
     ):
         with pytest.raises(ValueError, match="hosts users' texts, not judgements"):
             answer(kind, content, writers)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, RecordDict
+from named import asked
 
 from client import secure
 from client.agent import Agent
@@ -33,7 +34,7 @@ def request(users=(0, 1), **changes):
     parameters = {"strategy": "uls", "round": 1, "features": FEATURES, "clip-norm": 0.1}
     parameters |= {"group-size": 16, **changes}
     model = messages.model_record(np.zeros(33))
-    return messages.work_request(model, parameters, np.array(users, np.int64))
+    return messages.work_request(model, parameters, asked(users))
 
 
 @pytest.fixture
@@ -213,7 +214,7 @@ def test_agents_of_owners_mask_what_they_have_checked(make_rows, tmp_path):
         max_rounds=30,
     )
     plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
-    asked = request(**{PARAMETER: plan.to_json()})
+    work = request(**{PARAMETER: plan.to_json()})
     agents = {}
     for place in (1, 2, 3):
         store = UserStore(Judgements.from_rows(make_rows([3, 5, 2], seed=place)), place=-1)
@@ -229,12 +230,12 @@ def test_agents_of_owners_mask_what_they_have_checked(make_rows, tmp_path):
         for place, agent in agents.items()
     }
     masked = {
-        place: wire.read_masked(agent.handle("train", masking(place, shared, work=asked)), 33)
+        place: wire.read_masked(agent.handle("train", masking(place, shared, work=work)), 33)
         for place, agent in agents.items()
     }
     assert all(agent.ledger.answered["train"] == 1 for agent in agents.values())
     with pytest.raises(ProtocolError):
-        agents[1].handle("train", masking(1, shared, work=asked))
+        agents[1].handle("train", masking(1, shared, work=work))
     opened = {
         place: wire.read_opened(
             agent.handle(wire.UNMASK, wire.unmask_request(SESSION, [1, 2, 3])), [1, 2, 3], []

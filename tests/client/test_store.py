@@ -7,6 +7,7 @@ import pytest
 from flwr.app import Context, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
+from named import asked
 
 from client import store
 from client.store import UserStore, share, source_for, store_for
@@ -14,6 +15,7 @@ from preference.features import HashingFeatures
 from preference.judgements import InputError, Judgements
 from preference.user_texts import UserTexts
 from privacy.randomness import Randomness, user_key
+from strategies.messages import Asked
 
 HASHING = json.dumps(HashingFeatures(dimension=9).to_config())
 
@@ -153,14 +155,17 @@ def test_features_are_computed_once(small):
 
 
 @pytest.mark.parametrize("users_S", [[0], [2, 0, 1], []])
-def test_users_that_may_be_asked_for(small, users_S):
-    assert small.check_users(np.array(users_S, dtype=np.int64)).tolist() == users_S
+@pytest.mark.parametrize("salt", [b"salt", b"", b"x" * 64])
+def test_users_stand_where_their_names_do(small, users_S, salt):
+    assert small.where(asked(users_S, salt)).tolist() == users_S
 
 
-@pytest.mark.parametrize("users_S", [[3], [-1], [1, 1], [[0, 0, 0]], 0])
-def test_users_that_may_not(small, users_S):
-    with pytest.raises(ValueError, match="twice, or users this node does not host"):
-        small.check_users(np.array(users_S))
+def test_who_is_not_here_stands_nowhere(small):
+    assert small.where(asked([7, 1, 9])).tolist() == [-1, 1, -1]
+    other_salt = Asked(b"other", asked([0, 1, 2]).names_S)
+    assert small.where(other_salt).tolist() == [-1, -1, -1]
+    nobody = UserStore(small.judgements.select([]), place=-1)
+    assert nobody.where(asked([0, 1])).tolist() == [-1, -1]
 
 
 def test_what_is_learnt_decides_what_is_read(crowd_texts, crowd):

@@ -80,7 +80,7 @@ class WatchedGrid:
             yield self.spoil(reply) if self.spoil and training_reply else reply
 
     def users(self, kind):
-        found = [messages.read_work(m.content).users_S.tolist() for m in self.asked[kind]]
+        found = [messages.Asked.of(m.content).names_S.tolist() for m in self.asked[kind]]
         return {user for users in found for user in users}
 
 

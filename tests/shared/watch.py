@@ -90,42 +90,41 @@ class WatchedGrid(LocalGrid):
     def __init__(self, config: RunConfig, node_configs: list[dict], names: list[str]) -> None:
         super().__init__(client_app, len(node_configs), config.to_run_config(), node_configs)
         self.seen, self._names = Seen(), names
-        self._hosted: dict[int, list[str]] = {}
         self.probes = True
-        #: Files that nodes read from the first registry on that is asked after a round.
+        #: Files that nodes read from the first registry on that is asked after a round, or, where
+        #: the change is unannounced, from the first work on.
         self.later: dict[int, str] = {}
+        self.unannounced = False
 
     def _answer(self, message: Message) -> Message:
         kind, node = message.metadata.message_type, message.metadata.dst_node_id
-        if kind == "query.registry" and self.seen.asked and node in self.later:
+        refreshed = kind == "query.registry" and self.seen.asked
+        if node in self.later and (kind == "train" if self.unannounced else refreshed):
             self._contexts[node].node_config["data"] = self.later[node]
         reply = super()._answer(message)
         if reply.has_error():
             self.seen.errors.append(f"node {node}, {kind}: {reply.error.reason}")
             return reply
-        if kind == "query.registry":
-            salt = message.content.config_records["registry"]["salt"]
-            known = {user_key(name, salt): name for name in self._names}
-            keys = messages.read_registry(reply.content).keys_U.tolist()
-            self._hosted[node] = [known.get(key, "somebody") for key in keys]
         if "cohort" not in message.content.array_records:
             return reply
-        users = message.content.array_records["cohort"]["users"].numpy()
+        about = messages.Asked.of(message.content)
+        known = {user_key(name, about.salt): name for name in self._names}
         turn = kind, message.metadata.group_id
-        asked = [self._hosted[node][user] for user in users]
+        asked = [known.get(name, "somebody") for name in about.names_S.tolist()]
         self.seen.asked.setdefault(turn, set()).update(asked)
         if kind in ("train", "evaluate") and self.probes:
-            for user, name in zip(users, asked, strict=True):
-                self.seen.alone[*turn, name] = self._alone(message, int(user))
+            for place, name in enumerate(asked):
+                one = messages.Asked(about.salt, about.names_S[place : place + 1])
+                self.seen.alone[*turn, name] = self._alone(message, one)
         return reply
 
-    def _alone(self, message: Message, user: int) -> dict[str, np.ndarray]:
+    def _alone(self, message: Message, one: messages.Asked) -> dict[str, np.ndarray]:
         """What the node says when it is asked about one of its users alone."""
         about, content = message.metadata, message.content
         content = messages.work_request(
             content.array_records["model"],
             dict(content.config_records["parameters"]),  # type: ignore[arg-type]
-            np.array([user]),
+            one,
         )
         alone = self.create_message(content, about.message_type, about.dst_node_id, "alone")
         reply = super()._answer(alone)
@@ -156,8 +155,11 @@ class Watch:
         names: list[str],
         *,
         later: Population | None = None,
+        unannounced: bool = False,
     ) -> Seen:
-        """One run of these settings over these nodes; from the first refresh on ``later``."""
+        """One run of these settings over these nodes; from the first refresh on ``later``, or, if
+        ``unannounced``, as soon as everybody is registered.
+        """
         out = self.folder / f"run-{next(self._numbers)}"
         settings = RunConfig(**{**config, "out": str(out / "out")})
         node_configs = [
@@ -177,6 +179,7 @@ class Watch:
             node_configs = [{**own, **terms} for own in node_configs]
         grid = WatchedGrid(settings, node_configs, names)
         grid.probes = not settings.secure_aggregation
+        grid.unannounced = unannounced
         if later is not None:
             grid.later = {
                 place: self._data(out / f"{node}-later", later[node])
@@ -435,6 +438,7 @@ def compare(
     seed: int = 0,
     alone: bool = False,
     late: bool = False,
+    unannounced: bool = False,
     labels: int = 0,
     fault: str = "",
 ) -> list[str]:
@@ -442,7 +446,8 @@ def compare(
 
     Compared with the run before it, and with one in which the user is gone: what is not further
     than one contribution from that is not further than two from the other, but not the reverse.
-    With ``late`` it comes after the first round. ``labels`` as in ``differences``; ``fault`` names
+    With ``late`` it comes after the first round, with ``unannounced`` between registration and it.
+    ``labels`` as in ``differences``; ``fault`` names
     what was broken on purpose.
     """
     config = {**PLAIN, "test": watch.test(kind), **DECLARED.get(kind, {}), **options}
@@ -451,12 +456,12 @@ def compare(
 
     def seen(change: Change | None):
         changed = nodes if change is None else after(lines, change, alone, seed)
-        start, later = (nodes, changed) if late else (changed, None)
-        return watch.run(config, start, list(lines), later=later)
+        start, later = (nodes, changed) if late or unannounced else (changed, None)
+        return watch.run(config, start, list(lines), later=later, unannounced=unannounced)
 
     def once(change: Change | None):
         settings = json.dumps(config, sort_keys=True)
-        key = (settings, kind, seed, alone, fault, late, change)
+        key = (settings, kind, seed, alone, fault, late, unannounced, change)
         if key not in _SEEN:
             _SEEN[key] = seen(change)
         return _SEEN[key]

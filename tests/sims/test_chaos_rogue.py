@@ -4,6 +4,7 @@ import json
 import sys
 
 import numpy as np
+from named import asked
 
 from client.agent_socket import ask_agent
 from sims.chaos_rogue import HARMS
@@ -22,7 +23,7 @@ def test_it_registers_and_does_harm_in_turn(tmp_path):
         assert len(entry.keys_U) == 8
         for round_ in (1, 2):
             model = messages.model_record(np.zeros(5))
-            work = messages.work_request(model, {"round": round_}, np.array([0]))
+            work = messages.work_request(model, {"round": round_}, asked([0]))
             ask_agent(str(path), "train", work)
     finally:
         rogue.end()

@@ -22,6 +22,7 @@ from neighbours import CHANGED, USERS, Change, changes, everybody, line, named, 
 from watch import assert_none, compare
 
 import client.store
+from client.store import UserStore
 from preference.judgements import InputError
 from privacy.clipping import UserClip
 from privacy.grid import toward_zero
@@ -161,6 +162,15 @@ def test_between_refreshes(watch, strategy, name):
     assert_none(compare(watch, options, change, kind=kind, late=True))
 
 
+@pytest.mark.parametrize("name", ["gone", "one row", "moves"])
+@pytest.mark.parametrize("strategy", ["uls", "els", "aup", "aup corrected", "adaptive"])
+def test_between_registration_and_a_round(watch, strategy, name):
+    """Who goes, or comes from elsewhere, does not make nodes take somebody for somebody else."""
+    options, kind, adjacencies = STRATEGIES[strategy]
+    options = {**options, "adjacency": adjacencies[0]}
+    assert_none(compare(watch, options, named(kind)[name], kind=kind, unannounced=True))
+
+
 @pytest.mark.parametrize("name", ["one row", "no JSON", "64 responses", "moves"])
 @pytest.mark.parametrize("strategy", ["uls", "adaptive"])
 def test_under_masks(watch, strategy, name):
@@ -220,18 +230,39 @@ def counted_twice(monkeypatch) -> None:
     monkeypatch.setattr(Registry, "single", property(lambda self: np.arange(len(self))))
 
 
+def users_by_place(monkeypatch) -> None:
+    """Requests say where users stood at their node when it registered."""
+    salted, stood = UserStore.salted_keys, {}
+
+    def registered(self, salt):
+        for place, name in enumerate(salted(self, salt).tolist()):
+            stood.setdefault(name, place)
+        return salted(self, salt)
+
+    def where(self, asked):
+        places_S = np.array([stood[name] for name in asked.names_S.tolist()], dtype=np.int64)
+        return np.where(places_S < len(self.keys_U), places_S, -1)
+
+    monkeypatch.setattr(UserStore, "salted_keys", registered)
+    monkeypatch.setattr(UserStore, "where", where)
+
+
+LATE, UNANNOUNCED = {"late": True}, {"unannounced": True}
 FAULTS = {
-    "a shared normaliser": (shared_normaliser, {}, "200 rows", "somebody else's own contribution"),
-    "coins by place": (coins_by_place, {}, "gone", "others were asked"),
-    "a node that fails on a bad row": (refused_row, {}, "blank text", "a node failed"),
-    "two contributions of a user": (counted_twice, {"cohort": USERS}, "on two nodes", "more than"),
-}
+    "a shared normaliser": (shared_normaliser, {}, "200 rows", LATE, "somebody else's own"),
+    "coins by place": (coins_by_place, {}, "gone", LATE, "others were asked"),
+    "a node that fails on a bad row": (refused_row, {}, "blank text", LATE, "a node failed"),
+    "two contributions of a user": (
+        counted_twice, {"cohort": USERS}, "on two nodes", LATE, "more than"
+    ),
+    "users by place": (users_by_place, {}, "moves", UNANNOUNCED, "somebody else's own"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_seeded_faults_are_caught(watch, monkeypatch, fault):
-    seeded, options, change, symptom = FAULTS[fault]
+    seeded, options, change, when, symptom = FAULTS[fault]
     seeded(monkeypatch)
     options = {"refresh": 1, **options}
-    found = compare(watch, options, named("pairs")[change], fault=fault, late=True)
+    found = compare(watch, options, named("pairs")[change], fault=fault, **when)
     assert any(symptom in what for what in found), "\n".join(found)

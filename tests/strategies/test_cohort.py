@@ -74,11 +74,11 @@ def test_a_cohort_is_split_by_node(sizes):
     registry = grouped(sizes)
     users_S = np.array([0, 6, 7, 26, 27, 39])
     found = dict(registry.by_node(users_S))
-    assert all(len(local_S) for local_S in found.values())
-    back = [registry.start[registry.nodes.index(node)] + local for node, local in found.items()]
-    assert np.concatenate(back).tolist() == users_S.tolist()
-    for node, local_S in found.items():
-        assert local_S.max() < sizes[node - 1]
+    assert all(len(asked) for asked in found.values())
+    names = [asked.names_S for asked in found.values()]
+    assert np.concatenate(names).tolist() == registry.keys_N[users_S].tolist()
+    for node, asked in found.items():
+        assert np.isin(asked.names_S, registry.entries[node].keys_U).all()
     assert dict(registry.by_node(np.empty(0, dtype=np.int64))) == {}
 
 
@@ -284,9 +284,9 @@ def test_who_is_away_stays_registered(ask):
 def where(registry):
     """Of each user who may be asked: the node, and their place on it."""
     return {
-        int(registry.keys_N[registry.start[registry.nodes.index(node)] + local]): (node, local)
-        for node, local_S in registry.by_node(registry.single)
-        for local in local_S.tolist()
+        name: (node, registry.entries[node].keys_U.tolist().index(name))
+        for node, asked in registry.by_node(registry.single)
+        for name in asked.names_S.tolist()
     }
 
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord
+from named import asked
 
 from client.app import app
 from preference.features import HashingFeatures
@@ -41,18 +42,18 @@ def label_of(**fields):
 
 
 def test_requests_travel():
-    content = local_labels.request(PROMISE, np.array([2, 0]))
-    promise, users_S = local_labels.read_request(content)
+    content = local_labels.request(PROMISE, asked([2, 0]))
+    promise, about = local_labels.read_request(content)
     assert promise == PROMISE
-    assert users_S.tolist() == [2, 0]
+    assert (about.salt, about.names_S.tolist()) == (b"salt", asked([2, 0]).names_S.tolist())
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove", "zero-out", None])
 def test_requests_that_do_not_name_replace_labels_are_refused(crowd, adjacency):
     grid, _ = run_of(crowd, 1)
-    content = local_labels.request(PROMISE, np.array([0]))
-    asked = PROMISE.to_config() | ({"adjacency": adjacency} if adjacency else {})
-    content["labels"] = ConfigRecord(asked)
+    content = local_labels.request(PROMISE, asked([0]))
+    terms = PROMISE.to_config() | ({"adjacency": adjacency} if adjacency else {})
+    content["labels"] = ConfigRecord(terms)
     message = messages.outgoing(content, local_labels.QUERY, 1)
     (reply,) = grid.send_and_receive([message])
     assert "protect under replace-labels only" in reply.error.reason
@@ -214,6 +215,6 @@ def test_a_deployed_node_tells_labels_and_nothing_else_of_them(crowd, tmp_path):
         ask_labels(grid, registry, users_S, LabelPromise(3.0))
     model = messages.model_record(np.zeros(9))
     for kind in ("train", "evaluate"):
-        work = messages.work_request(model, {"strategy": "nonprivate"}, np.array([0]))
+        work = messages.work_request(model, {"strategy": "nonprivate"}, asked([0]))
         (reply,) = grid.send_and_receive([messages.outgoing(work, kind, 1)])
         assert "neither trains nor evaluates" in reply.error.reason

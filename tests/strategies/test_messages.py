@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from named import asked
 
 from privacy.tally import STEPS, Tally
 from strategies import messages
-from strategies.messages import MalformedReply, RegistryEntry
+from strategies.messages import Asked, MalformedReply, RegistryEntry
 
 KEYS = np.array([3, 2**64 - 1], dtype=np.uint64)
 
@@ -74,17 +75,30 @@ def test_malformed_registry(content):
 def test_work_round_trip():
     theta_D = np.arange(3) / 7
     model = messages.model_record(theta_D)
-    content = messages.work_request(model, {"round": 2, "clip-norm": 0.5}, np.array([4, 9]))
-    work = messages.read_work(content)
+    content = messages.work_request(model, {"round": 2, "clip-norm": 0.5}, asked([4, 9]))
+    about = Asked.of(content)
+    assert (about.salt, about.names_S.tolist()) == (b"salt", asked([4, 9]).names_S.tolist())
+    work = messages.read_work(content, np.array([7, 3]))
     assert work.arrays["theta"].dtype == np.float32
     np.testing.assert_array_equal(work.arrays["theta"], theta_D.astype(np.float32))
-    assert work.users_S.tolist() == [4, 9]
+    assert work.users_S.tolist() == [7, 3]
     assert work.number("clip-norm") == 0.5
     tensor = work.tensor("theta")
     tensor += 1  # a tensor of its own
     np.testing.assert_array_equal(work.arrays["theta"], theta_D.astype(np.float32))
     with pytest.raises(KeyError):
         work.number("group-size")
+
+
+@pytest.mark.parametrize(
+    "users", [asked([1, 2, 1]).names_S, np.array([[1]], dtype=np.uint64), np.array([1])]
+)
+def test_nobody_is_named_twice_or_otherwise(users):
+    content = messages.work_request(messages.model_record(np.zeros(1)), {}, asked([0]))
+    salt = content.array_records["cohort"]["salt"]
+    content["cohort"] = ArrayRecord({"users": Array(users), "salt": salt})
+    with pytest.raises(ValueError, match=r"twice|64 bits"):
+        Asked.of(content)
 
 
 def test_sums_round_trip():

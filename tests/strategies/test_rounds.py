@@ -281,9 +281,11 @@ def test_users_are_named_once_and_only_those_who_train(make_world, examples):
     world.strategy.start(world.grid, num_rounds=10)
     seen = set()
     for message in world.grid.sent:
-        work = messages.read_work(message.content)
-        offset = registry.start[registry.nodes.index(message.metadata.dst_node_id)]
-        users = (work.users_S + offset).tolist()
+        names_S = messages.Asked.of(message.content).names_S
+        users = np.flatnonzero(np.isin(registry.keys_N, names_S)).tolist()
+        first, after = registry.start[registry.nodes.index(message.metadata.dst_node_id) :][:2]
+        assert all(first <= user < after for user in users)
+        assert len(users) == len(names_S)
         assert len(users) > 0
         assert len(set(users)) == len(users)
         seen |= set(users)
