@@ -12,6 +12,7 @@ Legend: S sampled users, U users of the node.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 from flwr.app import RecordDict
@@ -21,11 +22,13 @@ from client.label_state import LabelState
 from client.label_terms import check_terms, check_true_labels
 from client.stated_labels import stated_labels
 from client.store import UserStore
-from preference.bases import accuracy_at
+from preference.bases import accuracy_at, largest_examples
 from preference.judgements import Judgements
+from preference.language_base import LanguageBase
 from preference.language_examples import LanguageExamples
-from preference.models import preference_model
+from preference.models import PreferenceModel, preference_model
 from preference.next_tokens import NextTokens
+from preference.schema import Schema
 from preference.tasks import Data
 from privacy.randomness import Randomness
 from privacy.tally import Tally
@@ -63,7 +66,8 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     examples = store.examples(str(request["features"]))
     model = preference_model(str(request["model"]), examples.kind, examples.width)
     if isinstance(examples, LanguageExamples):
-        examples.check(model)
+        declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
+        _check_base(examples.base, declared, model)
     entry = messages.RegistryEntry(
         place=store.place,
         places=store.places,
@@ -124,6 +128,16 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
         found = accuracy_at(work.arrays["theta"], examples.select(np.array([user])))
         total_F += tally.contribution(found.by_user, found.loss)
     return messages.sums_reply({messages.TALLY: total_F})
+
+
+@lru_cache(maxsize=4)
+def _check_base(base: LanguageBase, schema: Schema, model: PreferenceModel) -> None:
+    """InputError where this model cannot be trained here, tried out on an example that is made up:
+    nothing that a user has decides whether a node registers.
+    """
+    examples = largest_examples(base, schema, 1, 1)
+    assert isinstance(examples, LanguageExamples)
+    examples.check(model)
 
 
 def _check_declared(data: Data, kind: str, responses: object) -> None:

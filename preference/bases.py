@@ -12,10 +12,11 @@ import torch
 
 from preference.examples import PairExamples, pair_examples
 from preference.features import FeatureMap, feature_map
-from preference.judgements import InputError, LeftOut
+from preference.judgements import InputError, Judgements, LeftOut
 from preference.language_base import KIND, LanguageBase, language_base
 from preference.next_tokens import NextTokens, own_texts, responses
 from preference.reward import Accuracy, accuracy_of
+from preference.schema import Schema
 from preference.tasks import Data
 from preference.token_examples import TokenExamples, token_examples
 from preference.user_texts import UserTexts
@@ -61,3 +62,35 @@ def accuracy_at(theta_D: np.ndarray, examples: Examples) -> Accuracy:
     if isinstance(examples, NextTokens):
         return examples.accuracy(torch.from_numpy(np.array(theta_D, dtype=np.float32)))
     return accuracy_of(theta_D, examples)
+
+
+def largest_examples(base: Base, schema: Schema, users: int, each: int) -> Examples:
+    """Made-up users with ``each`` judgements (or texts), all different, as large as any can be.
+
+    They depend on public limits only: what is tried out on them tells of nobody.
+    """
+    rows = users * each
+    start_U = np.arange(0, rows + 1, each)
+    if not isinstance(base, LanguageBase):
+        width = schema.responses - 1
+        x_RD = torch.randn(rows * width, base.dimension, generator=torch.Generator().manual_seed(0))
+        y_R = torch.ones(rows * width)
+        return PairExamples(x_RD, y_R, torch.from_numpy(start_U), width, kind=schema.kind)
+    # A word is a token at least. Of what is too long the front is cut off, or another window made.
+    long = "word " * base.settings.max_tokens
+    names = tuple(str(user) for user in range(users))
+    texts = [f"{long}{row}" for row in range(rows)]
+    if base.settings.task == "text":
+        return examples_of(UserTexts(names, start_U, texts), base)
+    responses = [tuple(f"{place}" for place in range(schema.responses)) for _ in range(rows)]
+    y_R = np.ones(rows, dtype=np.float32)
+    judgements = Judgements(
+        names,
+        start_U,
+        texts,
+        responses,
+        y_R,
+        kind=schema.kind,
+        most_responses=schema.responses,
+    )
+    return examples_of(judgements, base)

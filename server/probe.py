@@ -12,14 +12,9 @@ import time
 from math import ceil
 
 import numpy as np
-import torch
 
-from preference.bases import Base, Examples, examples_of
-from preference.examples import PairExamples
-from preference.judgements import Judgements
-from preference.language_base import LanguageBase
+from preference.bases import Base, largest_examples
 from preference.schema import Schema
-from preference.user_texts import UserTexts
 from privacy.randomness import Randomness
 from server.config import RunConfig
 from server.setting import Built
@@ -55,7 +50,8 @@ def _seconds(config: RunConfig, built: Built, base: Base, judgements: int) -> fl
     """What the node half takes for users who have so many judgements together."""
     strategy = built.strategy
     each = min(judgements, built.group_size)
-    examples = _examples(config, base, ceil(judgements / each), each)
+    schema = Schema(config.kind, config.responses)  # type: ignore[arg-type]
+    examples = largest_examples(base, schema, ceil(judgements / each), each)
     arrays = {"theta": strategy.optimizer.theta_D.astype(np.float32), **strategy.arrays()}
     parameters = {"round": 1, "model": config.model, **strategy.parameters()}
     users_S = np.arange(len(examples.start_U) - 1)
@@ -63,32 +59,3 @@ def _seconds(config: RunConfig, built: Built, base: Base, judgements: int) -> fl
     begun = time.monotonic()
     NODE_HALVES[strategy.name](examples, work, keys_S, Randomness(0))
     return time.monotonic() - begun
-
-
-def _examples(config: RunConfig, base: Base, users: int, each: int) -> Examples:
-    """Users with ``each`` judgements (or texts), all different, at the public limits of size."""
-    schema, rows = Schema(config.kind, config.responses), users * each  # type: ignore[arg-type]
-    start_U = np.arange(0, rows + 1, each)
-    if not isinstance(base, LanguageBase):
-        width = schema.responses - 1
-        x_RD = torch.randn(rows * width, base.dimension, generator=torch.Generator().manual_seed(0))
-        y_R = torch.ones(rows * width)
-        return PairExamples(x_RD, y_R, torch.from_numpy(start_U), width, kind=schema.kind)
-    # A word is a token at least. Of what is too long the front is cut off, or another window made.
-    long = "word " * base.settings.max_tokens
-    names = tuple(str(user) for user in range(users))
-    texts = [f"{long}{row}" for row in range(rows)]
-    if base.settings.task == "text":
-        return examples_of(UserTexts(names, start_U, texts), base)
-    responses = [tuple(f"{place}" for place in range(schema.responses)) for _ in range(rows)]
-    y_R = np.ones(rows, dtype=np.float32)
-    judgements = Judgements(
-        names,
-        start_U,
-        texts,
-        responses,
-        y_R,
-        kind=schema.kind,
-        most_responses=schema.responses,
-    )
-    return examples_of(judgements, base)

@@ -66,14 +66,14 @@ def test_of_language_models(config, built, crowd_texts, language_model, task, mo
     base = {"base": language_model("gpt2"), "lora_rank": 2, "task": task, "max_tokens": 9}
     if task == "text":
         base |= {"data": crowd_texts, "test": crowd_texts}
-    sizes, real = [], probe._examples
+    sizes, real = [], probe.largest_examples
 
     def watched(*arguments):
         found = real(*arguments)
         sizes.append((len(found.start_U) - 1, int(found.tokens.lengths_T.max())))
         return found
 
-    monkeypatch.setattr(probe, "_examples", watched)
+    monkeypatch.setattr(probe, "largest_examples", watched)
     assert built(replace(config, **base))[3] >= FLOOR
     assert {length for _, length in sizes} == {9}
     assert sizes[0][0] == 1
