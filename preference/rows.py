@@ -107,7 +107,7 @@ def check_columns(row: Mapping[str, object], needed: Mapping[str, str]) -> None:
     missing = [field for field, column in needed.items() if column not in row]
     if missing:
         wanted = ", ".join(repr(needed[field]) for field in missing)
-        found = ", ".join(str(column) for column in row) or "none"
+        found = _shortened(", ".join(str(column) for column in row)) or "none"
         example = ",".join(f"{field}=NAME" for field in missing)
         raise BadRow(
             f"no column {wanted}; the columns are: {found}. Name yours with --columns {example}"
@@ -262,5 +262,9 @@ def _kind(value: object) -> str:
     """What was found, without quoting a whole text."""
     if value is None:
         return "nothing"
-    shown = repr(value)
-    return f"{type(value).__name__} {shown if len(shown) <= 40 else shown[:39] + '…'}"
+    return f"{type(value).__name__} {_shortened(repr(value), 40)}"
+
+
+def _shortened(text: str, most: int = 400) -> str:
+    """A text of at most so many characters: a reason is kept, and what it quotes may be huge."""
+    return text if len(text) <= most else text[: most - 1] + "…"

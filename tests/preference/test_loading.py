@@ -166,6 +166,58 @@ def test_at_a_node_a_file_that_cannot_be_read_is_left_out_alone(write, tmp_path)
         assert reason in reasons
 
 
+def renamed_column(content, name=b"other"):
+    """A Parquet file of which a column's name is no text; pyarrow says so in Python's own error."""
+    assert name in content
+    return content.replace(name, b"\xff" * len(name))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda path: path.write_bytes(renamed_column(as_parquet([ROWS[0] | {"other": 1}]))),
+        lambda path: path.symlink_to("z" * 300),
+        lambda path: path.symlink_to(path),
+        lambda path: path.symlink_to("nowhere"),
+    ],
+    ids=["column that is no text", "name that is too long", "loop", "link that leads nowhere"],
+)
+def test_a_file_that_fails_in_an_unusual_way_is_its_users_loss_too(write, tmp_path, broken):
+    write("b.jsonl", as_jsonl(ROWS[:1]))
+    broken(tmp_path / "a.parquet")
+    found = load_judgements(str(tmp_path), on_bad_rows="isolate")
+    assert (found.user_ids, len(found), found.left_out) == (("b",), 1, 1)
+    assert found.set_aside[0].startswith(f"{tmp_path / 'a.parquet'}:1: ")
+    assert refusal(str(tmp_path)).startswith(f"{tmp_path / 'a.parquet'}: ")
+
+
+@pytest.mark.parametrize("error", [KeyError, MemoryError, RuntimeError, pa.ArrowInvalid])
+def test_whatever_pyarrow_raises_of_a_file_is_about_that_file(write, tmp_path, monkeypatch, error):
+    def fails(_):
+        raise error("odd")
+
+    write("a.parquet", as_parquet(ROWS))
+    write("b.jsonl", as_jsonl(ROWS[:1]))
+    monkeypatch.setattr(pq, "ParquetFile", fails)
+    assert load_judgements(str(tmp_path), on_bad_rows="isolate").user_ids == ("b",)
+    assert "not readable as Parquet" in refusal(str(tmp_path))
+
+
+def test_what_a_row_quotes_does_not_pile_up_in_reasons(write):
+    rows = [{"user_id": "a", "c" * 100_000: 1}, *ROWS]
+    found = load_judgements(write("rows.jsonl", as_jsonl(rows)), on_bad_rows="isolate")
+    assert len(found.set_aside[0]) < 1000
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["~nobody-of-that-name/rows.jsonl", "x" * 5000 + ".jsonl"],
+    ids=["home of nobody", "name that is too long"],
+)
+def test_a_place_that_cannot_be_looked_at(name):
+    assert refusal(name).endswith("no such file or folder")
+
+
 @pytest.mark.parametrize("name", ["gone.jsonl", "gone.parquet.gz", "./gone", "~/gone/x", "a b"])
 def test_a_missing_file_is_not_asked_from_the_hub(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
