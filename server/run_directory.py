@@ -1,6 +1,7 @@
 """The folder a run writes: what may be shown, and, apart from it, what may not.
 
-    config.json     the settings (public; the seed is not among them)
+    config.json     the settings (public; the seed is not among them), and a keyed hash that ties
+                    seed and keys to them
     ledger.jsonl    every release and its cost; ledger.jsonl.head: how long it is, and its hash
     released.json   values that were released before the first round, if any
     metrics.jsonl   a line for each round, from accounted releases only
@@ -35,7 +36,7 @@ from privacy.randomness import Randomness
 from server import checkpoints, resuming
 from server.checkpoints import Checkpoint
 from server.config import RunConfig
-from server.run_files import former_nodes, read_json, read_metrics
+from server.run_files import CHECK, check_of, former_nodes, read_json, read_metrics
 from server.run_lock import RunInUse, RunLock
 
 _PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
@@ -81,7 +82,9 @@ class RunDirectory:
                 self.write_json("private/seed.json", {"seed": config.seed})
                 keys = {purpose: secrets.token_hex(32) for purpose in _SECRETS}
                 self.write_json("private/keys.json", keys)
-                self.write_json("config.json", config.promise())
+                settings = config.promise()
+                check = check_of(settings, config.seed, keys)
+                self.write_json("config.json", {**settings, CHECK: check})
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -136,6 +139,7 @@ class RunDirectory:
             before["seed"] = json.loads((self.private / "seed.json").read_text())["seed"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
+        check = before.pop(CHECK, None)
         now = {**self._config.promise(), "seed": self._config.seed}
         changed = sorted(name for name in now if before.get(name) != now[name])
         if changed:
@@ -144,6 +148,13 @@ class RunDirectory:
                 f"--resume with other settings: --{name.replace('_', '-')} was "
                 f"{before.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
                 "or another --out"
+            )
+        seed, keys = before.pop("seed"), {name: self._kept(name).hex() for name in _SECRETS}
+        if check != check_of(before, seed, keys):
+            raise InputError(
+                f"{settings} does not agree with seed.json and keys.json in {self.private}: one of "
+                "the three was edited, or is of another run, and with it other users would be held "
+                "out than before; bring back undamaged copies"
             )
 
     def discard_if_unused(self) -> None:

@@ -1,11 +1,29 @@
 """What stands in the files of a run, read; damaged ones are refused in one line."""
 
 import contextlib
+import hashlib
+import hmac
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from preference.judgements import InputError
+
+#: In ``config.json``, beside the settings: what ``check_of`` them.
+CHECK = "check"
+
+
+def check_of(settings: Mapping[str, Any], seed: int, keys: Mapping[str, str]) -> str:
+    """What ties a run's settings, seed and secret keys to each other, so that none changes alone.
+
+    With another seed or key other users would be held out than before, some of whom have been
+    trained on, and no accountant covers that. It may be public: a hash (HMAC-SHA-256) under the
+    keys, which are random also where the seed is not, so it tells nothing of either.
+    """
+    text = json.dumps({"settings": dict(settings), "seed": seed}, sort_keys=True)
+    key = json.dumps(dict(keys), sort_keys=True)
+    return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def read_json(path: Path, *keys: str) -> dict[str, Any]:

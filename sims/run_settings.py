@@ -12,6 +12,7 @@ from preference.language_loading import resolve_base
 from privacy.adjacency import Adjacency
 from server.choices import FEW_ROUNDS
 from server.config import RunConfig
+from server.run_files import CHECK
 
 #: The embedded population, by task: to train on, and other users to test on.
 _EMBEDDED = {
@@ -69,4 +70,5 @@ def _former(folder: Path) -> dict[str, Any]:
         raise InputError(f"--resume: there is no run in {folder} ({error})") from None
     if not isinstance(settings, dict) or not isinstance(seed, dict):
         raise InputError(f"--resume: the files of the run in {folder} are damaged")
+    settings.pop(CHECK, None)
     return {**settings, "seed": seed.get("seed")}

@@ -21,6 +21,8 @@ from privacy.ledger import Ledger, LedgerLoss
 from server import run_directory
 from server.config import RunConfig
 from server.run_directory import RunDirectory
+from server.run_lock import RunLock
+from sims.run_settings import settings
 
 
 @pytest.fixture
@@ -36,7 +38,9 @@ def test_a_new_run(config):
     folder = RunDirectory(config)
     first = ["config.json", "private/keys.json", "private/lock", "private/seed.json"]
     assert files(folder) == first
-    assert json.loads((folder.path / "config.json").read_text()) == config.promise()
+    written = json.loads((folder.path / "config.json").read_text())
+    assert len(written.pop("check")) == 64
+    assert written == config.promise()
     assert folder.result is None
     assert folder.metrics() == []
     assert folder.load_checkpoint() is None
@@ -173,6 +177,71 @@ def test_a_run_without_its_keys_cannot_go_on(config, damage):
     keys.unlink() if damage is None else keys.write_text(damage)
     with pytest.raises(InputError, match=r"keys\.json is (gone or )?damaged"):
         folder.secret("hold-out coins")
+
+
+def one_digit(text):
+    """A text with its last digit changed."""
+    place = max(i for i, letter in enumerate(text) if letter.isdigit())
+    return text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :]
+
+
+def edited_key(purpose):
+    def edit(folder, other):
+        path = folder / "private" / "keys.json"
+        keys = json.loads(path.read_text())
+        path.write_text(json.dumps({**keys, purpose: one_digit(keys[purpose])}))
+
+    return edit
+
+
+def edited_config(**changes):
+    def edit(folder, other):
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return edit
+
+
+def swapped(name):
+    def edit(folder, other):
+        (folder / name).write_bytes((other / name).read_bytes())
+
+    return edit
+
+
+def edited_seed(folder, other):
+    path = folder / "private" / "seed.json"
+    path.write_text(json.dumps({"seed": json.loads(path.read_text())["seed"] + 1}))
+
+
+@pytest.mark.parametrize("seed", [7, -1])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        edited_key("hold-out coins"),
+        edited_key("registry salt"),
+        edited_key("run name"),
+        edited_seed,
+        edited_config(heldout=0.3),
+        edited_config(clip=0.5),
+        edited_config(check=""),
+        swapped("private/keys.json"),
+        swapped("config.json"),
+    ],
+)
+def test_keys_seed_and_settings_do_not_change_alone(config, seed, edit):
+    """Else other users would be held out than before, or steps taken on other terms."""
+    config = replace(config, seed=seed)
+    folder, other = RunDirectory(config), RunDirectory(replace(config, out=config.out + "2"))
+    folder.close()
+    again = replace(config, resume=True)
+    RunDirectory(again).close()
+    edit(folder.path, other.path)
+    # As the command line does it: what is not repeated is read from the folder.
+    read = settings({}, config.out, True)
+    with pytest.raises(InputError, match=r"does not agree with seed\.json and keys\.json"):
+        RunDirectory(read)
+    assert RunLock(folder.path)  # the folder is free again
 
 
 def test_a_run_has_one_name_that_tells_nothing(config):
