@@ -9,6 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.logger import log
 
 from server.config import RunConfig
+from server.replies import decode_each_by_itself
 from server.training import train
 
 app = ServerApp()
@@ -21,5 +22,6 @@ def main(grid: Grid, context: Context) -> None:
     if not settings.get("out"):
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
+    decode_each_by_itself()
     result = train(RunConfig.from_run_config(settings), grid)
     log(INFO, "model, ledger and report: %s", result["out"])

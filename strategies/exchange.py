@@ -9,9 +9,21 @@ from collections.abc import Collection, Iterable, Iterator
 
 from flwr.app import Message
 from flwr.serverapp import Grid
+from google.protobuf.message import DecodeError
 
 from strategies.availability import Reason, RunAborted, failed_node
 
+#: What bytes of another machine bring about where they are decoded; no error of a connection.
+UNDECODABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RecursionError,
+    DecodeError,
+)
 #: Clocks of the server and of nodes may differ by so many seconds.
 _CLOCKS = 120.0
 
@@ -36,7 +48,8 @@ def exchange(
 
     Stops when every message is answered or ``timeout`` seconds have passed: a late, second or
     unasked-for reply is never yielded, nor one that cannot be decoded. Nodes that are ``slow`` are
-    not waited for if there are others.
+    not waited for if there are others. A reply is the node's that was asked: whom it names as its
+    sender is inside it, where the SuperLink does not look.
 
     Raises:
         RunAborted: a node of a simulation (``simulated``) answered with an error, or not in time.
@@ -58,7 +71,7 @@ def exchange(
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
             if node is not None:
                 arrived = True
-                if node >= 0 and reply.has_error():  # made by the SuperLink, in its own name
+                if node >= 0:  # what the sender says of itself is the sender's word, no more
                     reply.metadata.__dict__["_src_node_id"] = node
                 if simulated and reply.has_error():
                     raise failed_node(str(reply.error.reason), simulated)
@@ -81,11 +94,11 @@ def _pulled(grid: Grid, ids: list[str], waiting: dict[str, int]) -> Iterator[Mes
     """What has arrived; of a reply that cannot be decoded the message is given up."""
     try:
         yield from grid.pull_messages(ids)
-    except (ValueError, TypeError, KeyError):  # one reply must not hide the others
+    except UNDECODABLE:  # one reply must not hide the others
         for message_id in ids:
             if message_id not in waiting:
                 continue
             try:
                 yield from grid.pull_messages([message_id])
-            except (ValueError, TypeError, KeyError):
+            except UNDECODABLE:
                 waiting.pop(message_id, None)

@@ -5,6 +5,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from google.protobuf.message import DecodeError
 
 from strategies.exchange import exchange, lives
 
@@ -121,11 +122,19 @@ def test_an_error_in_the_superlinks_name_is_the_nodes():
     assert found.metadata.__dict__["_src_node_id"] == 77
 
 
-def test_a_reply_that_cannot_be_decoded_hides_no_other():
+def test_nobody_answers_in_anothers_name():
+    grid = Nodes([good("b", node=1), good("a", node=1)])
+    found = exchange(grid, [message("a", 1), message("b", 2)], timeout=60)
+    named = [(r.metadata.reply_to_message_id, vars(r.metadata)["_src_node_id"]) for r in found]
+    assert named == [("b", 2), ("a", 1)]
+
+
+@pytest.mark.parametrize("error", [ValueError, DecodeError, AssertionError, IndexError])
+def test_a_reply_that_cannot_be_decoded_hides_no_other(error):
     class Broken(Nodes):
         def pull_messages(self, ids):
             if "b" in ids:
-                raise ValueError("not an array")
+                raise error("not an array")
             return [good(name) for name in ids]
 
     started = time.monotonic()
