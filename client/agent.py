@@ -10,6 +10,9 @@ Every answer about anybody is on the user's own ledger, flushed, before it leave
 of masks are about nobody). What goes wrong inside is told to the owner, in the agent's log; the
 other side learns only that there is no answer, because the reason may depend on data.
 
+Who is trained on in a run is not measured on in it, and the other way round: that is noted there,
+too, by user, and no restart forgets it.
+
 What a hostile server still gets: bounded sums at models of its choosing, as many as ``max_rounds``
 allows; the names of users under a salt it knows (it can test guesses of an id).
 """
@@ -33,7 +36,7 @@ from client.label_state import LabelState, OtherTerms
 from client.label_terms import check_terms
 from client.own_ledger import OwnLedger
 from client.plan_cost import Costly, bounded_cost
-from client.policy import Policy, PolicyRefusal
+from client.policy import HOLD_OUT, Policy, PolicyRefusal
 from client.store import UserStore
 from preference.judgements import InputError
 from privacy.randomness import Randomness
@@ -130,15 +133,19 @@ class Agent:
         policy, ledger = self.policy, self.ledger
         if policy.label_epsilon:
             raise PolicyRefusal("label_epsilon", "labels leave randomized, or not at all")
-        users = len(work.users_S)
+        keys_S = self.store.keys_U[work.users_S]
         self._limit_features(str(work.parameters.get("features", "")))
         if kind == "evaluate":
-            policy.check_features(str(work.parameters.get("features", "")))
             if ledger.answered[kind] >= policy.max_evaluations:
                 raise PolicyRefusal(
                     "max_evaluations", f"{ledger.answered[kind]} accuracies were told"
                 )
-            ledger.answer(kind, users=users)
+            plan = policy.check_evaluation(work.parameters)
+            if ledger.evaluations[plan.run] >= policy.max_repeats * plan.figures:
+                raise PolicyRefusal("max_repeats", "this run's accuracy was told before")
+            self._check_half(kind, plan.run, keys_S)
+            self._charge(plan)
+            ledger.answer_work(kind, keys_S, run=plan.run)
             return
         plan = policy.check_work(work)
         round_ = int(work.number("round"))
@@ -146,8 +153,16 @@ class Agent:
             raise PolicyRefusal("max_rounds", f"{ledger.answered[kind]} were answered")
         if ledger.rounds[plan.run, round_] >= policy.max_repeats:
             raise PolicyRefusal("max_repeats", f"round {round_} was answered before")
+        self._check_half(kind, plan.run, keys_S)
         self._charge(plan)
-        ledger.answer(kind, users=users, run=plan.run, round_=round_)
+        ledger.answer_work(kind, keys_S, run=plan.run, round_=round_)
+
+    def _check_half(self, kind: str, run: str, keys_S: np.ndarray) -> None:
+        """PolicyRefusal for a user who was asked for the other half of a run: nobody is in both."""
+        other = "evaluate" if kind == "train" else "train"
+        if not self.ledger.asked(other, run).isdisjoint(keys_S.tolist()):
+            done = "trained" if other == "train" else "measured"
+            raise PolicyRefusal(HOLD_OUT, f"a user was {done} on in this run before")
 
     def _charge(self, plan: StatedPlan) -> None:
         """Charge a run that is new; PolicyRefusal if the owner's budget does not cover it."""

@@ -7,18 +7,21 @@ and their number and last hash stand in a file beside it (``privacy.chained_reco
 was deleted, emptied, cut, edited or brought back from an older copy is refused, and nothing is
 answered. Both files deleted or brought back at once look like a new or an older ledger.
 
-    {"own-ledger": 2}                         the first line
+    {"own-ledger": 3}                         the first line
     {"run": …, "plan": …}                     a plan that a server stated, with its cost
-    {"answered": "train", "run": …, "round": …, "users": …}
+    {"answered": "train", "run": …, "round": …, "users": …, "new": […]}
     {"refused": …, "because": …}              kept as evidence; costs nothing
+
+``new`` are the users (unsalted 64-bit names in hex) who were not asked this kind of thing in this
+run before: who was trained on in a run, and who was measured on, is known for ever.
 
 One process writes at a time (an advisory lock, gone when the process is).
 """
 
 import contextlib
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,10 +40,10 @@ from privacy.chained_record import (
 )
 from strategies.stated import StatedPlan
 
-_HEADER = {"own-ledger": 2}
+_HEADER = {"own-ledger": 3}
 #: Refusals, and answers that no rule counts, are recorded up to here, lest a server fill the disk.
 MOST_REFUSALS = 10_000
-#: The kinds of answers that rules count.
+#: The kinds of answers that rules count, whose users are noted by name.
 COUNTED = ("train", "evaluate")
 
 
@@ -87,6 +90,8 @@ class OwnLedger:
         self.plans: dict[str, StatedPlan] = {}
         self.answered: Counter[str] = Counter()
         self.rounds: Counter[tuple[str, int]] = Counter()
+        self.evaluations: Counter[str] = Counter()
+        self._asked: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self.refusals = 0
         self.head = Head(0, "")
 
@@ -109,28 +114,49 @@ class OwnLedger:
             plan = StatedPlan.from_json(json.dumps(line["plan"]))
             self.plans[plan.run] = plan
         elif "answered" in line:
-            self._count(str(line["answered"]), str(line["run"]), int(line["round"]))
+            new = [int(name, 16) for name in line.get("new", ())]
+            self._count(str(line["answered"]), str(line["run"]), int(line["round"]), new)
         elif "refused" in line:
             self.refusals += 1
         else:
             raise ValueError("an unknown line")
 
-    def _count(self, kind: str, run: str, round_: int) -> None:
+    def _count(self, kind: str, run: str, round_: int, new: Iterable[int]) -> None:
         self.answered[kind] += 1
+        self._asked[kind, run].update(new)
         if kind == "train":
             self.rounds[run, round_] += 1
+        elif kind == "evaluate":
+            self.evaluations[run] += 1
+
+    def asked(self, kind: str, run: str) -> Set[int]:
+        """Which users were asked something of a ``kind`` in a run, by their unsalted names."""
+        return self._asked.get((kind, run), frozenset())
 
     def open_run(self, plan: StatedPlan, epsilon: float) -> None:
         """Charge a run's whole plan; ``epsilon`` is what all runs come to with it."""
         self._append({"run": plan.run, "plan": json.loads(plan.to_json()), "epsilon": epsilon})
         self.plans[plan.run] = plan
 
-    def answer(self, kind: str, *, users: int, run: str = "", round_: int = 0) -> None:
-        """Note an answer that is about to leave; of kinds that cost nothing, the first ones."""
-        if kind not in COUNTED and self.answered[kind] >= MOST_REFUSALS:
+    def answer(self, kind: str, *, users: int) -> None:
+        """Note an answer that is about to leave and that no rule counts; the first of each kind."""
+        if kind in COUNTED:
+            raise ValueError(f"answers to {kind!r} name their users")
+        if self.answered[kind] >= MOST_REFUSALS:
             return
-        self._append({"answered": kind, "run": run, "round": round_, "users": users})
-        self._count(kind, run, round_)
+        self._append({"answered": kind, "run": "", "round": 0, "users": users})
+        self._count(kind, "", 0, ())
+
+    def answer_work(self, kind: str, keys_S: Iterable[int], *, run: str, round_: int = 0) -> None:
+        """Note an answer to work of one of the ``COUNTED`` kinds that is about to leave.
+
+        ``keys_S`` are the unsalted names of the users whom it is about.
+        """
+        asked = {int(key) for key in keys_S}
+        new = sorted(asked - self._asked[kind, run])
+        line = {"answered": kind, "run": run, "round": round_, "users": len(asked)}
+        self._append({**line, "new": [f"{key:016x}" for key in new]})
+        self._count(kind, run, round_, new)
 
     def refuse(self, kind: str, reason: str) -> None:
         """Note a request that was refused."""
@@ -169,6 +195,9 @@ def _refusing(path: Path) -> Iterator[None]:
             "answered"
         ) from None
     except OtherRecord:
-        raise InputError(f"{path} is not a user's ledger: move it aside") from None
+        raise InputError(
+            f"{path} is not a user's ledger, or one of another version: move it aside, and lower "
+            "the limits of the policy by what it says was answered"
+        ) from None
     except RecordInUse:
         raise InputError(f"{path} is in use by another agent") from None

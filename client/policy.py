@@ -4,11 +4,13 @@ The owner's agent (``client.agent``) looks here before it answers. A policy is a
 rule has a default that allows nothing, or next to nothing. What a rule can really enforce differs:
 
 - really: which strategies, clip norm, group size, how many requests are answered in all, how often
-  a round is, what may be evaluated, which features are computed, what is learnt on them, and
-  everything about randomized labels (their ε is spent on this machine);
-- on the server's word: ``max_epsilon`` of the other strategies. Their noise is added by the server.
-  The agent computes what the *stated* plan costs, and every run's plan is kept in the user's own
-  ledger; that the server keeps to it, nobody here can see.
+  a round is, what may be evaluated, that nobody is both trained and measured on in one run
+  (``HOLD_OUT``), which features are computed, what is learnt on them, and everything about
+  randomized labels (their ε is spent on this machine);
+- on the server's word: ``max_epsilon`` of the other strategies. Their noise is added by the server,
+  and it draws who is sampled and who is held out. The agent computes what the *stated* plan costs,
+  and every run's plan is kept in the user's own ledger; that the server keeps to it, nobody here
+  can see.
 """
 
 import json
@@ -24,7 +26,7 @@ from flwr.app import RecordDict
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
 from strategies import messages
-from strategies.stated import PARAMETER, StatedPlan
+from strategies.stated import MOST_SHARE, PARAMETER, StatedPlan
 
 #: How long one user's part of a sum can be, from a request's clip norm and group size; what is not
 #: listed has no bound and is allowed by no policy.
@@ -44,6 +46,8 @@ _WHOLE = ("label-moment", "objective-perturbation")
 _TASKS = ("reward", "sft")
 #: The node half that a strategy of ``murmuration run --strategy`` asks for, where it is another.
 NODE_HALF = {"aup": "aup-centred"}
+#: A rule that every policy has: what a plan with a hold-out costs rests on it.
+HOLD_OUT = "hold_out"
 _MOST_NGRAMS = 4
 _MOST_LOCAL_STEPS = 1_000
 #: Characters of a stated plan; a kind of event takes about a hundred.
@@ -73,7 +77,8 @@ class Policy:
         max_group_size: the most judgements of a user in one round; 0: any number.
         max_rounds: requests to work that are answered in all, over the life of the node.
         max_repeats: how often the same round of a run is answered (a crash repeats a round).
-        max_evaluations: answered requests for an exact accuracy, over the life of the node.
+        max_evaluations: answered requests for how often a model is right about users whom a run
+            holds out, over the life of the node; its stated plan must pay for them.
         label_epsilon: the most for randomized labels, of a user or of an item (``label_level``);
             above 0 true labels take no part in anything else.
         label_delta: the most δ of randomized labels.
@@ -233,6 +238,32 @@ class Policy:
             )
         if not _number(parameters, "local-steps", 1.0) <= _MOST_LOCAL_STEPS:
             raise PolicyRefusal("strategies", f"more than {_MOST_LOCAL_STEPS} local steps")
+        plan = self.check_plan(parameters)
+        round_ = _number(parameters, "round", -1.0)
+        if not (1 <= round_ <= plan.rounds and round_ == int(round_)):
+            raise PolicyRefusal("max_rounds", f"round {round_:g} of a plan of {plan.rounds}")
+        return plan
+
+    def check_evaluation(self, parameters: Mapping[str, messages.Scalar]) -> StatedPlan:
+        """The stated plan of a request for figures about held-out users, its cost not looked at.
+
+        Raises:
+            PolicyRefusal: this policy does not allow them, or the plan does not pay for them.
+        """
+        self.check_features(str(parameters.get("features", "")))
+        plan = self.check_plan(parameters)
+        if not plan.figures:
+            raise PolicyRefusal(
+                "max_epsilon", "the stated plan pays for no figures about held-out users"
+            )
+        return plan
+
+    def check_plan(self, parameters: Mapping[str, messages.Scalar]) -> StatedPlan:
+        """The plan that a request states, if its promise is of the kind that is asked for here.
+
+        Raises:
+            PolicyRefusal: it is not, or there is none.
+        """
         stated = parameters.get(PARAMETER)
         if not isinstance(stated, str) or len(stated) > _LONGEST_PLAN:
             raise PolicyRefusal(
@@ -247,9 +278,12 @@ class Policy:
             raise PolicyRefusal(
                 "adjacency", f"the plan protects under {plan.adjacency}, not {self.adjacency}"
             )
-        round_ = _number(parameters, "round", -1.0)
-        if not (1 <= round_ <= plan.rounds and round_ == int(round_)):
-            raise PolicyRefusal("max_rounds", f"round {round_:g} of a plan of {plan.rounds}")
+        if plan.held_out > MOST_SHARE:
+            raise PolicyRefusal(
+                HOLD_OUT,
+                f"the plan holds out a share of {plan.held_out:g}; {MOST_SHARE:g} is the most that "
+                "is believed",
+            )
         return plan
 
 

@@ -111,8 +111,13 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
     others = ", ".join(name for name in names if name not in policy.strategies)
     lines += ["", others, "  nothing: not among the policy's strategies"]
     if policy.max_evaluations:
-        told = "accuracies and losses" if "sft" in policy.tasks else "accuracies"
-        lines += ["", "evaluation", f"  {policy.max_evaluations} exact {told} of given models"]
+        told = "right and how large its losses are" if "sft" in policy.tasks else "right"
+        lines += [
+            "",
+            "evaluation",
+            f"  at most {policy.max_evaluations} sums of how often a given model is {told}, over",
+            "  users whom that run does not train on (checked here); the server adds the noise",
+        ]
     lines += ["", "never: a judgement, a gradient that is not clipped, anything not listed here"]
     return lines
 

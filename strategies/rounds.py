@@ -335,7 +335,9 @@ class CohortStrategy(Strategy):
         """One message to each node that hosts held-out users."""
         del config, grid
         held_out = self.participants.held_out
-        parameters = {"features": self.features}
+        parameters: dict[str, messages.Scalar] = {"features": self.features}
+        if self.stated:
+            parameters[PARAMETER] = self.stated
         for node, asked in self.participants.registry.by_node(held_out):
             content = messages.work_request(arrays, parameters, asked)
             yield messages.outgoing(content, "evaluate", node, server_round, lives(self.timeout))

@@ -6,7 +6,10 @@ and keep what was stated. One run states one plan, whatever is resumed.
 
 What is trusted: the server, to keep to the noise that it states. That some releases are about
 disjoint parts of the users is not taken from it, since nobody at a node can see which part a user
-is in: ``cost`` takes every user to be in every part.
+is in: ``cost`` takes every user to be in every part. That a user is held out by a coin is taken
+from it like the probability of being sampled: neither can be seen at a node. With a share near one
+that would make any run cost nothing, so no more than ``MOST_SHARE`` is believed; that nobody is in
+both halves of a run an owner's agent sees to itself (``client.agent``).
 """
 
 import json
@@ -29,6 +32,8 @@ from privacy.parts import OnPart
 
 #: Where the plan stands among the parameters of a request.
 PARAMETER = "plan"
+#: A share held out beyond this is not believed.
+MOST_SHARE = 0.5
 _MOST_ROUNDS = 10_000_000
 _MOST_KINDS = 64
 #: To account for less noise, larger groups or a loss that spreads wider (the standard deviation of
@@ -112,6 +117,17 @@ class StatedPlan:
         ) as error:
             raise ValueError(f"not a plan: {error}") from None
 
+    @property
+    def figures(self) -> int:
+        """How many releases about held-out users it pays for."""
+        return sum(n for event, n in self.charges if isinstance(event, HoldOut) and event.epsilon)
+
+    @property
+    def held_out(self) -> float:
+        """The largest share of users that it says are held out; 0 where it says nothing of it."""
+        held = (event for event in charged([self]) if isinstance(event, HoldOut))
+        return max((event.share for event in held), default=0.0)
+
     def epsilon(self) -> float:
         """What the run costs if the server keeps to it; infinite where nothing is promised."""
         return cost([self], self.delta)
@@ -133,15 +149,16 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
     """ε of all these plans together at ``delta``, each run to its end; ValueError if their
     adjacencies differ.
 
-    Infinite where nothing is promised: a plan with fewer noisy releases than rounds, or so little
-    noise that no budget allows it. How long it takes is not bounded here: see ``client.plan_cost``.
+    Infinite where nothing is promised: a plan with fewer noisy releases than rounds, a share held
+    out that is not believed, or so little noise that no budget allows it. How long it takes is not
+    bounded here: see ``client.plan_cost``.
     """
     if not plans:
         return 0.0
     adjacency = plans[0].adjacency
     if any(plan.adjacency is not adjacency for plan in plans):
         raise ValueError("plans under different adjacencies have no ε together")
-    if any(_releases(plan) < plan.rounds for plan in plans):
+    if any(_releases(plan) < plan.rounds or plan.held_out > MOST_SHARE for plan in plans):
         return math.inf
     charges = list(charged(plans).items())
     if len(plans) > 1:

@@ -34,6 +34,7 @@ from preference.judgements import InputError, Judgements
 from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.events import OnPart, PoissonGaussian
+from privacy.hold_out import HoldOut
 from privacy.randomized_response import LabelPromise
 from privacy.tally import Tally
 from sims.deployed import answers
@@ -240,9 +241,11 @@ def test_the_number_of_answers_is_bounded_for_life(make):
 
 def test_evaluations_are_counted(make):
     policy = Policy(**{**vars(POLICY), "max_evaluations": 1})
-    messages.read_tally(make(policy).handle("evaluate", work()), Tally(), users=9)
+    held = HoldOut(0.2, 0.5)
+    plan = replace(stated(), charges=(*stated().charges, *held.charges.items()))
+    messages.read_tally(make(policy).handle("evaluate", work(plan=plan)), Tally(), users=9)
     with pytest.raises(PolicyRefusal, match="max_evaluations"):
-        make(policy).handle("evaluate", work())
+        make(policy).handle("evaluate", work(plan=plan))
 
 
 def test_few_feature_maps_are_computed(make):

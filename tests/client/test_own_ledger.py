@@ -3,6 +3,7 @@
 import json
 import os
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,9 +27,9 @@ def path(tmp_path):
 def filled(path):
     ledger = OwnLedger(path)
     ledger.open_run(PLAN, 1.25)
-    ledger.answer("train", users=2, run="run1", round_=1)
-    ledger.answer("train", users=2, run="run1", round_=1)
-    ledger.answer("evaluate", users=1)
+    ledger.answer_work("train", range(2), run="run1", round_=1)
+    ledger.answer_work("train", range(2), run="run1", round_=1)
+    ledger.answer_work("evaluate", range(1), run="r")
     ledger.refuse("train", "no")
     return ledger
 
@@ -46,6 +47,27 @@ def test_what_was_written_is_read_again(path):
     assert again.plans == {"run1": PLAN}
     assert again.answered == {"train": 2, "evaluate": 1}
     assert again.rounds["run1", 1] == 2
+
+
+def test_who_was_asked_for_what_is_known_again(path):
+    ledger = OwnLedger(path)
+    for users in ([3, 2**64 - 1], [3], [5, 3]):
+        ledger.answer_work("train", np.array(users, dtype=np.uint64), run="a")
+    ledger.answer_work("evaluate", [7], run="a")
+    ledger.answer_work("evaluate", [3], run="b")
+    names = [line.get("new") for line in map(json.loads, path.read_text().splitlines())]
+    assert names[1:4] == [["0000000000000003", "f" * 16], [], ["0000000000000005"]]
+    ledger.close()
+    for found in (ledger, OwnLedger(path), OwnLedger.read(path)):
+        assert found.asked("train", "a") == {3, 5, 2**64 - 1}
+        assert (found.asked("evaluate", "a"), found.asked("evaluate", "b")) == ({7}, {3})
+        assert found.asked("train", "b") == set()
+        assert found.evaluations == {"a": 1, "b": 1}
+
+
+def test_answers_that_rules_count_name_their_users(path):
+    with pytest.raises(ValueError, match="name their users"):
+        OwnLedger(path).answer("evaluate", users=1)
 
 
 def test_it_can_be_read_while_an_agent_writes_it(path):
@@ -68,7 +90,7 @@ def test_a_line_is_on_disk_when_the_call_returns(path, monkeypatch):
     flushed = []
     ledger = OwnLedger(path)
     monkeypatch.setattr(os, "fsync", lambda fd: flushed.append(path.read_text()))
-    ledger.answer("train", users=1, run="r", round_=7)
+    ledger.answer_work("train", range(1), run="r", round_=7)
     assert json.loads(flushed[-1].splitlines()[-1])["round"] == 7
 
 
@@ -129,11 +151,11 @@ def test_a_ledger_that_is_not_what_was_written_is_refused(path, loss):
 @pytest.mark.parametrize("which", ["ledger", "head"])
 def test_an_older_copy_is_refused(path, which):
     ledger = OwnLedger(path)
-    ledger.answer("train", users=1, run="r", round_=1)
+    ledger.answer_work("train", range(1), run="r", round_=1)
     file = path if which == "ledger" else head_path(path)
     older = file.read_bytes()
     for round_ in (2, 3, 4):
-        ledger.answer("train", users=1, run="r", round_=round_)
+        ledger.answer_work("train", range(1), run="r", round_=round_)
     ledger.close()
     file.write_bytes(older)
     with pytest.raises(InputError, match="rolled back"):
@@ -193,9 +215,9 @@ def test_after_a_failed_write_nothing_is_noted(path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError("full")))
         with pytest.raises(InputError, match="cannot be written"):
-            ledger.answer("train", users=1)
+            ledger.answer_work("train", range(1), run="r")
     with pytest.raises(InputError, match="start the agent again"):
-        ledger.answer("train", users=1)
+        ledger.answer_work("train", range(1), run="r")
     assert ledger.answered["train"] == 0
 
 
@@ -208,5 +230,5 @@ def test_refusals_do_not_fill_the_disk(path, monkeypatch):
     assert len(path.read_text().splitlines()) == 7
     assert path.stat().st_size < 4_000
     for round_ in range(10):
-        ledger.answer("train", users=1, run="r", round_=round_)
+        ledger.answer_work("train", range(1), run="r", round_=round_)
     assert len(path.read_text().splitlines()) == 17

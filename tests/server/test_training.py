@@ -486,6 +486,8 @@ def test_nodes_are_told_what_the_run_will_charge(config):
     grid = WatchedGrid(config)
     result = train(config, grid)
     texts = {str(m.content.config_records["parameters"]["plan"]) for m in grid.asked["train"]}
+    texts |= {str(m.content.config_records["parameters"]["plan"]) for m in grid.asked["evaluate"]}
+    assert grid.asked["evaluate"]
     (text,) = texts
     plan = StatedPlan.from_json(text)
     assert (plan.adjacency, plan.delta, plan.rounds) == ("add-remove", 1e-3, 5)

@@ -95,6 +95,7 @@ def test_what_leaves_follows_the_policy(server, make_rows):
     assert "at most 400 answers" in text
     assert "adaptive, aup, dp-fedavg, els, group" in text
     assert "local-label" not in text
+    assert "evaluation" not in text
     assert "prompts" not in text
     (place / "policy.toml").write_text("label_epsilon = 1.5\npublic_items = true\n")
     text = "\n".join(describe(Client.load(place), judgements))
@@ -102,6 +103,9 @@ def test_what_leaves_follows_the_policy(server, make_rows):
     assert "answers in all" not in text
     assert "epsilon 1.5 for all labels of a user together (really spent here)" in text
     assert "prompts, responses" in text
+    (place / "policy.toml").write_text("max_evaluations = 7\n")
+    text = "\n".join(describe(Client.load(place), judgements))
+    assert "at most 7 sums of how often a given model is right, over\n  users whom" in text
 
 
 def test_what_has_left_is_told(server):
@@ -110,7 +114,7 @@ def test_what_has_left_is_told(server):
     ledger = OwnLedger(client.folder / "state" / "own-ledger.jsonl")
     plan = StatedPlan.of("r", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
     ledger.open_run(plan, 2.7)
-    ledger.answer("train", users=1, run="r", round_=1)
+    ledger.answer_work("train", range(1), run="r", round_=1)
     told = "\n".join(spent(client))
     assert "1 of 400 answers, 0 of 0 accuracies" in told
     assert f"1 stated plans, together epsilon {plan.epsilon():.4g} of 3" in told

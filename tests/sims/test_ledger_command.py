@@ -151,7 +151,7 @@ def test_an_owners(murmuration, tmp_path):
     ledger = OwnLedger(tmp_path / "state" / "own-ledger.jsonl")
     plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
     ledger.open_run(plan, plan.epsilon())
-    ledger.answer("train", users=2, run="run1", round_=1)
+    ledger.answer_work("train", range(2), run="run1", round_=1)
     ledger.refuse("train", "no")
     for place in (tmp_path, tmp_path / "state", ledger.path):
         code, found = shown(murmuration, place, "--expect", ledger.head)

@@ -104,6 +104,25 @@ def test_who_is_held_out_from_one_run_may_be_in_the_next():
     assert cost([one, other], 1e-6) == pytest.approx(together)
 
 
+def test_a_share_held_out_beyond_half_is_not_believed():
+    """With a share of 0.999999 and next to nothing said of them, any run came to nothing."""
+    for share, believed in ((0.2, True), (0.5, True), (0.51, False), (0.999999, False)):
+        held = HoldOut(share, 1e-9)
+        found = plan(charges={PoissonGaussian(1.0, 1.0): 10, **held.charges})
+        assert found.held_out == share
+        assert math.isfinite(cost([found], 1e-6)) == believed
+    assert plan().held_out == 0.0
+    hidden = plan(charges={GAUSSIAN: 10, OnPart(1, HoldOut(0.9, 0.1)): 1})
+    assert hidden.held_out == 0.9
+
+
+def test_how_many_releases_about_held_out_users_a_plan_pays_for():
+    held = HoldOut(0.2, 0.5)
+    assert plan().figures == plan(charges={GAUSSIAN: 10, held.coins: 1}).figures == 0
+    assert plan(charges={GAUSSIAN: 10, **held.charges}).figures == 1
+    assert plan(charges={GAUSSIAN: 10, held.coins: 1, held: 3}).figures == 3
+
+
 def test_charges_are_counted_over_plans_and_parts():
     plans = [plan(charges={OnPart(1, GAUSSIAN): 4, GAUSSIAN: 6}), plan("b", charges={GAUSSIAN: 10})]
     assert charged(plans) == {GAUSSIAN: 20}
