@@ -48,6 +48,8 @@ _TASKS = ("reward", "sft")
 NODE_HALF = {"aup": "aup-centred"}
 #: A rule that every policy has: what a plan with a hold-out costs rests on it.
 HOLD_OUT = "hold_out"
+#: What ELS asks before it has a plan: how many judgements users have.
+_COUNTS = "counts"
 _MOST_NGRAMS = 4
 _MOST_LOCAL_STEPS = 1_000
 #: Characters of a stated plan; a kind of event takes about a hundred.
@@ -218,6 +220,12 @@ class Policy:
         """
         parameters = work.parameters
         strategy = str(parameters.get("strategy", ""))
+        if strategy == _COUNTS:
+            raise PolicyRefusal(
+                "strategies",
+                "numbers of judgements are not told for choosing a group size: begin again with "
+                "--group-size",
+            )
         allowed = {NODE_HALF.get(name, name) for name in self.strategies}
         if strategy not in allowed:
             listed = ", ".join(self.strategies) or "none"

@@ -158,6 +158,11 @@ def run(
         **chosen,
     }
     config = RunConfig.from_run_config({**_defaults(), **settings})
+    if config.strategy == "els" and not config.group_size:
+        raise InputError(
+            "--set strategy=els: owners' agents tell nobody how many judgements users have, so the "
+            "group size cannot be chosen from that; add --set group_size=N"
+        )
     server = folder.expanduser().absolute() / "server"
     result = run_deployed(server, deployed_address(server), config, attempts=attempts, say=_say)
     for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):

@@ -23,6 +23,7 @@ from server.config import RunConfig
 from server.training import train
 from sims.local import LocalGrid
 from strategies import messages
+from strategies.availability import RunAborted
 from strategies.stated import PARAMETER, StatedPlan
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
@@ -230,3 +231,18 @@ def test_an_honest_run_over_agents_holds_users_out_and_is_refused_nothing(nodes,
         told += agent.ledger.answered["evaluate"]
         assert not agent.ledger.refusals
     assert told
+
+
+def test_a_group_size_that_owners_do_not_help_to_choose_must_be_given(nodes, tmp_path):
+    configs, agents = nodes(replace(OWNERS, strategies=("els",), max_clip=2.0))
+    config = config_of(tmp_path, strategy="els", group_size=0)
+    grid = LocalGrid(app, len(configs), config.to_run_config(), node_configs=configs)
+    with pytest.raises(RunAborted, match=r"owners' policies: .* state --group-size instead"):
+        train(config, grid)
+    assert not any(agent.ledger.plans for agent in agents)
+    refused = [agent.ledger.path.read_text() for agent in agents]
+    assert all("(strategies): numbers of judgements are not told" in text for text in refused)
+    given = replace(config, group_size=4, out=config.out + "-given")
+    grid = LocalGrid(app, len(configs), given.to_run_config(), node_configs=configs)
+    assert train(given, grid)["group_size"] == 4
+    assert all(agent.ledger.answered["train"] for agent in agents)

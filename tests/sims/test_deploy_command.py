@@ -109,3 +109,11 @@ def test_a_run_looks_who_is_there_where_that_has_a_meaning(
     code, _, err = murmuration(*arguments)
     assert code == 0, err
     assert [config.refresh for config in configs] == [refresh]
+
+
+def test_els_over_agents_needs_a_group_size(murmuration, folder, tmp_path):
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "out", "--users", 5)
+    code, _, err = murmuration(*arguments, "--set", "strategy=els")
+    assert (code, len(err)) == (2, 1)
+    assert "add --set group_size=N" in err[0]
+    assert not (tmp_path / "out").exists()
