@@ -83,4 +83,4 @@ def _ask(
         )
     train, out = registry.hold_out(config.heldout, folder.secret("hold-out coins"))
     folder.log_private({"round": round_, "trained on": len(train), "held out": len(out)})
-    return Participants(registry, train, out)
+    return Participants(registry, train, out, config.heldout)

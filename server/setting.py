@@ -31,7 +31,11 @@ class Once(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a strategy needs besides its plan."""
+    """What a strategy needs besides its plan.
+
+    Raises:
+        ValueError: the plan would count on coins of a hold-out that were not tossed.
+    """
 
     config: RunConfig
     participants: Participants
@@ -41,6 +45,14 @@ class Setting:
     log: PrivateLog
     grid: Grid
     once: Once
+
+    def __post_init__(self) -> None:
+        tossed, hold_out = self.participants.share, self.hold_out
+        if hold_out and hold_out.share != tossed:
+            raise ValueError(
+                f"the noise would be made for users who are held out with probability "
+                f"{hold_out.share:g}, and they are with {tossed:g}: name a test, or hold them out"
+            )
 
     @property
     def hold_out(self) -> HoldOut | None:

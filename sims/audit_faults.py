@@ -276,8 +276,8 @@ FAULTS = {
     "two-nodes": Fault(
         "a user on two nodes, clipped on each",
         _two_nodes,
-        "tests/strategies/test_cohort.py::test_a_user_on_two_nodes_is_refused",
-        "the registry refuses a run in which two nodes name the same user",
+        "tests/strategies/test_cohort.py::test_a_user_on_two_nodes_is_asked_by_neither",
+        "whom two nodes name is asked by neither",
         trials=400_000,
     ),
     "counts-of-users": Fault(

@@ -41,7 +41,14 @@ from strategies.cohort import Registry
 from strategies.rounds import CohortStrategy, Participants
 from strategies.uls import DEFAULT_GROUP_SIZE, Uls, UlsPlan
 
-_SETTINGS = RunConfig(strategy="aup", delta=1e-5, adjacency="add-remove", rounds=200, cohort=500)
+_SETTINGS = RunConfig(
+    strategy="aup",
+    delta=1e-5,
+    adjacency="add-remove",
+    rounds=200,
+    cohort=500,
+    test="the true model",
+)
 USERS, EACH, DIMENSION = 2500, 10, 32
 #: Clip norms of the grid, and its step sizes in units of the clip norm.
 CLIPS = (0.1, 0.2, 0.3, 0.4)

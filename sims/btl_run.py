@@ -18,7 +18,10 @@ from strategies.rounds import Participants
 
 def error_of(people: Population, settings: RunConfig, strategy: str, seed: int) -> float:
     """‖θ̂ − θ*‖ of a strategy with these settings; everybody takes part."""
-    config, source = replace(settings, strategy=strategy, seed=seed), Randomness(seed)
+    config, source = (
+        replace(settings, strategy=strategy, seed=seed, test="the true model"),
+        Randomness(seed),
+    )
     grid = node_of(people.examples, source)
     participants = Participants.all(Registry.ask(grid, source, features="{}"))
     setting = Setting(

@@ -173,7 +173,8 @@ def plot(cells: Sequence[Cell]) -> Figure:
     axes.minorticks_off()
     axes.set(xlabel="ε, for whole users", ylabel="held-out accuracy")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    if axes.get_legend_handles_labels()[0]:  # something was measured
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 

@@ -36,7 +36,9 @@ from sims.group_norms import GroupNorms
 from strategies.cohort import Registry
 from strategies.rounds import Participants
 
-_SETTINGS = RunConfig(strategy="uls", delta=1e-5, adjacency="add-remove", rounds=100)
+_SETTINGS = RunConfig(
+    strategy="uls", delta=1e-5, adjacency="add-remove", rounds=100, test="the true model"
+)
 _START = Point(1, 32)
 #: Step sizes in units of the clip norm: of the default's ceiling, and below. Few judgements in a
 #: round need short steps, and how the default is chosen looks at the noise alone.

@@ -63,6 +63,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
         rounds=_ROUNDS,
         cohort=_USERS // 2,
         users=_USERS,
+        test="who is in is the attacker's question",
         seed=seed,
     )
     found: dict[str, list[np.ndarray]] = {"in": [], "loss": [], "logit": []}

@@ -43,11 +43,15 @@ PrivateLog = Callable[[Mapping[str, object]], None]
 
 @dataclass(frozen=True)
 class Participants:
-    """Who takes part: the registry, and which of its users are trained on and held out."""
+    """Who takes part: the registry, and which of its users are trained on and held out.
+
+    ``share`` is the chance with which each user was held out by a secret coin; 0: no coin decided.
+    """
 
     registry: Registry
     train: np.ndarray
     held_out: np.ndarray
+    share: float = 0.0
 
     @classmethod
     def all(cls, registry: Registry) -> "Participants":

@@ -33,12 +33,14 @@ CONFIG = RunConfig(epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
 def made(tmp_path, quick_runs):
     """A function: what is built from settings, for 80 users to train on of 100."""
 
-    def make(**changes):
+    def make(share=None, **changes):
         config = replace(CONFIG, **changes)
         registry = Registry.of({1: RegistryEntry(0, np.arange(100, dtype=np.uint64), None)})
         setting = Setting(
             config=config,
-            participants=Participants(registry, np.arange(80), np.arange(80, 100)),
+            participants=Participants(
+                registry, np.arange(80), np.arange(80, 100), share or config.heldout
+            ),
             source=Randomness(0),
             features='{"kind": "hashing"}',
             dimension=9,
@@ -126,3 +128,10 @@ def test_every_strategy_can_be_built(made):
         adjacency = Adjacency(CONFIG.adjacency)
         plan = StatedPlan.of("r", adjacency, CONFIG.delta, CONFIG.rounds, built.charges)
         assert math.isfinite(plan.epsilon()) == (name != "nonprivate")
+
+
+def test_noise_for_coins_that_nobody_tossed_is_refused(made):
+    """A plan that counts on a hold-out would have too little noise where all are trained on."""
+    with pytest.raises(ValueError, match=r"held out with probability 0\.3, and they are with 0\.2"):
+        made(heldout=0.3, share=0.2)
+    made(heldout=0.3, share=0.2, test="others.jsonl")

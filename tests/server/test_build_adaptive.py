@@ -21,7 +21,9 @@ from strategies.cohort import Registry
 from strategies.messages import RegistryEntry
 from strategies.rounds import Participants
 
-CONFIG = RunConfig(strategy="aup", epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
+CONFIG = RunConfig(
+    test="others.jsonl", strategy="aup", epsilon=0.5, delta=1e-3, rounds=4, cohort=20
+)
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_options_reach_the_plan(made, changes, strategy, plan):
     assert type(built.strategy) is strategy
     found = built.strategy.plan
     assert type(found) is plan
-    assert (found.users, found.cohort, found.rounds, found.delta) == (64, 20, 4, 1e-3)
+    assert (found.users, found.cohort, found.rounds, found.delta) == (80, 20, 4, 1e-3)
     assert (found.start, found.group_size, found.retain) == (0.7, 3, 5)
     assert found.adjacency is Adjacency.REPLACE
     assert built.charges == found.charges

@@ -53,9 +53,9 @@ def test_a_run_tells_the_attacker_something_and_not_too_much(quick_runs, adjacen
 
 
 def test_a_bug_between_client_and_ledger_shows(quick_runs, monkeypatch):
-    """Noise at a tenth, in the one place where it is added."""
+    """Noise at a thirtieth, in the one place where it is added."""
     monkeypatch.setattr(
-        GaussianSum, "std", property(lambda self: self.noise_multiplier * self.clip.norm / 10)
+        GaussianSum, "std", property(lambda self: self.noise_multiplier * self.clip.norm / 30)
     )
     asked = task(epsilon=1.0)
     found = run_canaries(asked, 0, canaries=400)

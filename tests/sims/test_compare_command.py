@@ -32,13 +32,26 @@ def test_json_contract(murmuration, crowd, crowd_test, tmp_path):
 def test_judgements_over_several_responses(murmuration, crowd_of_four, of_four, tmp_path):
     declared = [part for name, value in of_four.items() for part in (f"--{name}", value)]
     code, stdout, _ = murmuration(
-        "compare", "--data", crowd_of_four, *declared, "--strategies", "uls",
+        "compare", "--data", crowd_of_four, "--test", crowd_of_four, *declared,
+        "--strategies", "uls",
         "--epsilon", 1, "--delta", 1e-3, "--seeds", 1, "--rounds", 2, "--cohort", 10,
         "--out", tmp_path / "c", "--json",
     )  # fmt: skip
     assert code == 0
     (row,) = json.loads(stdout.splitlines()[-1])["rows"]
     assert row["accuracy_mean"] > 0.3
+
+
+def test_too_few_held_out_users_to_say_anything(murmuration, crowd, tmp_path):
+    code, stdout, _ = murmuration(
+        "compare", "--data", crowd, "--strategies", "uls", "--epsilon", 0.1, "--delta", 1e-3,
+        "--seeds", 1, "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 0
+    (row,) = json.loads(stdout.splitlines()[-1])["rows"]
+    assert row["accuracy_mean"] is None
+    assert "not measured" in (tmp_path / "c" / "report.md").read_text()
+    assert (tmp_path / "c" / "comparison.png").stat().st_size > 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from preference.judgements import Judgements
+from preference.schema import Schema
 from sims.corruption import Corruption, against, corrupted_rows, everywhere, opposite
 from sims.population import Population
 
@@ -76,7 +77,7 @@ def test_rows_of_a_population_carry_the_channel_of_the_coins_only():
     wanted = 0.1 + 0.9 / (math.e + 1)
     assert abs(swapped.mean() - wanted) < 4 * math.sqrt(wanted * (1 - wanted) / len(swapped))
     assert not any(row["tie"] for row in seen)
-    judgements = Judgements.from_rows(seen)
+    judgements = Judgements.from_rows(seen, schema=Schema(labels="randomized"))
     assert judgements.channel.kind == "randomized-response"
     assert judgements.channel.flip_probability == pytest.approx(1 / (math.e + 1))
 

@@ -22,9 +22,9 @@ def test_two_kills(tmp_path, monkeypatch, seeded):
     assert len(found) == 3
     assert [left.faults for left in found] == [()] * 3
     assert 0 < found[-1].epsilon <= 0.5
-    assert found[-1].charged >= 36
+    assert found[-1].charged >= 36 + 2
     if seeded:
-        assert found[-1].charges == 40
+        assert found[-1].charges == 40 + 2  # the coins of the hold-out, and its figures
 
 
 @pytest.mark.slow

@@ -49,7 +49,9 @@ def test_resume_needs_no_other_option(murmuration, crowd, tmp_path, monkeypatch,
     assert (result["rounds"], result["stopped"]) == (3, None)
     for name in ("epsilon", "heldout_accuracy", "noise_multiplier", "seeded"):
         assert result[name] == whole[name]
-    assert (tmp_path / "run" / "ledger.jsonl").read_text().count("\n") == 4
+    assert (tmp_path / "run" / "ledger.jsonl").read_text().count(
+        "\n"
+    ) == 6  # a header, coins, three rounds, figures
 
 
 def test_resuming_a_finished_run_gives_its_result(murmuration, crowd, tmp_path):

@@ -235,8 +235,8 @@ def test_golden_trajectory(world):
     np.testing.assert_allclose(made.strategy.centre.value_D, GOLDEN_CENTRE, atol=1e-6)
 
 
-GOLDEN = [1.1018679, -0.0014961, 0.0341435]
-GOLDEN_CENTRE = [-0.342239, 0.0025883, -0.0092287]
+GOLDEN = [1.1311379, -0.0145999, 0.0309955]
+GOLDEN_CENTRE = [-0.3471426, 0.0044469, -0.0107418]
 
 
 def test_a_resumed_run_is_the_same_run(world):

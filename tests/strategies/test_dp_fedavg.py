@@ -176,7 +176,7 @@ def test_golden_trajectory(make_world, make_examples):
     np.testing.assert_allclose(world.strategy.optimizer.theta_D, GOLDEN, atol=1e-5)
 
 
-GOLDEN = [-0.243111, 0.043778, -0.154964, -0.036258, 0.112478]
+GOLDEN = [-0.274131, -0.022477, -0.21883, 0.065134, 0.133509]
 
 
 # Seeded faults

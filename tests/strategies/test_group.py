@@ -57,8 +57,8 @@ def test_a_diverging_conversion_is_refused_with_the_largest_group_that_works():
 
 
 def test_a_target_that_no_noise_meets_is_refused_too():
-    fields = {**PLAN, "group_size": 500, "rounds": 2000, "delta": 1e-9}
-    with pytest.raises(ValueError, match="certifies nothing for 500"):
+    fields = {**PLAN, "group_size": 5000, "rounds": 2000, "delta": 1e-9}
+    with pytest.raises(ValueError, match="certifies nothing for 5000"):
         GroupPlan.for_epsilon(0.01, **fields)
 
 
