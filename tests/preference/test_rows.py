@@ -33,6 +33,10 @@ def test_a_good_row():
         (7.5, "7.5"),
         (" u ", "u"),
         ("007", "007"),
+        ("Zoe\u0308", "Zo\u00eb"),
+        ("\ufeffu\u200b\u200e\0", "u"),
+        ("a\u200db", "a\u200db"),
+        ("\ufb01", "\ufb01"),
         (0, "0"),
     ],
 )
@@ -40,7 +44,9 @@ def test_user_ids_become_text(given_id, expected):
     assert parse(user_id=given_id).user_id == expected
 
 
-@pytest.mark.parametrize("user_id", ["", " \t", None, True, float("nan"), float("inf"), [1], b"u"])
+@pytest.mark.parametrize(
+    "user_id", ["", " \t", "\u200b \ufeff", None, True, float("nan"), float("inf"), [1], b"u"]
+)
 def test_bad_user_ids(user_id):
     with pytest.raises(BadRow, match="'user_id'"):
         parse(user_id=user_id)
