@@ -8,6 +8,7 @@
 How lines are chained and kept: ``privacy.chained_record``.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from privacy import chained_record, events
+from privacy.adjacency import Adjacency
 from privacy.chained_record import Contents
 from privacy.events import Event
 
@@ -110,13 +112,28 @@ class Account:
 
 def account_of(contents: Contents, path: Path) -> Account:
     """The lines of a record, added up; LedgerError for one that is no ledger's."""
-    account = Account(promise=dict(*contents.lines[:1]))
+    if not contents.lines:
+        raise LedgerError(f"{path}: nothing is written in it yet")
+    account = Account(promise=dict(contents.lines[0]))
+    _check_promise(account.promise, path)
     for number, line in enumerate(contents.lines[1:], start=2):
         try:
             account.add(line)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LedgerError(f"{path}:{number}: not a line of a ledger ({error})") from None
     return account
+
+
+def _check_promise(promise: Mapping[str, Any], path: Path) -> None:
+    """LedgerError unless a first line says what a ledger's does."""
+    delta, budget = promise.get("delta"), promise.get("budget_epsilon")
+    positive = isinstance(budget, int | float) and 0.0 < budget < math.inf
+    if (
+        promise.get("adjacency") not in list(Adjacency)
+        or not (isinstance(delta, float) and 0.0 < delta < 1.0)
+        or not (budget is None or positive)
+    ):
+        raise LedgerError(f"{path}:1: not the first line of a ledger")
 
 
 def salvage(path: Path) -> list[dict[str, Any]]:

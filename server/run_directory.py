@@ -18,6 +18,7 @@ One process at a time has a folder: nothing is written or removed without its lo
 
 import contextlib
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
@@ -28,10 +29,10 @@ import numpy as np
 
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
-from privacy.chained_record import NO_LINES
+from privacy.chained_record import NO_LINES, Head
 from privacy.durable import replace_file
 from privacy.events import Event, HoldOut
-from privacy.ledger import Ledger, LedgerError, read_charges
+from privacy.ledger import Ledger, LedgerError, read_account, read_charges
 from privacy.randomness import Randomness
 from server import checkpoints, resuming
 from server.checkpoints import Checkpoint
@@ -61,7 +62,8 @@ class RunDirectory:
     """
 
     def __init__(self, config: RunConfig) -> None:
-        self.path = Path(config.out).expanduser().absolute()
+        # Where links lead, so that nothing is moved or removed but the folder itself.
+        self.path = Path(os.path.realpath(Path(config.out).expanduser()))
         self.private = self.path / "private"
         self._config = config
         self._settings = self.path / "config.json"
@@ -219,6 +221,29 @@ class RunDirectory:
     def result(self) -> dict[str, Any] | None:
         """The figures of a run that has ended, else None."""
         return self._read_json("result.json") or None
+
+    def finished(self) -> dict[str, Any] | None:
+        """``result``, if it is that of this folder's ledger.
+
+        Raises:
+            InputError: it is of another run, or the ledger is not what it was at its end.
+        """
+        result = self.result
+        if result is None:
+            return None
+        try:
+            contents = read_account(self.ledger_path)[1]
+            agrees = Head.parse(str(result.get("ledger_head"))) == contents.head
+        except OSError as error:
+            raise InputError(f"{self.ledger_path} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise InputError(f"{self.path / 'result.json'} cannot be relied on: {error}") from None
+        if not agrees:
+            raise InputError(
+                f"{self.path / 'result.json'} was edited, or is of another run: the ledger of this "
+                "one ends elsewhere; bring back undamaged copies"
+            )
+        return result
 
     def secret(self, purpose: str) -> bytes:
         """32 secret bytes for ``purpose``, one of ``_SECRETS``, and for nothing else.

@@ -53,8 +53,8 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
         RunAborted: nodes failed, or were not there; there is no result, and the run can be resumed.
     """
     with RunDirectory(config) as folder:
-        if folder.result is not None:  # asking held-out users again would be one more release
-            return folder.result
+        if (result := folder.finished()) is not None:
+            return result  # asking held-out users again would be one more release
         try:
             features = features or base_of(base_config(config))
             return _train(config, grid, folder, features)

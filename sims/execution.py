@@ -58,8 +58,8 @@ def execute(
     target = config.epsilon if config.strategy != "nonprivate" else None
     if config.resume and (folder / "result.json").exists():
         with RunDirectory(config) as finished:  # refuses other settings
-            if finished.result is not None:
-                return finished.result
+            if (result := finished.finished()) is not None:
+                return result
     live = LiveView(folder, config.rounds, config.cohort, target, config.strategy)
     try:
         with nullcontext() if quiet else live:

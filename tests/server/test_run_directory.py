@@ -281,6 +281,42 @@ def test_discarding_what_was_not_used(config):
     assert not folder.path.exists()
 
 
+def test_discarding_through_a_link_leaves_no_folder_behind(config, tmp_path):
+    (tmp_path / "place").mkdir()
+    (tmp_path / "link").symlink_to("place")
+    config = replace(config, out=str(tmp_path / "link"))
+    with RunDirectory(config) as folder:
+        assert folder.path == tmp_path / "place"
+        folder.discard_if_unused()
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+    assert RunDirectory(config).path.exists()  # and can be begun again
+
+
+@pytest.mark.parametrize("edit", ["another's head", "no head", "rolled back ledger", "no ledger"])
+def test_a_result_that_is_not_of_this_ledger_is_refused(config, edit):
+    with RunDirectory(config) as folder:
+        with folder.open_ledger(**TERMS) as ledger:
+            before = {p: p.read_bytes() for p in folder.path.glob("ledger.jsonl*")}
+            ledger.charge(PoissonGaussian(0.1, 4.0), round_=1, covers="gradient sum")
+            head = ledger.head
+        assert folder.finished() is None
+        folder.write_json("result.json", {"epsilon": 1.0, "ledger_head": str(head)})
+        assert folder.finished() == {"epsilon": 1.0, "ledger_head": str(head)}
+        if edit == "another's head":
+            folder.write_json(
+                "result.json", {"epsilon": 0.1, "ledger_head": f"{head.index}:{64 * 'a'}"}
+            )
+        elif edit == "no head":
+            folder.write_json("result.json", {"epsilon": 0.1})
+        elif edit == "no ledger":
+            folder.ledger_path.unlink()
+        else:
+            for path, content in before.items():
+                path.write_bytes(content)
+        with pytest.raises(InputError, match=r"result\.json"):
+            folder.finished()
+
+
 def test_a_run_that_released_something_is_never_discarded(config):
     folder = RunDirectory(config)
     folder.ledger_path.write_text('{"ledger": 1}\n{"round": 1}\n')

@@ -52,6 +52,40 @@ def test_what_it_holds_and_comes_to(murmuration, folder):
     assert found["budget_left"] == pytest.approx(3.0 - total)
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        {"adjacency": "near"},
+        {"adjacency": []},
+        {"delta": "x"},
+        {"delta": 0.0},
+        {"budget_epsilon": "x"},
+        {"budget_epsilon": float("inf")},
+    ],
+)
+def test_a_first_line_that_promises_nothing_is_said_in_one_line(murmuration, tmp_path, first):
+    promise = {"ledger": 2, "adjacency": "replace", "delta": 1e-5, "budget_epsilon": 3.0}
+    chained_record.ChainedRecord(tmp_path / "ledger.jsonl", {**promise, **first}).close()
+    code, found = shown(murmuration, tmp_path)
+    assert (code, found["whole"]) == (1, False)
+    assert "not the first line of a ledger" in found["wrong"][0]
+
+
+def test_a_ledger_that_a_crash_has_left_empty(murmuration, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def killed(self, payload):
+        raise Killed
+
+    monkeypatch.setattr(chained_record.ChainedRecord, "append", killed)
+    with pytest.raises(Killed):
+        Ledger(tmp_path / "ledger.jsonl", budget=3.0, **TERMS)
+    code, found = shown(murmuration, tmp_path)
+    assert (code, found["whole"]) == (1, False)
+    assert "nothing is written in it yet" in found["wrong"][0]
+
+
 def test_in_words(murmuration, folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     code, stdout, _ = murmuration("ledger", folder)
