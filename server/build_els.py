@@ -10,7 +10,6 @@ from privacy.adjacency import Adjacency
 from privacy.example_clipping import ExampleClip
 from privacy.ledger import Ledger
 from privacy.median import release_median
-from privacy.sampling import PoissonSampler
 from server.config import RunConfig
 from server.setting import Built, Setting, promise
 from strategies import counts, els, group, support, uls
@@ -69,7 +68,7 @@ def _fields(setting: Setting, group_size: int) -> dict[str, object]:
 def _median(setting: Setting, ledger: Ledger, epsilon: float) -> int:
     if setting.config.secure_aggregation:  # before anything is asked or spent
         taking_part = setting.participants
-        check_nodes(taking_part.registry, taking_part.train, PoissonSampler(1.0))
+        check_nodes(taking_part.registry, 1.0 - taking_part.share)
     users_J = counts.ask(
         setting.grid,
         setting.participants,

@@ -120,7 +120,8 @@ class CohortStrategy(Strategy):
         self.batch_users = batch_users
         self.masked = masked
         if masked:
-            secure_rounds.check_nodes(participants.registry, participants.train, sampler)
+            trained_on = 1.0 - participants.share
+            secure_rounds.check_nodes(participants.registry, trained_on * sampler.probability)
         self.rounds_done = 0
         self.unanswered = 0  # rounds of these of which somebody was asked, and nobody answered
         self.update_norm = 0.0

@@ -28,7 +28,6 @@ from flwr.serverapp import Grid
 
 from privacy import grid as grids
 from privacy.adjacency import Adjacency
-from privacy.sampling import PoissonSampler
 from privacy.secure_sum import (
     LEAST_PARTIES,
     MOST_PARTIES,
@@ -74,10 +73,14 @@ def check(strategy: str, variant: str, adjacency: Adjacency) -> None:
         )
 
 
-def check_nodes(registry: Registry, train: np.ndarray, sampler: PoissonSampler) -> None:
-    """ValueError if too few nodes would take part too often, or too many."""
-    users = [len(mine) for _, mine in registry.by_node(train)]
-    taking_part = 1.0 - (1.0 - sampler.probability) ** np.array(users, dtype=np.float64)
+def check_nodes(registry: Registry, probability: float) -> None:
+    """ValueError if too few nodes would take part too often, or too many.
+
+    ``probability`` is that of a user to take part in a round, over all secret coins: a refusal must
+    not tell how they fell.
+    """
+    users = [len(mine) for _, mine in registry.by_node(registry.single)]
+    taking_part = 1.0 - (1.0 - probability) ** np.array(users, dtype=np.float64)
     fewer = np.zeros(LEAST_PARTIES)  # chances of 0, 1, … nodes
     fewer[0] = 1.0
     for chance in taking_part:

@@ -1,5 +1,7 @@
 """Whole rounds under masks, over real nodes: the same sums as without, whoever fails when."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from flwr.app import Error, Message
@@ -8,13 +10,14 @@ from privacy import grid, secure_sum
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
 from privacy.example_clipping import ExampleClip
-from privacy.sampling import PoissonSampler
 from strategies import secure_messages as secure
 from strategies import secure_rounds
 from strategies.adaptive import Adaptive, AdaptivePlan
 from strategies.cohort import Registry
 from strategies.els import Els, ElsPlan
 from strategies.messages import RegistryEntry
+from strategies.rounds import Participants
+from strategies.uls import Uls
 
 CLIP = UserClip(0.5)
 EVERYBODY = {"cohort": 30, "clip": CLIP, "adjacency": Adjacency.ZERO_OUT, "group_size": 100}
@@ -215,24 +218,43 @@ def registry_of(*users):
 )
 def test_too_few_nodes_in_too_many_rounds_are_refused_beforehand(users, probability, good):
     registry = registry_of(*users)
-    everybody, sampler = np.arange(len(registry)), PoissonSampler(probability)
     generator = np.random.default_rng(0)
     active = generator.binomial(users, probability, size=(20_000, len(users))) > 0
     few = (active.sum(axis=1) < secure_sum.LEAST_PARTIES).mean()
     assert (few < 0.01) == good  # what is refused is what happens
     if good:
-        secure_rounds.check_nodes(registry, everybody, sampler)
+        secure_rounds.check_nodes(registry, probability)
     else:
         with pytest.raises(ValueError, match="needs 3 nodes in a round"):
-            secure_rounds.check_nodes(registry, everybody, sampler)
+            secure_rounds.check_nodes(registry, probability)
 
 
 def test_too_many_nodes_are_refused_beforehand():
-    registry, everybody = registry_of(*(1,) * 3000), np.arange(3000)
-    secure_rounds.check_nodes(registry, everybody, PoissonSampler(0.1))
+    registry = registry_of(*(1,) * 3000)
+    secure_rounds.check_nodes(registry, 0.1)
     with pytest.raises(ValueError, match="at most 1000 nodes"):
-        secure_rounds.check_nodes(registry, everybody, PoissonSampler(0.5))
-    secure_rounds.check_nodes(registry_of(*(1,) * 1000), np.arange(1000), PoissonSampler(1.0))
+        secure_rounds.check_nodes(registry, 0.5)
+    secure_rounds.check_nodes(registry_of(*(1,) * 1000), 1.0)
+
+
+def test_how_the_coins_of_a_hold_out_fell_does_not_show_in_a_refusal(make_world, examples):
+    """Nobody but the users of one node is trained on: who refused that would tell of the coins."""
+    world = make_world(examples, nodes=10, cohort=15)
+    registry = world.strategy.participants.registry
+    (_, only), *_ = registry.by_node(registry.single)
+    train = np.flatnonzero(np.isin(registry.keys_N, only.names_S))
+    out = np.setdiff1d(registry.single, train)
+    for share, works in ((0.2, True), (0.999, False)):
+        settings = {
+            "participants": Participants(registry, train, out, share),
+            "optimizer": world.strategy.optimizer,
+            "source": world.strategy.source,
+            "features": world.strategy.features,
+            "log": print,
+            "masked": True,
+        }
+        with contextlib.nullcontext() if works else pytest.raises(ValueError, match="3 nodes"):
+            Uls(world.strategy.plan, world.ledger, **settings)
 
 
 def test_a_cohort_on_too_few_nodes_counts_as_zero_without_a_question(make_world, examples):
