@@ -18,7 +18,7 @@ from privacy.ledger import Ledger, LedgerLoss
 from privacy.ledger_lines import Account
 from server import checkpoints
 from server.checkpoints import Checkpoint
-from server.run_files import read_json, read_metrics
+from server.run_files import CHECK, read_json, read_metrics
 from server.run_lock import RunLock
 
 #: The name in ``released.json`` of what is told after the last round; all else there came before
@@ -46,7 +46,7 @@ class Done:
         return cls(
             checkpoints.load(folder),
             tuple(line["round"] for line in read_metrics(folder)),
-            bool({*read_json(folder / "released.json")} - {HELD_OUT_FIGURES}),
+            bool({*read_json(folder / "released.json")} - {HELD_OUT_FIGURES, CHECK}),
         )
 
     @property

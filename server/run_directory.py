@@ -85,7 +85,7 @@ class RunDirectory:
                 keys = {purpose: secrets.token_hex(32) for purpose in _SECRETS}
                 self.write_json("private/keys.json", keys)
                 settings = config.promise()
-                check = check_of(settings, config.seed, keys)
+                check = check_of({"settings": settings, "seed": config.seed}, keys)
                 self.write_json("config.json", {**settings, CHECK: check})
         except BaseException as error:
             self.close()
@@ -151,8 +151,8 @@ class RunDirectory:
                 f"{before.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
                 "or another --out"
             )
-        seed, keys = before.pop("seed"), {name: self._kept(name).hex() for name in _SECRETS}
-        if check != check_of(before, seed, keys):
+        seed = before.pop("seed")
+        if check != check_of({"settings": before, "seed": seed}, self._keys):
             raise InputError(
                 f"{settings} does not agree with seed.json and keys.json in {self.private}: one of "
                 "the three was edited, or is of another run, and with it other users would be held "
@@ -292,12 +292,25 @@ class RunDirectory:
         """A value that is released once in a run and kept in ``released.json``.
 
         A crash between the release and the file costs one more release when the run is resumed.
+
+        Raises:
+            InputError: the file was edited, or is of another run.
         """
         kept = self._read_json("released.json")
+        check = kept.pop(CHECK, None)
+        if kept and check != check_of(kept, self._keys):
+            raise InputError(
+                f"{self.path / 'released.json'} was edited, or is of another run; bring back an "
+                "undamaged copy, or begin anew with another --out"
+            )
         if name not in kept:
             kept[name] = release()
-            self.write_json("released.json", kept)
+            self.write_json("released.json", {**kept, CHECK: check_of(kept, self._keys)})
         return kept[name]
+
+    @property
+    def _keys(self) -> dict[str, str]:
+        return {name: self._kept(name).hex() for name in _SECRETS}
 
     def write_json(self, name: str, data: Mapping[str, Any]) -> None:
         """Replace a JSON file."""

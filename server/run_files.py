@@ -10,18 +10,19 @@ from typing import Any
 
 from preference.judgements import InputError
 
-#: In ``config.json``, beside the settings: what ``check_of`` them.
+#: In ``config.json`` and ``released.json``, beside what they hold: what ``check_of`` it.
 CHECK = "check"
 
 
-def check_of(settings: Mapping[str, Any], seed: int, keys: Mapping[str, str]) -> str:
-    """What ties a run's settings, seed and secret keys to each other, so that none changes alone.
+def check_of(content: Mapping[str, Any], keys: Mapping[str, str]) -> str:
+    """What ties some content, such as settings and seed, to a run's secret keys, so that neither
+    changes alone.
 
     With another seed or key other users would be held out than before, some of whom have been
     trained on, and no accountant covers that. It may be public: a hash (HMAC-SHA-256) under the
     keys, which are random also where the seed is not, so it tells nothing of either.
     """
-    text = json.dumps({"settings": dict(settings), "seed": seed}, sort_keys=True)
+    text = json.dumps(dict(content), sort_keys=True)
     key = json.dumps(dict(keys), sort_keys=True)
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
 

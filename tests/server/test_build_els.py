@@ -70,7 +70,7 @@ def test_the_median_is_released_once_and_paid_for(config):
     assert str(result["group_size"]) in result["account"]
     assert "choosing it cost" in result["account"]
     kept = json.loads((Path(result["out"]) / "released.json").read_text())
-    assert kept.keys() == {"group-size", "held-out figures"}
+    assert kept.keys() == {"group-size", "held-out figures", "check"}
     assert kept["group-size"] == result["group_size"]
 
 

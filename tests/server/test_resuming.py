@@ -131,6 +131,21 @@ def test_a_group_size_that_is_not_on_file_any_more_is_charged_anew(config, monke
     assert [line["attempt"] for line in choices] == [0, 1]
 
 
+@pytest.mark.parametrize("lost", ["value", "check"])
+def test_what_was_released_and_then_edited_is_not_believed(config, monkeypatch, lost):
+    els = replace(config, seed=-1, strategy="els", epsilon=8.0, adjacency="zero-out")
+    ended_after(els, 2, monkeypatch)
+    path = Path(config.out) / "released.json"
+    kept = json.loads(path.read_text())
+    (name,) = {*kept} - {"check"}
+    kept[name] += 1
+    if lost == "check":
+        kept.pop("check")
+    path.write_text(json.dumps(kept))
+    with pytest.raises(InputError, match=r"released\.json was edited"):
+        run(replace(els, resume=True))
+
+
 def test_coins_do_not_pay_for_what_was_released_before_the_first_round(config, monkeypatch):
     """A ledger of coins alone was complete: the group size was taken for nothing."""
     els = replace(config, seed=-1, strategy="els", epsilon=8.0, adjacency="zero-out")
