@@ -10,6 +10,10 @@ Every answer about anybody is on the user's own ledger, flushed, before it leave
 of masks are about nobody). What goes wrong inside is told to the owner, in the agent's log; the
 other side learns only that there is no answer, because the reason may depend on data.
 
+Under masks a round of a run is answered once, and never also without: of the same sum over all
+parties and over all but one the difference is that one's. A round that a crash lost stays lost; the
+next one is another sum, and counts against the owner's own limits.
+
 Who is trained on in a run is not measured on in it, and the other way round: that is noted there,
 too, by user, and no restart forgets it.
 
@@ -30,8 +34,9 @@ from pathlib import Path
 import numpy as np
 from flwr.app import RecordDict
 
-from client import agent_socket
+from client import agent_socket, secure
 from client.answers import ANSWERS, Host, answer
+from client.identity import Identity
 from client.label_state import LabelState, OtherTerms
 from client.label_terms import check_terms
 from client.own_ledger import OwnLedger
@@ -59,7 +64,8 @@ class Agent:
     Args:
         store: the users and their judgements.
         policy: what may leave.
-        state: a folder of the agent's own: ``own-ledger.jsonl`` and ``labels.state``.
+        state: a folder of the agent's own: ``own-ledger.jsonl``, ``labels.state`` and
+            ``identity.key``.
 
     Raises:
         InputError: the folder or its files cannot be used, or others can read it.
@@ -78,7 +84,13 @@ class Agent:
             labels=lambda: LabelState(state / "labels.state"),
             source=Randomness(None),
             terms=policy.terms,
+            identity=Identity.at(state / "identity.key"),
         )
+
+    @property
+    def name(self) -> str:
+        """The key (hex) by which other owners' agents know this one."""
+        return self._host.identity.public.hex()
 
     def handle(self, kind: str, content: RecordDict) -> RecordDict:
         """The answer to a request.
@@ -115,25 +127,34 @@ class Agent:
             except InputError as error:
                 raise PolicyRefusal("label_epsilon", str(error)) from None
             self.ledger.answer(kind, users=len(self._users(asked)))
-        elif kind in (secure_messages.KEYS, secure_messages.SHARES, secure_messages.UNMASK):
+        elif kind == secure_messages.SHARES:
+            told = secure_messages.Invitation.of(content)
+            try:
+                secure.check_company(told, self.policy.terms, self._host.identity)
+            except secure.Unwanted as error:
+                raise PolicyRefusal(error.rule.replace("-", "_"), str(error)) from None
+        elif kind in (secure_messages.KEYS, secure_messages.UNMASK):
             return  # keys and shares of masks: nothing about anybody
         else:
-            masked = secure_messages.RECORD in content.config_records
-            if self.policy.secure_only and not masked:
+            if self.policy.secure_only and not secure.masked(content):
                 raise PolicyRefusal("secure_only", "sums leave under masks only")
             users_S = self._users(messages.Asked.of(content))
-            self._admit_work(kind, messages.read_work(content, users_S))
+            self._admit_work(kind, messages.read_work(content, users_S), _sum(kind, content))
 
     def _users(self, asked: messages.Asked) -> np.ndarray:
         """The places of those who are asked for and are here."""
         places_S = self.store.where(asked)
         return places_S[places_S >= 0]
 
-    def _admit_work(self, kind: str, work: messages.Work) -> None:
+    def _admit_work(self, kind: str, work: messages.Work, masked: str) -> None:
+        """Charge work; ``masked`` names the sum that is to leave under masks, if it is."""
         policy, ledger = self.policy, self.ledger
         if policy.label_epsilon:
             raise PolicyRefusal("label_epsilon", "labels leave randomized, or not at all")
+        if masked and not len(work.users_S):  # then the others' sum would be told as it is
+            raise PolicyRefusal("secure_only", "none of those who are asked for is here")
         keys_S = self.store.keys_U[work.users_S]
+        often = min(1, policy.max_repeats) if masked else policy.max_repeats
         self._limit_features(str(work.parameters.get("features", "")))
         if kind == "evaluate":
             if ledger.answered[kind] >= policy.max_evaluations:
@@ -141,21 +162,31 @@ class Agent:
                     "max_evaluations", f"{ledger.answered[kind]} accuracies were told"
                 )
             plan = policy.check_evaluation(work.parameters)
-            if ledger.evaluations[plan.run] >= policy.max_repeats * plan.figures:
+            if ledger.evaluations[plan.run] >= often * plan.figures:
                 raise PolicyRefusal("max_repeats", "this run's accuracy was told before")
+            self._check_once(kind, plan.run, 0, masked)
             self._check_half(kind, plan.run, keys_S)
             self._charge(plan)
-            ledger.answer_work(kind, keys_S, run=plan.run)
+            ledger.answer_work(kind, keys_S, run=plan.run, masked=masked)
             return
         plan = policy.check_work(work)
         round_ = int(work.number("round"))
         if ledger.answered[kind] >= policy.max_rounds:
             raise PolicyRefusal("max_rounds", f"{ledger.answered[kind]} were answered")
-        if ledger.rounds[plan.run, round_] >= policy.max_repeats:
+        if ledger.rounds[plan.run, round_] >= often:
             raise PolicyRefusal("max_repeats", f"round {round_} was answered before")
+        self._check_once(kind, plan.run, round_, masked)
         self._check_half(kind, plan.run, keys_S)
         self._charge(plan)
-        ledger.answer_work(kind, keys_S, run=plan.run, round_=round_)
+        ledger.answer_work(kind, keys_S, run=plan.run, round_=round_, masked=masked)
+
+    def _check_once(self, kind: str, run: str, round_: int, masked: str) -> None:
+        """PolicyRefusal for a sum that was told before, or both under masks and without."""
+        before = (kind, run, round_) in self.ledger.masked
+        if masked in self.ledger.sums or (before and not masked):
+            raise PolicyRefusal("max_repeats", "this sum was told before, under masks")
+        if masked and not before and self.ledger.told(kind, run, round_):
+            raise PolicyRefusal("max_repeats", "this sum was told before, without masks")
 
     def _check_half(self, kind: str, run: str, keys_S: np.ndarray) -> None:
         """PolicyRefusal for a user who was asked for the other half of a run: nobody is in both."""
@@ -215,6 +246,13 @@ class Agent:
             raise PolicyRefusal("max_clip", "the sum is longer than the policy allows")
 
 
+def _sum(kind: str, content: RecordDict) -> str:
+    """The name of the sum that is asked for under masks; none for one without."""
+    if not secure.masked(content):
+        return ""
+    return secure_messages.about(kind, content, secure_messages.MaskRequest.of(content).steps).hex()
+
+
 def serve(agent: Agent, path: Path, *, group: str | None = None, user: str | None = None) -> None:
     """Answer at a Unix socket until the process is told to stop.
 
@@ -226,6 +264,7 @@ def serve(agent: Agent, path: Path, *, group: str | None = None, user: str | Non
     """
     with listening(path, group, user) as listener:
         log.info("answering at %s for %d users", path, len(agent.store.keys_U))
+        log.info("its key, which others may list among their parties: %s", agent.name)
         try:
             while True:
                 connection, _ = listener.accept()

@@ -18,6 +18,7 @@ import numpy as np
 from flwr.app import RecordDict
 
 from client import secure
+from client.identity import Identity
 from client.label_state import LabelState
 from client.label_terms import check_terms, check_true_labels
 from client.stated_labels import stated_labels
@@ -43,7 +44,7 @@ class Host:
 
     ``store`` and ``labels`` give the users and what they told; ``source`` the node's own draws;
     ``terms`` what its owner decided, under the names of ``client.label_terms``; ``memory`` keeps
-    what a session of secure aggregation needs between messages.
+    what a session of secure aggregation needs between messages, and ``identity`` signs its keys.
     """
 
     store: Callable[[], UserStore]
@@ -51,6 +52,7 @@ class Host:
     source: Randomness
     terms: Mapping[str, object]
     memory: secure.Memory = field(default_factory=dict)
+    identity: Identity = field(default_factory=Identity)
 
 
 def registry(content: RecordDict, host: Host) -> RecordDict:
@@ -190,8 +192,10 @@ ANSWERS: dict[str, Callable[[RecordDict, Host], RecordDict]] = {
     "query.registry": registry,
     public_items.QUERY: items,
     local_labels.QUERY: labels,
-    secure_messages.KEYS: lambda content, host: secure.keys(content, host.memory),
-    secure_messages.SHARES: lambda content, host: secure.shares(content, host.memory, host.terms),
+    secure_messages.KEYS: lambda content, host: secure.keys(content, host.memory, host.identity),
+    secure_messages.SHARES: lambda content, host: secure.shares(
+        content, host.memory, host.terms, host.identity
+    ),
     secure_messages.UNMASK: lambda content, host: secure.unmask(content, host.memory),
     "train": train,
     "evaluate": evaluate,
@@ -213,4 +217,4 @@ def answer(
         return found
     if check is not None and kind == "train":
         check(found)
-    return secure.finished(content, found, host.memory)
+    return secure.finished(kind, content, found, host.memory)

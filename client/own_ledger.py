@@ -9,11 +9,12 @@ answered. Both files deleted or brought back at once look like a new or an older
 
     {"own-ledger": 3}                         the first line
     {"run": …, "plan": …}                     a plan that a server stated, with its cost
-    {"answered": "train", "run": …, "round": …, "users": …, "new": […]}
+    {"answered": "train", "run": …, "round": …, "users": …, "new": […], "masked": …}
     {"refused": …, "because": …}              kept as evidence; costs nothing
 
 ``new`` are the users (unsalted 64-bit names in hex) who were not asked this kind of thing in this
-run before: who was trained on in a run, and who was measured on, is known for ever.
+run before: who was trained on in a run, and who was measured on, is known for ever. ``masked``
+names the sum (``strategies.secure_messages.about``) of an answer that left under masks.
 
 One process writes at a time (an advisory lock, gone when the process is).
 """
@@ -91,6 +92,8 @@ class OwnLedger:
         self.answered: Counter[str] = Counter()
         self.rounds: Counter[tuple[str, int]] = Counter()
         self.evaluations: Counter[str] = Counter()
+        self.masked: set[tuple[str, str, int]] = set()
+        self.sums: set[str] = set()
         self._asked: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
         self.refusals = 0
         self.head = Head(0, "")
@@ -115,15 +118,21 @@ class OwnLedger:
             self.plans[plan.run] = plan
         elif "answered" in line:
             new = [int(name, 16) for name in line.get("new", ())]
-            self._count(str(line["answered"]), str(line["run"]), int(line["round"]), new)
+            kind, run, round_ = str(line["answered"]), str(line["run"]), int(line["round"])
+            self._count(kind, run, round_, new, str(line.get("masked", "")))
         elif "refused" in line:
             self.refusals += 1
         else:
             raise ValueError("an unknown line")
 
-    def _count(self, kind: str, run: str, round_: int, new: Iterable[int]) -> None:
+    def _count(
+        self, kind: str, run: str, round_: int, new: Iterable[int], masked: str = ""
+    ) -> None:
         self.answered[kind] += 1
         self._asked[kind, run].update(new)
+        if masked:
+            self.masked.add((kind, run, round_))
+            self.sums.add(masked)
         if kind == "train":
             self.rounds[run, round_] += 1
         elif kind == "evaluate":
@@ -132,6 +141,10 @@ class OwnLedger:
     def asked(self, kind: str, run: str) -> Set[int]:
         """Which users were asked something of a ``kind`` in a run, by their unsalted names."""
         return self._asked.get((kind, run), frozenset())
+
+    def told(self, kind: str, run: str, round_: int) -> int:
+        """How often a round of a run was answered, or (round 0) its accuracy told."""
+        return self.rounds[run, round_] if kind == "train" else self.evaluations[run]
 
     def open_run(self, plan: StatedPlan, epsilon: float) -> None:
         """Charge a run's whole plan; ``epsilon`` is what all runs come to with it."""
@@ -147,16 +160,25 @@ class OwnLedger:
         self._append({"answered": kind, "run": "", "round": 0, "users": users})
         self._count(kind, "", 0, ())
 
-    def answer_work(self, kind: str, keys_S: Iterable[int], *, run: str, round_: int = 0) -> None:
+    def answer_work(
+        self, kind: str, keys_S: Iterable[int], *, run: str, round_: int = 0, masked: str = ""
+    ) -> None:
         """Note an answer to work of one of the ``COUNTED`` kinds that is about to leave.
 
-        ``keys_S`` are the unsalted names of the users whom it is about.
+        ``keys_S`` are the unsalted names of the users whom it is about; ``masked`` names the sum,
+        if it leaves under masks.
         """
         asked = {int(key) for key in keys_S}
         new = sorted(asked - self._asked[kind, run])
-        line = {"answered": kind, "run": run, "round": round_, "users": len(asked)}
-        self._append({**line, "new": [f"{key:016x}" for key in new]})
-        self._count(kind, run, round_, new)
+        line: dict[str, object] = {
+            "answered": kind,
+            "run": run,
+            "round": round_,
+            "users": len(asked),
+            "new": [f"{key:016x}" for key in new],
+        }
+        self._append({**line, "masked": masked} if masked else line)
+        self._count(kind, run, round_, new, masked)
 
     def refuse(self, kind: str, reason: str) -> None:
         """Note a request that was refused."""

@@ -5,8 +5,9 @@ rule has a default that allows nothing, or next to nothing. What a rule can real
 
 - really: which strategies, clip norm, group size, how many requests are answered in all, how often
   a round is, what may be evaluated, that nobody is both trained and measured on in one run
-  (``HOLD_OUT``), which features are computed, what is learnt on them, and everything about
-  randomized labels (their ε is spent on this machine);
+  (``HOLD_OUT``), with how many and with whom a sum under masks is made, which features are
+  computed, what is learnt on them, and everything about randomized labels (their ε is spent on this
+  machine);
 - on the server's word: ``max_epsilon`` of the other strategies. Their noise is added by the server,
   and it draws who is sampled and who is held out. The agent computes what the *stated* plan costs,
   and every run's plan is kept in the user's own ledger; that the server keeps to it, nobody here
@@ -15,6 +16,7 @@ rule has a default that allows nothing, or next to nothing. What a rule can real
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -23,6 +25,7 @@ from typing import Any
 
 from flwr.app import RecordDict
 
+from client import secure
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
 from strategies import messages
@@ -52,6 +55,7 @@ HOLD_OUT = "hold_out"
 _COUNTS = "counts"
 _MOST_NGRAMS = 4
 _MOST_LOCAL_STEPS = 1_000
+_AGENT = re.compile(r"[0-9a-f]{64}")
 #: Characters of a stated plan; a kind of event takes about a hundred.
 _LONGEST_PLAN = 10_000
 
@@ -78,7 +82,8 @@ class Policy:
         max_clip: the longest that one user's part of an answer may be.
         max_group_size: the most judgements of a user in one round; 0: any number.
         max_rounds: requests to work that are answered in all, over the life of the node.
-        max_repeats: how often the same round of a run is answered (a crash repeats a round).
+        max_repeats: how often the same round of a run is answered without masks (a crash repeats
+            a round); under masks it is once.
         max_evaluations: answered requests for how often a model is right about users whom a run
             holds out, over the life of the node; its stated plan must pay for them.
         label_epsilon: the most for randomized labels, of a user or of an item (``label_level``);
@@ -91,8 +96,9 @@ class Policy:
             model).
         secure_only: whether sums, of evaluations too, leave under the masks of secure aggregation
             only.
-        secure_least: in sessions that at least so many nodes begin; 0: as many as the protocol
-            wants. More than two thirds of them must stay for a sum to be told.
+        min_parties: over at least so many nodes, of those whose sums arrived; 0: as many as the
+            protocol wants.
+        parties: whose, by the keys (hex) of their agents; empty: anybody's.
     """
 
     strategies: tuple[str, ...] = ()
@@ -112,7 +118,8 @@ class Policy:
     max_dimension: int = 100_000
     tasks: tuple[str, ...] = ("reward",)
     secure_only: bool = False
-    secure_least: int = 0
+    min_parties: int = 0
+    parties: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         known = {*BOUNDED, *NODE_HALF}
@@ -124,7 +131,7 @@ class Policy:
             "max_repeats",
             "max_evaluations",
             "max_dimension",
-            "secure_least",
+            "min_parties",
         )
         checks = [
             (not unknown, "strategies", f"some of {', '.join(sorted(known))}"),
@@ -133,6 +140,11 @@ class Policy:
             (0.0 < self.delta < 1.0, "delta", "between 0 and 1"),
             (self.label_level in ("user", "item"), "label_level", "user or item"),
             (self.label_delta < 1.0, "label_delta", "below 1"),
+            (
+                all(_AGENT.fullmatch(name) for name in self.parties),
+                "parties",
+                "a list of keys as murmuration agent prints them: 64 hexadecimal digits",
+            ),
             *((getattr(self, name) >= 0, name, "a number, at least 0") for name in amounts),
             *((getattr(self, name) >= 0, name, "a whole number, at least 0") for name in counts),
             (
@@ -169,9 +181,11 @@ class Policy:
         """As the settings of a node by which ``client.answers`` knows its owner's terms."""
         terms: dict[str, object] = {"data": "agent", "public-items": self.public_items}
         if self.secure_only:
-            terms |= {"secure-only": True}
-        if self.secure_least:
-            terms |= {"secure-least": self.secure_least}
+            terms |= {secure.ONLY: True}
+        if self.min_parties:
+            terms |= {secure.LEAST: self.min_parties}
+        if self.parties:
+            terms |= {secure.SIGNERS: self.parties}
         if self.label_epsilon:
             terms |= {"label-epsilon": self.label_epsilon, "label-level": self.label_level}
             terms |= {"label-delta": self.label_delta, "state": "agent"}

@@ -4,45 +4,90 @@ The state of a session (``privacy.secure_sum.Party``) lies in the node's own mem
 messages: the ClientApp's context or, with an agent, the agent. A node is in one session at a time;
 one that begins ends the one before.
 
+A session is about one sum (``strategies.secure_messages.about``): a node that is asked to work on
+another shows nothing. Where its owner lists by whom the others' keys must be signed, a session with
+anybody else shows nothing either.
+
 Legend: L numbers of a masked vector.
 """
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 
 from flwr.app import RecordDict
 
+from client.identity import Identity
 from privacy.secure_sum import LEAST_PARTIES, Party, ProtocolError
 from strategies import secure_messages as secure
 
 #: Where a session lies in a node's memory.
 _STATE = "secure-session"
-#: What the owner may say (``client.label_terms``): sums leave under masks only, and in a company of
-#: how many nodes at least.
-ONLY, LEAST = "secure-only", "secure-least"
+#: What the owner may say (``client.label_terms``): sums leave under masks only; over how many nodes
+#: at least; and by which keys (hex) the others' are signed.
+ONLY, LEAST, SIGNERS = "secure-only", "min-parties", "parties"
 
 Memory = MutableMapping[str, bytes]
 
 
-def keys(content: RecordDict, memory: Memory) -> RecordDict:
+class Unwanted(ProtocolError):
+    """A company that the owner does not want to be in; ``rule`` says by what they ruled it out."""
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(reason)
+        self.rule = rule
+
+
+def keys(content: RecordDict, memory: Memory, identity: Identity) -> RecordDict:
     """Begin a session: fresh keys."""
     party = Party.begin(secure.session_of(content))
     memory[_STATE] = party.to_bytes()
-    return secure.keys_reply(party.public)
+    return secure.keys_reply(identity.entry(party))
 
 
-def shares(content: RecordDict, memory: Memory, terms: Mapping[str, object]) -> RecordDict:
+def shares(
+    content: RecordDict, memory: Memory, terms: Mapping[str, object], identity: Identity
+) -> RecordDict:
     """Shares of this node's secrets, sealed for the others."""
-    party = _party(content, memory)
-    place, roster = secure.read_roster(content)
-    shared = party.share(place, roster, int(terms.get(LEAST, LEAST_PARTIES)))  # type: ignore[call-overload]
+    party, told = _party(content, memory), secure.Invitation.of(content)
+    check_company(told, terms, identity)
+    keys = [entry.keys for entry in told.roster]
+    shared = party.share(told.place, keys, told.about, _least(terms))
     memory[_STATE] = party.to_bytes()
     return secure.shares_reply(shared)
 
 
+def check_company(told: secure.Invitation, terms: Mapping[str, object], identity: Identity) -> None:
+    """Unwanted unless there are as many others as the owner wants, all of them known to them."""
+    if len(told.roster) < _least(terms):
+        raise Unwanted(
+            LEAST, f"a sum over {len(told.roster)} parties; at least {_least(terms)} must be in it"
+        )
+    listed: Collection[str] = terms.get(SIGNERS, ())  # type: ignore[assignment]
+    if not listed:
+        return
+    known = {bytes.fromhex(name) for name in listed} - {identity.public}
+    for place, entry in enumerate(told.roster, start=1):
+        if place == told.place:
+            continue
+        try:
+            known.remove(entry.signed_by(told.session))
+        except (ProtocolError, KeyError) as error:
+            why = str(error) if isinstance(error, ProtocolError) else "not listed, or listed twice"
+            raise Unwanted(SIGNERS, f"party {place} of {len(told.roster)}: {why}") from None
+
+
+def _least(terms: Mapping[str, object]) -> int:
+    return int(terms.get(LEAST, LEAST_PARTIES))  # type: ignore[call-overload]
+
+
 def check_terms(content: RecordDict, terms: Mapping[str, object]) -> None:
     """ProtocolError for a request for bare sums where the owner wants them masked."""
-    if _only(terms) and secure.RECORD not in content.config_records:
+    if _only(terms) and not masked(content):
         raise ProtocolError(f"sums leave this node under masks only ({ONLY})")
+
+
+def masked(content: RecordDict) -> bool:
+    """Whether a request asks for a sum under masks."""
+    return secure.RECORD in content.config_records
 
 
 def _only(terms: Mapping[str, object]) -> bool:
@@ -50,11 +95,13 @@ def _only(terms: Mapping[str, object]) -> bool:
     return terms.get(ONLY, False) not in (False, "false")
 
 
-def finished(content: RecordDict, reply: RecordDict, memory: Memory) -> RecordDict:
+def finished(kind: str, content: RecordDict, reply: RecordDict, memory: Memory) -> RecordDict:
     """``reply``, with its sums under masks if the request asks for that."""
-    if secure.RECORD not in content.config_records:
+    if not masked(content):
         return reply
     party, request = _party(content, memory), secure.MaskRequest.of(content)
+    if party.about != secure.about(kind, content, request.steps):
+        raise ProtocolError("this is another sum than the session was begun for")
     sums = {name: array.numpy() for name, array in reply.array_records["sums"].items()}
     masked_L = party.mask(request.whole(sums), request.sealed)
     memory[_STATE] = party.to_bytes()  # before anything leaves: these masks are spent

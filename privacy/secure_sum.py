@@ -18,12 +18,15 @@ says nothing about the sum itself. A party trusts the server to pass on everybod
 that invents parties, or keys of parties, sees through the masks.
 
 Keys live for one session: masks cannot repeat, and what was sealed in one session opens in no
-other. A party refuses a session of fewer than ``LEAST_PARTIES``, and an unmasking for fewer than
-``threshold(parties)``, which is more than two thirds.
+other. All keys are bound to what the session is about and to its whole roster (``bound``): where
+parties were told different things, the shares of one do not open at the other, and nothing is
+shown. A party refuses a session of fewer than ``LEAST_PARTIES``, and an unmasking for fewer than
+``threshold(parties)``, which is more than two thirds, or for fewer than it was told are enough.
 
 Legend: L numbers of a vector, P parties.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -37,11 +40,13 @@ LEAST_PARTIES = 3
 #: Every party agrees on a key with every other: beyond this a session takes minutes.
 MOST_PARTIES = 1000
 SESSION_BYTES = 16
+#: A hash that names what is summed.
+ABOUT_BYTES = 32
 #: The sealed shares of one party for another: of its seed, and of its key.
 SEALED_BYTES = 2 * shamir.SHARE_BYTES + masks.SEAL_BYTES
 
 
-_SECRETS = "session", "sealing", "masking", "seed"
+_BYTES = "session", "sealing", "masking", "seed", "about", "bound"
 
 
 class ProtocolError(ValueError):
@@ -92,6 +97,9 @@ class Party:
     sealing: bytes = field(repr=False)
     masking: bytes = field(repr=False)
     seed: bytes = field(repr=False)
+    about: bytes = b""
+    bound: bytes = b""
+    least: int = LEAST_PARTIES
     done: int = 1
     place: int = 0
     roster: list[PublicKeys] = field(default_factory=list)
@@ -110,19 +118,25 @@ class Party:
         """Its public keys."""
         return PublicKeys(masks.public_key(self.sealing), masks.public_key(self.masking))
 
-    def share(self, place: int, roster: Sequence[PublicKeys], least: int = LEAST_PARTIES) -> Shared:
+    def share(
+        self, place: int, roster: Sequence[PublicKeys], about: bytes, least: int = LEAST_PARTIES
+    ) -> Shared:
         """Step 2: shares of its seed and its key, sealed for the others; ``roster`` is in order.
+
+        ``about`` names what is summed; ``least`` parties must be in the sum, to the end.
 
         Raises:
             ProtocolError: out of order, fewer than ``least`` parties or too many, or not its keys.
         """
         self._next(1)
-        parties = len(roster)
-        if not max(least, LEAST_PARTIES) <= parties <= MOST_PARTIES:
+        parties, least = len(roster), max(least, LEAST_PARTIES)
+        if not least <= parties <= MOST_PARTIES:
             raise ProtocolError(
-                f"a sum over {parties} parties; at least {max(least, LEAST_PARTIES)} and at most "
+                f"a sum over {parties} parties; at least {least} and at most "
                 f"{MOST_PARTIES} must take part"
             )
+        if len(about) != ABOUT_BYTES:
+            raise ProtocolError(f"what is summed is named by {ABOUT_BYTES} bytes")
         distinct = {keys.sealing for keys in roster} | {keys.masking for keys in roster}
         if len(distinct) < 2 * parties:
             raise ProtocolError("two parties with the same key")
@@ -131,7 +145,8 @@ class Party:
         enough = threshold(parties)
         seeds = shamir.split(self.seed, enough, parties)
         keys = shamir.split(self.masking, enough, parties)
-        self.place, self.roster = place, list(roster)
+        self.place, self.roster, self.least = place, list(roster), least
+        self.about, self.bound = about, bound(self.session, about, roster)
         self.held = {place: seeds[place - 1] + keys[place - 1]}
         sealed = {
             other: masks.seal(
@@ -158,10 +173,10 @@ class Party:
         others = sorted(sealed)
         if self.place in sealed or not set(others) <= set(range(1, len(self.roster) + 1)):
             raise ProtocolError("shares of somebody who is no party")
-        if len(others) + 1 < threshold(len(self.roster)):
+        if len(others) + 1 < self._enough:
             raise ProtocolError(
                 f"{len(others) + 1} of {len(self.roster)} parties are left; at least "
-                f"{threshold(len(self.roster))} must be"
+                f"{self._enough} must be"
             )
         opened = {other: self._open(other, sealed[other]) for other in others}
         # From here on there is no second try: the same masks on two vectors show their difference.
@@ -169,12 +184,12 @@ class Party:
         self.shared = sorted([*others, self.place])
         self.held.update(opened)
         total_L = values_L.astype(np.int64).view(np.uint64).copy()
-        total_L += masks.mask(seed_key(self.seed, self.session), len(total_L))
+        total_L += masks.mask(seed_key(self.seed, self.bound), len(total_L))
         for other in others:
             key = pair_key(
                 self.masking,
                 self.roster[other - 1].masking,
-                self.session,
+                self.bound,
                 (self.place, other),
             )
             add_pair_mask(total_L, key, self.place, other)
@@ -191,10 +206,9 @@ class Party:
         here = set(arrived)
         if len(here) < len(arrived) or not here <= set(self.shared) or self.place not in here:
             raise ProtocolError("not a list of parties that showed their vectors")
-        if len(here) < threshold(len(self.roster)):
+        if len(here) < self._enough:
             raise ProtocolError(
-                f"{len(here)} of {len(self.roster)} vectors arrived; at least "
-                f"{threshold(len(self.roster))} must"
+                f"{len(here)} of {len(self.roster)} vectors arrived; at least {self._enough} must"
             )
         self.done = 4
         cut = shamir.SHARE_BYTES
@@ -215,7 +229,8 @@ class Party:
         try:
             state = json.loads(data)
             return cls(
-                *(bytes.fromhex(state[name]) for name in _SECRETS),
+                *(bytes.fromhex(state[name]) for name in _BYTES),
+                least=int(state["least"]),
                 done=int(state["done"]),
                 place=int(state["place"]),
                 roster=[
@@ -227,6 +242,11 @@ class Party:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ProtocolError(f"the state of a session is damaged: {error!r}") from None
+
+    @property
+    def _enough(self) -> int:
+        """How many parties must be in the sum."""
+        return max(self.least, threshold(len(self.roster)))
 
     def _next(self, after: int) -> None:
         if self.done != after:
@@ -244,21 +264,29 @@ class Party:
         return _agreed(self.sealing, self.roster[other - 1].sealing, label)
 
     def _label(self, purpose: str, sender: int, receiver: int) -> bytes:
-        return _label(purpose, self.session, sender, receiver)
+        return _label(purpose, self.bound, sender, receiver)
 
 
-def seed_key(seed: bytes, session: bytes) -> bytes:
-    """The key of the mask that a party puts on by itself."""
-    return masks.derived_key(seed, _label("own mask", session))
+def bound(session: bytes, about: bytes, roster: Sequence[PublicKeys]) -> bytes:
+    """What every key of a session is bound to: its name, what it is about, and all its parties."""
+    keys = b"".join(entry.sealing + entry.masking for entry in roster)
+    return hashlib.sha256(b"murmuration secure sum 2\x00" + session + about + keys).digest()
 
 
-def pair_key(private: bytes, public: bytes, session: bytes, pair: tuple[int, int]) -> bytes:
+def seed_key(seed: bytes, to: bytes) -> bytes:
+    """The key of the mask that a party puts on by itself; ``to`` is what it is ``bound`` to."""
+    return masks.derived_key(seed, _label("own mask", to))
+
+
+def pair_key(private: bytes, public: bytes, to: bytes, pair: tuple[int, int]) -> bytes:
     """The key of the mask of two parties, from the private key of one and the public of the other.
+
+    ``to`` is what it is ``bound`` to.
 
     Raises:
         ProtocolError: the public key is none.
     """
-    return _agreed(private, public, _label("pair mask", session, *sorted(pair)))
+    return _agreed(private, public, _label("pair mask", to, *sorted(pair)))
 
 
 def add_pair_mask(total_L: np.ndarray, key: bytes, place: int, other: int) -> None:
@@ -277,6 +305,6 @@ def _agreed(private: bytes, public: bytes, label: bytes) -> bytes:
         raise ProtocolError(f"a public key that is none: {error}") from None
 
 
-def _label(purpose: str, session: bytes, *places: int) -> bytes:
+def _label(purpose: str, to: bytes, *places: int) -> bytes:
     numbers = b"".join(place.to_bytes(4, "big") for place in places)
-    return b"murmuration secure sum 1 " + purpose.encode() + b"\x00" + session + numbers
+    return b"murmuration secure sum 2 " + purpose.encode() + b"\x00" + to + numbers

@@ -20,6 +20,7 @@ from privacy.secure_sum import (
     ProtocolError,
     PublicKeys,
     add_pair_mask,
+    bound,
     pair_key,
     seed_key,
     threshold,
@@ -30,10 +31,11 @@ from privacy.secure_sum import (
 class Session:
     """What the server knows of a session before vectors arrive; places are 1 to P.
 
-    ``commitments`` are those of the parties that shared, by place.
+    ``about`` names what is summed; ``commitments`` are those of the parties that shared, by place.
     """
 
     name: bytes
+    about: bytes
     roster: Sequence[PublicKeys]
     commitments: Mapping[int, bytes]
 
@@ -60,6 +62,7 @@ def unmasked(
         )
     openers = sorted(opened)[: session.threshold]
     weights = shamir.weights(openers)
+    to = bound(session.name, session.about, session.roster)
     gone = [place for place in session.commitments if place not in masked]
     total_L = np.zeros_like(next(iter(masked.values())))
     for place, masked_L in masked.items():
@@ -67,7 +70,7 @@ def unmasked(
         if masks.commitment(seed) != session.commitments[place]:
             raise ProtocolError(f"shares of the seed of party {place} that do not fit")
         total_L += masked_L
-        total_L -= masks.mask(seed_key(seed, session.name), len(total_L))
+        total_L -= masks.mask(seed_key(seed, to), len(total_L))
     for place in gone:
         key = _joined(place, [opened[opener].keys.get(place) for opener in openers], weights)
         if masks.public_key(key) != session.roster[place - 1].masking:
@@ -75,9 +78,7 @@ def unmasked(
         for other in masked:
             public = session.roster[other - 1].masking
             # What ``other`` put on with ``place`` is what ``place`` would have taken off.
-            add_pair_mask(
-                total_L, pair_key(key, public, session.name, (place, other)), place, other
-            )
+            add_pair_mask(total_L, pair_key(key, public, to, (place, other)), place, other)
     return total_L.view(np.int64)
 
 

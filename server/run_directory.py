@@ -322,6 +322,16 @@ class RunDirectory:
         with (self.private / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
+    def last_asked(self) -> int:
+        """The last round that nodes were asked in, as the private log has it; 0 for none."""
+        last, path = 0, self.private / "log.jsonl"
+        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            with contextlib.suppress(ValueError):  # a line torn by a crash
+                line = json.loads(text)
+                if "cohort" in line:
+                    last = int(line["round"])
+        return last
+
     def add_metrics(self, line: Mapping[str, Any]) -> None:
         """Append the metrics of a round."""
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:

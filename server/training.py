@@ -170,6 +170,7 @@ def _rounds(
     if checkpoint is not None:
         strategy.rounds_done = checkpoint.round
         strategy.restore(checkpoint.state)
+    strategy.interrupted = folder.last_asked() if config.resume else 0
     folder.rewind_metrics(strategy.rounds_done)
     spending = Spending(ledger, built.charges)
     every = max(1, config.rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))

@@ -123,6 +123,7 @@ class CohortStrategy(Strategy):
             trained_on = 1.0 - participants.share
             secure_rounds.check_nodes(participants.registry, trained_on * sampler.probability)
         self.rounds_done = 0
+        self.interrupted = 0  # the round that nodes were asked in when the server died, if any
         self.unanswered = 0  # rounds of these of which somebody was asked, and nobody answered
         self.update_norm = 0.0
         self.stopped: str | None = None
@@ -461,9 +462,12 @@ class CohortStrategy(Strategy):
             nodes = self.participants.registry.nodes
             wait_until_online(grid, self.least_nodes, self.timeout, nodes)
             # From here on the coins are drawn, and what is done does not depend on who is there.
-            outgoing = self.configure_train(round_, arrays, config, grid)
             try:
-                updated = self._asked_round(round_, outgoing, grid)
+                if self._answered_before(round_):
+                    updated = self._lost_round(round_)
+                else:
+                    outgoing = self.configure_train(round_, arrays, config, grid)
+                    updated = self._asked_round(round_, outgoing, grid)
             except BudgetExceeded as refusal:
                 self.attendance.check_any()  # then it is no word about the data
                 self.stopped = f"stopped before round {round_}: {refusal}"
@@ -478,6 +482,23 @@ class CohortStrategy(Strategy):
         self.finish()
         result.arrays = messages.model_record(self.optimizer.result_D)
         return result
+
+    def _answered_before(self, round_: int) -> bool:
+        """Whether nodes may have answered a round already, and would not again."""
+        deployed = not self.participants.registry.simulated
+        return self.masked and self.redrawn and deployed and round_ == self.interrupted
+
+    def _lost_round(self, round_: int) -> ArrayRecord:
+        """A round under masks that a crash interrupted: everybody is left out of it.
+
+        Owners' agents answer it no second time, because the difference of two sums of one round
+        would be somebody's own.
+        """
+        self._asked = _Asked()
+        self.attendance.begin(0)
+        self.log({"round": round_, "left out": "everybody: it was asked before, under masks"})
+        self.unanswered += 1
+        return self._move(round_, {n: np.zeros(s) for n, s in self._expected(0).items()})
 
     def _asked_round(
         self, round_: int, outgoing: Iterable[Message], grid: Grid

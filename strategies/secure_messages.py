@@ -3,9 +3,15 @@
 Three exchanges stand around the one that asks for work, which carries one record more and is
 answered with one masked vector instead of sums. Places (1 to P) name the nodes of one session.
 
+A session is about one sum: the kind of work, the model, every parameter of the request (run, round
+and clip norm among them) and the grids, all but whom each node is asked about. Nodes hash that for
+themselves from the work they get; who was told of another sum than the others shows nothing.
+
 Legend: P nodes of a session, L numbers of a masked vector.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 
-from privacy import grid, masks, shamir
+from privacy import grid, masks, shamir, signing
 from privacy.secure_sum import SEALED_BYTES, Opened, ProtocolError, PublicKeys, Shared
 from strategies import messages
 
@@ -37,40 +43,128 @@ def keys_request(session: bytes) -> RecordDict:
     return RecordDict({RECORD: ConfigRecord({"session": session})})
 
 
-def keys_reply(keys: PublicKeys) -> RecordDict:
+@dataclass(frozen=True)
+class Entry:
+    """One node of a session: its keys, and who says that they are its keys.
+
+    ``signer`` is a public key that the node's owner's agent has for good, ``signature`` its word on
+    this session's keys. Both are empty where there is no agent.
+    """
+
+    keys: PublicKeys
+    signer: bytes = b""
+    signature: bytes = b""
+
+    def signed_by(self, session: bytes) -> bytes:
+        """The signer; ProtocolError if it did not sign these keys for this session."""
+        try:
+            signing.check(self.signer, signed_text(session, self.keys), self.signature)
+        except ValueError as error:
+            raise ProtocolError(f"keys that nobody has signed: {error}") from None
+        return self.signer
+
+    def to_bytes(self) -> bytes:
+        """As it travels in a roster, ``_ENTRY`` bytes: zeros for no signature."""
+        word = self.signer + self.signature or bytes(_ENTRY - 2 * masks.KEY_BYTES)
+        return self.keys.sealing + self.keys.masking + word
+
+
+_SIGNER = signing.KEY_BYTES
+_ENTRY = 2 * masks.KEY_BYTES + _SIGNER + signing.SIGNATURE_BYTES
+
+
+def signed_text(session: bytes, keys: PublicKeys) -> bytes:
+    """What a node's agent puts its name to."""
+    return b"murmuration secure sum 2 keys\x00" + session + keys.sealing + keys.masking
+
+
+def keys_reply(entry: Entry) -> RecordDict:
     """A node's public keys."""
-    return RecordDict({RECORD: ConfigRecord({"sealing": keys.sealing, "masking": keys.masking})})
+    shown: dict[str, bytes] = {"sealing": entry.keys.sealing, "masking": entry.keys.masking}
+    if entry.signer:
+        shown |= {"signer": entry.signer, "signature": entry.signature}
+    return RecordDict({RECORD: ConfigRecord({**shown})})
 
 
-def read_keys(content: RecordDict) -> PublicKeys:
+def read_keys(content: RecordDict) -> Entry:
     """Public keys; MalformedReply for anything else.
 
     Also for a key that the other nodes could not agree on anything with: they would refuse the
-    whole session.
+    whole session. Whether a signature is good is for the nodes to say.
     """
     with _malformed():
         record = content.config_records[RECORD]
         keys = PublicKeys(bytes(record["sealing"]), bytes(record["masking"]))  # type: ignore[arg-type]
         for key in (keys.sealing, keys.masking):
             masks.check_public(key)
-        return keys
+        word = [bytes(record.get(name, b"")) for name in ("signer", "signature")]  # type: ignore[arg-type]
+        if [len(part) for part in word] not in ([0, 0], [_SIGNER, signing.SIGNATURE_BYTES]):
+            raise ValueError("a signature of another length")
+        return Entry(keys, *word)
 
 
-def shares_request(session: bytes, place: int, roster: Sequence[PublicKeys]) -> RecordDict:
-    """Tell a node its place and everybody's keys, and ask for shares."""
-    keys = b"".join(entry.sealing + entry.masking for entry in roster)
-    return RecordDict({RECORD: ConfigRecord({"session": session, "place": place, "roster": keys})})
+def about(kind: str, content: RecordDict, steps: Mapping[str, float]) -> bytes:
+    """What a request to work of a ``kind`` would have summed, on the grids ``steps``: a hash.
 
-
-def read_roster(content: RecordDict) -> tuple[int, list[PublicKeys]]:
-    """The node's place and everybody's keys; ProtocolError for anything else."""
+    The same for all nodes of a round; ProtocolError if the request is none.
+    """
     try:
-        record, size = content.config_records[RECORD], masks.KEY_BYTES
-        parts = _cut(bytes(record["roster"]), size)  # type: ignore[arg-type]
-        roster = [PublicKeys(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
-        return int(record["place"]), roster  # type: ignore[arg-type]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"not a roster: {error}") from None
+        model, parameters = content.array_records["model"], content.config_records["parameters"]
+        arrays_N = {name: array.numpy() for name, array in model.items()}
+    except Exception as error:  # another machine's bytes can fail to decode in any way
+        raise ProtocolError(f"not a request for a sum: {error!r}") from None
+    hashed = hashlib.sha256(b"murmuration secure sum 2 about\x00")
+    told = [[name, *_plain(value)] for name, value in parameters.items()]
+    shapes = [[name, str(a.dtype), a.shape] for name, a in sorted(arrays_N.items())]
+    grids = [[name, repr(float(step))] for name, step in steps.items()]
+    hashed.update(json.dumps([kind, sorted(told), shapes, grids]).encode() + b"\x00")
+    for name in sorted(arrays_N):
+        hashed.update(np.ascontiguousarray(arrays_N[name]).data)
+    return hashed.digest()
+
+
+def _plain(value: object) -> tuple[str, str]:
+    """A parameter as it is at either end: a float64 of numpy arrives as a float."""
+    if isinstance(value, bool | bytes | str):
+        return type(value).__name__, repr(value)
+    for kind in (int, float):
+        if isinstance(value, kind):
+            return kind.__name__, repr(kind(value))
+    raise ProtocolError(f"a parameter that is no single value: {type(value).__name__}")
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What a node is told when it is asked for shares: its place, everybody, and what for."""
+
+    session: bytes
+    place: int
+    roster: Sequence[Entry]
+    about: bytes
+
+    def request(self) -> RecordDict:
+        """As it travels."""
+        everybody = b"".join(entry.to_bytes() for entry in self.roster)
+        told = {"session": self.session, "place": self.place, "roster": everybody}
+        return RecordDict({RECORD: ConfigRecord({**told, "about": self.about})})
+
+    @classmethod
+    def of(cls, content: RecordDict) -> "Invitation":
+        """From a request for shares; ProtocolError for anything else."""
+        try:
+            record = content.config_records[RECORD]
+            parts = _cut(bytes(record["roster"]), _ENTRY)  # type: ignore[arg-type]
+            roster = [_entry(part) for part in parts]
+            about = bytes(record["about"])  # type: ignore[arg-type]
+            return cls(session_of(content), int(record["place"]), roster, about)  # type: ignore[arg-type]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProtocolError(f"not a roster: {error}") from None
+
+
+def _entry(part: bytes) -> Entry:
+    size = masks.KEY_BYTES
+    keys, word = PublicKeys(part[:size], part[size : 2 * size]), part[2 * size :]
+    return Entry(keys, word[:_SIGNER], word[_SIGNER:]) if any(word) else Entry(keys)
 
 
 def shares_reply(shared: Shared) -> RecordDict:

@@ -7,9 +7,11 @@ counts as zero, as everywhere. If fewer than ``privacy.secure_sum.threshold`` of
 are left, nothing can be unmasked and the whole round counts as zero.
 
 Threat model: a server that follows the protocol and remembers everything, in league with fewer than
-the threshold of nodes. Not against: a server that invents nodes. Sums of single nodes cannot be
-checked under masks (only their total), so a node's clipping must be trusted, or its owner's agent's
-(``client.agent``). The server sees the exact sum of the cohort before noise.
+the threshold of nodes. Against one that does not follow it, owners' agents do what they can alone
+(``client.agent``): each sum once, bound to its round, model and roster, with parties whose keys the
+owner knows, if they list them. Sums of single nodes cannot be checked under masks (only their
+total), so a node's clipping must be trusted, or its owner's agent's. The server sees the exact sum
+of the cohort before noise.
 
 Whether a round can be unmasked depends on how many nodes take part. Where the list of users is
 private (add-remove), that would depend on whether a user is there, so this is refused: say zero-out
@@ -122,6 +124,7 @@ def masked_totals(
     if len(work) < LEAST_PARTIES:
         raise ProtocolError(f"{len(work)} nodes have users in this round; {LEAST_PARTIES} must")
     name = os.urandom(SESSION_BYTES)
+    about = secure.about(kind, next(iter(work.values())), steps)  # the same of every node
     keys = ask(
         secure.KEYS,
         {node: secure.keys_request(name) for node in work},
@@ -138,7 +141,7 @@ def masked_totals(
         place,
         ask(
             secure.SHARES,
-            {node: secure.shares_request(name, place[node], roster) for node in nodes},
+            {node: secure.Invitation(name, place[node], roster, about).request() for node in nodes},
             lambda content, node: secure.read_shares(content, place[node], len(nodes)),
         ),
     )
@@ -172,7 +175,8 @@ def masked_totals(
             lambda content, node: secure.read_opened(content, arrived, gone),
         ),
     )
-    session = Session(name, roster, {other: given.commitment for other, given in shared.items()})
+    commitments = {other: given.commitment for other, given in shared.items()}
+    session = Session(name, about, [entry.keys for entry in roster], commitments)
     total_L = unmasked(session, masked, opened)
     return _split(total_L, steps, shapes), [nodes[number - 1] for number in arrived]
 

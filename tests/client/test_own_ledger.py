@@ -65,6 +65,19 @@ def test_who_was_asked_for_what_is_known_again(path):
         assert found.evaluations == {"a": 1, "b": 1}
 
 
+def test_which_sums_left_under_masks_is_known_again(path):
+    ledger = OwnLedger(path)
+    ledger.answer_work("train", [1], run="a", round_=1, masked="ab")
+    ledger.answer_work("train", [1], run="a", round_=2)
+    ledger.answer_work("evaluate", [2], run="a", masked="cd")
+    ledger.close()
+    for found in (ledger, OwnLedger.read(path)):
+        assert found.sums == {"ab", "cd"}
+        assert found.masked == {("train", "a", 1), ("evaluate", "a", 0)}
+        told = [found.told(*of) for of in (("train", "a", 1), ("train", "a", 3))]
+        assert [*told, found.told("evaluate", "a", 0)] == [1, 0, 1]
+
+
 def test_answers_that_rules_count_name_their_users(path):
     with pytest.raises(ValueError, match="name their users"):
         OwnLedger(path).answer("evaluate", users=1)

@@ -144,7 +144,8 @@ def test_terms_are_those_of_the_owner():
     assert terms["label-level"] == "item"
     assert terms["public-items"] is True
     assert "label-epsilon" not in POLICY.terms
-    assert Policy(secure_only=True, secure_least=5).terms["secure-least"] == 5
+    assert Policy(secure_only=True, min_parties=5).terms["min-parties"] == 5
+    assert Policy(parties=("0a" * 32,)).terms["parties"] == ("0a" * 32,)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +166,8 @@ def test_terms_are_those_of_the_owner():
         ("public_items = 1", "public_items"),
         ("tasks = ['text']", "tasks"),  # an agent hosts judgements
         ("tasks = 'sft'", "tasks"),
+        ("min_parties = -1", "min_parties"),
+        ("parties = ['alice']", "parties"),
         ("strategies = ['uls']\nlabel_epsilon = 1.0", "strategies"),
         ("max_epsilom = 1", "max_epsilom"),
     ],

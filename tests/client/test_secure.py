@@ -11,7 +11,7 @@ from client import secure
 from client.agent import Agent
 from client.answers import Host, answer
 from client.app import app
-from client.policy import Policy
+from client.policy import Policy, PolicyRefusal
 from client.store import UserStore
 from preference.features import HashingFeatures
 from preference.judgements import Judgements
@@ -50,6 +50,14 @@ def hosts(make_rows):
     return found
 
 
+def about(work=None):
+    return wire.about("train", work or request(), {"sum": STEP})
+
+
+def invited(place, roster, session=SESSION, work=None):
+    return wire.Invitation(session, place, roster, about(work)).request()
+
+
 def begin(hosts, session=SESSION):
     """All up to the sealed shares; who sealed what for whom."""
     roster = [
@@ -58,9 +66,9 @@ def begin(hosts, session=SESSION):
     ]
     shared = {}
     for place, host in hosts.items():
-        reply = answer(wire.SHARES, wire.shares_request(session, place, roster), host)
+        reply = answer(wire.SHARES, invited(place, roster, session), host)
         shared[place] = wire.read_shares(reply, place, len(roster))
-    return roster, shared
+    return [entry.keys for entry in roster], shared
 
 
 def masking(place, shared, session=SESSION, work=None, **changes):
@@ -85,7 +93,7 @@ def test_the_nodes_sums_add_up_and_no_node_shows_its_own(hosts):
         for place, host in hosts.items()
     }
     commitments = {place: given.commitment for place, given in shared.items()}
-    sum_D = unmasked(Session(SESSION, roster, commitments), masked, opened) * STEP
+    sum_D = unmasked(Session(SESSION, about(), roster, commitments), masked, opened) * STEP
     assert sum_D.tobytes() == total_D.tobytes()
     assert np.linalg.norm(total_D) > 0.1
     assert all(not host.memory for host in hosts.values())
@@ -120,6 +128,7 @@ def test_what_does_not_fit_leaves_nothing_and_the_session_as_it_was(hosts):
         masking(1, shared, names=["stack"]),
         masking(1, shared, steps=[STEP * 4096]),
         masking(1, shared, work=request(**{"clip-norm": 1e-9})),  # of another grid
+        masking(1, shared, work=request(round=2)),
         masking(2, shared),  # the shares of another
     ):
         with pytest.raises(ProtocolError):
@@ -151,8 +160,8 @@ def test_an_owner_may_want_masks_and_company(hosts):
         for host in hosts.values()
     ]
     with pytest.raises(ProtocolError, match="at least 5"):
-        answer(wire.SHARES, wire.shares_request(SESSION, 1, roster), hosts[1])
-    answer(wire.SHARES, wire.shares_request(SESSION, 2, roster), hosts[2])
+        answer(wire.SHARES, invited(1, roster), hosts[1])
+    answer(wire.SHARES, invited(2, roster), hosts[2])
 
 
 def test_a_company_that_is_too_small_is_refused(hosts):
@@ -166,10 +175,10 @@ def test_rosters_with_other_keys_are_refused(hosts):
         wire.read_keys(answer(wire.KEYS, wire.keys_request(SESSION), host))
         for host in hosts.values()
     ]
-    invented = [PublicKeys(bytes([i]) * 32, bytes([i + 9]) * 32) for i in range(4)]
+    invented = [wire.Entry(PublicKeys(bytes([i]) * 32, bytes([i + 9]) * 32)) for i in range(4)]
     for place, wrong in ((1, invented), (2, roster), (9, roster)):
         with pytest.raises(ProtocolError, match="not this party's keys"):
-            answer(wire.SHARES, wire.shares_request(SESSION, place, wrong), hosts[1])
+            answer(wire.SHARES, invited(place, wrong), hosts[1])
 
 
 @pytest.mark.parametrize("kind", [wire.KEYS, wire.SHARES, wire.UNMASK])
@@ -186,17 +195,14 @@ def test_the_app_keeps_a_session_in_its_context(crowd):
     ask = [messages.outgoing(wire.keys_request(SESSION), wire.KEYS, node) for node in (1, 2, 3)]
     replies = {r.metadata.src_node_id: r for r in nodes.send_and_receive(ask)}
     roster = [wire.read_keys(replies[node].content) for node in (1, 2, 3)]
-    ask = [
-        messages.outgoing(wire.shares_request(SESSION, node, roster), wire.SHARES, node)
-        for node in (1, 2, 3)
-    ]
+    ask = [messages.outgoing(invited(node, roster), wire.SHARES, node) for node in (1, 2, 3)]
     for reply in nodes.send_and_receive(ask):
         assert not reply.has_error()
         node = reply.metadata.src_node_id
         wire.read_shares(reply.content, node, 3)
         state = nodes._contexts[node].state.config_records["secure"]
         party = Party.from_bytes(bytes(state["secure-session"]))
-        assert party.public == roster[node - 1]
+        assert party.public == roster[node - 1].keys
     # What was asked out of order comes back as an error, with nothing in it.
     (reply,) = nodes.send_and_receive(
         [messages.outgoing(wire.unmask_request(SESSION, [1, 2, 3]), wire.UNMASK, 1)]
@@ -225,7 +231,7 @@ def test_agents_of_owners_mask_what_they_have_checked(make_rows, tmp_path):
     ]
     shared = {
         place: wire.read_shares(
-            agent.handle(wire.SHARES, wire.shares_request(SESSION, place, roster)), place, 3
+            agent.handle(wire.SHARES, invited(place, roster, work=work)), place, 3
         )
         for place, agent in agents.items()
     }
@@ -234,7 +240,7 @@ def test_agents_of_owners_mask_what_they_have_checked(make_rows, tmp_path):
         for place, agent in agents.items()
     }
     assert all(agent.ledger.answered["train"] == 1 for agent in agents.values())
-    with pytest.raises(ProtocolError):
+    with pytest.raises(PolicyRefusal, match="max_repeats"):
         agents[1].handle("train", masking(1, shared, work=work))
     opened = {
         place: wire.read_opened(
@@ -243,7 +249,8 @@ def test_agents_of_owners_mask_what_they_have_checked(make_rows, tmp_path):
         for place, agent in agents.items()
     }
     commitments = {place: given.commitment for place, given in shared.items()}
-    sum_D = unmasked(Session(SESSION, roster, commitments), masked, opened) * STEP
+    keys = [entry.keys for entry in roster]
+    sum_D = unmasked(Session(SESSION, about(work), keys, commitments), masked, opened) * STEP
     assert 0.0 < np.linalg.norm(sum_D) <= 6 * 0.1
 
 

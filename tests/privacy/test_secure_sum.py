@@ -17,7 +17,7 @@ from privacy.secure_sum import (
     threshold,
 )
 
-SESSION = b"s" * 16
+SESSION, ABOUT = b"s" * 16, b"a" * 32
 
 
 def begun(parties: int, session: bytes = SESSION) -> tuple[dict[int, Party], list[PublicKeys]]:
@@ -29,7 +29,7 @@ def all_shared(
     parties: int, session: bytes = SESSION
 ) -> tuple[dict[int, Party], dict[int, Shared]]:
     found, roster = begun(parties, session)
-    return found, {place: party.share(place, roster) for place, party in found.items()}
+    return found, {place: party.share(place, roster, ABOUT) for place, party in found.items()}
 
 
 def sealed_for(place: int, shared: dict[int, Shared]) -> dict[int, bytes]:
@@ -92,9 +92,9 @@ def test_a_party_does_each_step_once_and_in_order() -> None:
         party.mask(values, {})
     with pytest.raises(ProtocolError, match="step 4"):
         party.unmask([1, 2, 3])
-    shared = {place: other.share(place, roster) for place, other in found.items()}
+    shared = {place: other.share(place, roster, ABOUT) for place, other in found.items()}
     with pytest.raises(ProtocolError, match="step 2"):
-        party.share(1, roster)
+        party.share(1, roster, ABOUT)
     party.mask(values, sealed_for(1, shared))
     with pytest.raises(ProtocolError, match="step 3"):
         party.mask(values + 1, sealed_for(1, shared))  # the difference would be shown
@@ -141,12 +141,12 @@ def test_altered_replayed_and_misdirected_shares_are_refused_and_nothing_is_show
 def test_too_few_parties_are_refused_at_every_step() -> None:
     found, roster = begun(2)
     with pytest.raises(ProtocolError, match="at least 3"):
-        found[1].share(1, roster)
+        found[1].share(1, roster, ABOUT)
     found, roster = begun(4)
     with pytest.raises(ProtocolError, match="at least 5"):
-        found[1].share(1, roster, least=5)
+        found[1].share(1, roster, ABOUT, least=5)
     with pytest.raises(ProtocolError, match="at least 3"):
-        found[1].share(1, roster[:2], least=0)
+        found[1].share(1, roster[:2], ABOUT, least=0)
     found, shared = all_shared(7)  # the threshold is 5
     with pytest.raises(ProtocolError, match="4 of 7 parties are left"):
         few = {o: s for o, s in sealed_for(1, shared).items() if o < 5}
@@ -165,6 +165,38 @@ def test_lists_that_cannot_be_are_refused(arrived: Sequence[int]) -> None:
         found[1].unmask(arrived)
 
 
+@pytest.mark.parametrize("other", ["about", "roster"])
+def test_parties_that_were_told_different_things_show_nothing(other: str) -> None:
+    """Each holds by what it was told, and the shares of one do not open at the other."""
+    found, roster = begun(5)
+    about = {"about": (b"b" * 32, roster), "roster": (ABOUT, roster[:4])}[other]
+    shared = {place: found[place].share(place, roster, ABOUT) for place in (1, 2, 3, 5)}
+    shared[4] = found[4].share(4, about[1], about[0])
+    sealed = {place: given.sealed.get(1, b"") for place, given in shared.items() if place != 1}
+    with pytest.raises(ProtocolError, match="altered"):
+        found[1].mask(np.zeros(3, dtype=np.int64), sealed)
+    to_4 = {place: shared[place].sealed[4] for place in (1, 2, 3)}
+    with pytest.raises(ProtocolError, match="altered"):
+        found[4].mask(np.zeros(3, dtype=np.int64), to_4)
+    assert (found[1].done, found[4].done) == (2, 2)
+
+
+def test_a_party_that_wants_more_company_than_the_threshold_has_it_to_the_end() -> None:
+    found, roster = begun(7)  # the threshold is 5
+    shared = {
+        place: party.share(place, roster, ABOUT, least=6 if place == 1 else 0)
+        for place, party in found.items()
+    }
+    few = {o: s for o, s in sealed_for(1, shared).items() if o < 6}
+    with pytest.raises(ProtocolError, match="5 of 7 parties are left; at least 6"):
+        found[1].mask(np.zeros(3, dtype=np.int64), few)
+    found[1].mask(np.zeros(3, dtype=np.int64), sealed_for(1, shared))
+    again = Party.from_bytes(found[1].to_bytes())
+    with pytest.raises(ProtocolError, match="5 of 7 vectors arrived; at least 6"):
+        again.unmask([1, 2, 3, 4, 5])
+    again.unmask([1, 2, 3, 4, 5, 6])
+
+
 def test_rosters_that_cannot_be_are_refused() -> None:
     found, roster = begun(4)
     for place, wrong in (
@@ -176,10 +208,12 @@ def test_rosters_that_cannot_be_are_refused() -> None:
         (1, [PublicKeys(roster[0].masking, roster[0].sealing), *roster[1:]]),  # not its keys
     ):
         with pytest.raises(ProtocolError):
-            found[1].share(place, wrong)
+            found[1].share(place, wrong, ABOUT)
         assert found[1].done == 1
     with pytest.raises(ProtocolError, match="public key"):
-        found[1].share(1, [roster[0], roster[1], PublicKeys(bytes(32), b"y" * 32)])
+        found[1].share(1, [roster[0], roster[1], PublicKeys(bytes(32), b"y" * 32)], ABOUT)
+    with pytest.raises(ProtocolError, match="named by 32 bytes"):
+        found[1].share(1, roster, b"short")
     with pytest.raises(ProtocolError, match="32 bytes"):
         PublicKeys(b"", b"")
 

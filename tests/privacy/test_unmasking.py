@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from privacy.secure_sum import Opened, Party, ProtocolError, threshold
 from privacy.unmasking import Session, unmasked
 
+ABOUT = b"a" * 32
 Vectors = dict[int, np.ndarray]
 
 
@@ -26,7 +27,7 @@ def session(
     name = os.urandom(16)
     parties = {place: Party.begin(name) for place in given_}
     roster = [party.public for party in parties.values()]
-    shared = {place: parties[place].share(place, roster) for place in shares}
+    shared = {place: parties[place].share(place, roster, ABOUT) for place in shares}
     masked = {
         place: parties[place].mask(
             given_[place], {o: s.sealed[place] for o, s in shared.items() if o != place}
@@ -34,7 +35,7 @@ def session(
         for place in shows
     }
     commitments = {place: given.commitment for place, given in shared.items()}
-    return Session(name, roster, commitments), masked, parties
+    return Session(name, ABOUT, roster, commitments), masked, parties
 
 
 def opened(parties: dict[int, Party], masked: Vectors, stay: Collection[int]) -> dict[int, Opened]:

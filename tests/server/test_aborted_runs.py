@@ -289,6 +289,40 @@ def test_under_masks(config, deployed, monkeypatch):
     assert len(charges(config)) == 2
 
 
+class Dies(Deployed):
+    """The server dies while it waits for the answers of a round."""
+
+    def pull_messages(self, ids):
+        if any(self.hit(self._pending[message_id]) for message_id in ids):
+            raise RuntimeError("power cut")
+        return super().pull_messages(ids)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_round_under_masks_that_a_crash_interrupted_is_not_asked_again(
+    config, masked, monkeypatch
+):
+    """Nodes answer it no second time: it is charged, everybody left out, and the next one asked."""
+    config = replace(config, secure_aggregation=masked, adjacency="zero-out", cohort=40)
+    with pytest.raises(RuntimeError, match="power cut"):
+        train(config, Dies(config, nodes=5, since=3))
+    asked = []
+    grid = Deployed(config, nodes=5)
+    push = grid.push_messages
+    monkeypatch.setattr(grid, "push_messages", lambda found: push(kept(asked, found)))
+    result = train(replace(config, resume=True), grid)
+    assert result["rounds"] == config.rounds
+    assert [charge.round for charge in charges(config)] == list(range(1, config.rounds + 1))
+    rounds = {int(m.metadata.group_id) for m in asked if m.metadata.message_type == "train"}
+    assert rounds == set(range(4 if masked else 3, config.rounds + 1))
+
+
+def kept(asked, found):
+    found = list(found)
+    asked += found
+    return found
+
+
 def test_a_count_that_nobody_answers(config):
     config = replace(config, strategy="els")
     grid = Deployed(config, fault=f"the owner's policy refuses (secure_only): {SECRET}", since=0)

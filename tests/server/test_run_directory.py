@@ -394,6 +394,17 @@ def test_the_private_log(config):
     ]
 
 
+def test_the_last_round_that_nodes_were_asked_in(config):
+    folder = RunDirectory(config)
+    assert folder.last_asked() == 0
+    folder.log_private({"round": 1, "cohort": 4})
+    folder.log_private({"round": 2, "cohort": 0})
+    folder.log_private({"round": 3, "left out": "everybody"})
+    with (folder.private / "log.jsonl").open("a") as file:
+        file.write('{"round": 7, "coho')
+    assert folder.last_asked() == 2
+
+
 def test_what_is_released_once_is_kept(config):
     folder, asked = RunDirectory(config), []
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from named import asked
 
-from privacy import grid, masks
+from privacy import grid, masks, signing
 from privacy.secure_sum import SEALED_BYTES, Opened, ProtocolError, PublicKeys, Shared
+from strategies import messages
 from strategies import secure_messages as secure
 from strategies.messages import MalformedReply
 
@@ -26,10 +28,12 @@ def carrying(record):
 
 def test_everything_comes_back_as_it_went():
     assert secure.session_of(secure.keys_request(SESSION)) == SESSION
-    assert secure.read_keys(secure.keys_reply(KEYS[0])) == KEYS[0]
-    request = secure.shares_request(SESSION, 2, KEYS)
-    assert secure.session_of(request) == SESSION
-    assert secure.read_roster(request) == (2, KEYS)
+    entries = [secure.Entry(KEYS[0], b"p" * 32, b"w" * 64), *map(secure.Entry, KEYS[1:])]
+    for entry in entries:
+        assert secure.read_keys(secure.keys_reply(entry)) == entry
+    told = secure.Invitation(SESSION, 2, entries, b"a" * 32)
+    assert secure.session_of(told.request()) == SESSION
+    assert secure.Invitation.of(told.request()) == told
     shared = Shared({3: b"c" * SEALED_BYTES, 1: b"a" * SEALED_BYTES}, b"h" * 32)
     assert secure.read_shares(secure.shares_reply(shared), 2, 3) == shared
     assert secure.MaskRequest.of(carrying(REQUEST.record())) == REQUEST
@@ -124,7 +128,58 @@ def test_a_key_that_would_end_everybodys_session_is_not_passed_on(name, point):
         secure.read_keys(carrying(ConfigRecord(keys)))
 
 
-@pytest.mark.parametrize("read", [secure.session_of, secure.read_roster, secure.read_arrived])
+@pytest.mark.parametrize("word", [{"signer": b"short"}, {"signer": b"p" * 32}, {"signature": 3}])
+def test_half_a_signature_is_none(word):
+    keys = {"sealing": KEYS[0].sealing, "masking": KEYS[0].masking, **word}
+    with pytest.raises(MalformedReply, match="not an answer of this session"):
+        secure.read_keys(carrying(ConfigRecord(keys)))
+
+
+def test_what_a_signature_says_is_these_keys_in_this_session():
+    private = b"k" * 32
+    word = signing.sign(private, secure.signed_text(SESSION, KEYS[0]))
+    signer = signing.public_key(private)
+    assert secure.Entry(KEYS[0], signer, word).signed_by(SESSION) == signer
+    for entry, session in (
+        (secure.Entry(KEYS[1], signer, word), SESSION),
+        (secure.Entry(KEYS[0], signer, word), b"t" * 16),
+        (secure.Entry(KEYS[0], signing.public_key(b"j" * 32), word), SESSION),
+        (secure.Entry(KEYS[0], signer, word[:-1] + bytes([word[-1] ^ 1])), SESSION),
+        (secure.Entry(KEYS[0]), SESSION),
+        (secure.Entry(KEYS[0], b"\xff" * 32, word), SESSION),
+    ):
+        with pytest.raises(ProtocolError, match="nobody has signed"):
+            entry.signed_by(session)
+
+
+def test_a_sum_is_named_by_all_but_whom_each_node_is_asked_about():
+    def named(theta=0.0, users=(0,), kind="train", steps=None, **changes):
+        parameters = {"strategy": "uls", "round": 1, "clip-norm": np.float64(0.1), **changes}
+        model = messages.model_record(np.full(3, theta))
+        content = messages.work_request(model, parameters, asked(users))
+        return secure.about(kind, content, steps or {"sum": STEP})
+
+    same = [named(), named(users=(1, 2)), named(**{"clip-norm": 0.1})]
+    assert len({*same}) == 1
+    others = [
+        named(theta=1e-6),
+        named(kind="evaluate"),
+        named(steps={"sum": STEP / 2}),
+        named(steps={"sums": STEP}),
+        named(round=2),
+        named(round=True),
+        named(round=1.0),
+        named(round="1"),
+        named(more=0),
+    ]
+    assert len({same[0], *others}) == 1 + len(others)
+    with pytest.raises(ProtocolError, match="not a request for a sum"):
+        secure.about("train", RecordDict(), {"sum": STEP})
+    with pytest.raises(ProtocolError, match="no single value"):
+        named(round=[1])
+
+
+@pytest.mark.parametrize("read", [secure.session_of, secure.Invitation.of, secure.read_arrived])
 @pytest.mark.parametrize("content", [RecordDict(), carrying(ConfigRecord({"roster": b"x" * 65}))])
 def test_whatever_a_server_may_ask_instead(read, content):
     with pytest.raises(ProtocolError):
