@@ -35,7 +35,7 @@ import numpy as np
 from flwr.app import RecordDict
 
 from client import agent_socket, secure
-from client.answers import ANSWERS, Host, answer
+from client.answers import ANSWERS, Host, answer, randomized
 from client.identity import Identity
 from client.label_state import LabelState, OtherTerms
 from client.label_terms import check_terms
@@ -123,7 +123,7 @@ class Agent:
         elif kind == local_labels.QUERY:
             promise, asked = local_labels.read_request(content)
             try:
-                check_terms(promise, self.policy.terms)
+                check_terms(promise, self.policy.terms, settled=randomized(self.store.judgements))
             except InputError as error:
                 raise PolicyRefusal("label_epsilon", str(error)) from None
             self.ledger.answer(kind, users=len(self._users(asked)))
@@ -151,8 +151,9 @@ class Agent:
         policy, ledger = self.policy, self.ledger
         if policy.label_epsilon:
             raise PolicyRefusal("label_epsilon", "labels leave randomized, or not at all")
-        if masked and not len(work.users_S):  # then the others' sum would be told as it is
-            raise PolicyRefusal("secure_only", "none of those who are asked for is here")
+        # A masked sum of nobody would leave the others' as it is.
+        if (users := len(work.users_S)) < max(policy.min_users, bool(masked)):
+            raise PolicyRefusal("min_users", f"of those who are asked for {users} are here")
         keys_S = self.store.keys_U[work.users_S]
         often = min(1, policy.max_repeats) if masked else policy.max_repeats
         self._limit_features(str(work.parameters.get("features", "")))

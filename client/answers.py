@@ -75,7 +75,7 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
         places=store.places,
         keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]
         counts_U=store.judgements.counts_U if request["counts"] else None,
-        randomized=store.judgements.channel.kind == "randomized-response",
+        randomized=randomized(store.judgements),
     )
     return messages.registry_reply(entry)
 
@@ -89,9 +89,10 @@ def items(content: RecordDict, host: Host) -> RecordDict:
 def labels(content: RecordDict, host: Host) -> RecordDict:
     """What some of its users tell of their labels: randomized, once and for all, here or before."""
     promise, names = local_labels.read_request(content)
-    check_terms(promise, host.terms)
+    judgements = host.store().judgements
+    check_terms(promise, host.terms, settled=randomized(judgements))
     asked = _judged(host.store(), names)
-    if asked.channel.kind == "randomized-response":
+    if randomized(asked):
         told = host.store().leaving_out(lambda taken: stated_labels(asked, promise, taken))
         return local_labels.reply(told)
     return local_labels.reply(host.labels().answer(asked, promise, host.source).labels)
@@ -153,6 +154,11 @@ def _check_declared(data: Data, kind: str, responses: object) -> None:
             f"responses, and the run is about {kind} over at most {responses}: its owner declares "
             "them with node-config kind=… responses=… (or murmuration agent --kind --responses)"
         )
+
+
+def randomized(data: Data) -> bool:
+    """Whether labels went through randomized response before they came to the node."""
+    return data.channel.kind == "randomized-response"
 
 
 def _of_all(name: str, rows: np.ndarray, places_S: np.ndarray) -> np.ndarray:

@@ -3,9 +3,16 @@
 A deployed node's owner decides, in its node-config:
 
     state=PATH              the file that remembers; without it no label is told
-    label-epsilon=3.0       the most that may be asked for; without it no label is told
+    label-epsilon=3.0       the epsilon that is told with; without it no label is told
     label-level=user        the level that this epsilon is of (default user)
-    label-delta=0.0         the most δ, at user level
+    label-delta=0.0         the δ, at user level
+    label-cap=0             the most labels that a user ever tells; 0: no such limit is asked for
+    label-min-epsilon=1.0   lets a request name less than label-epsilon, down to this
+
+Who asks first settles for good with what terms a user's labels are told (``client.label_state``).
+So the owner's own numbers are what a request must name, all four: a stranger who asked with
+ε = 0.001, or for one label of each user, would make the rest useless for everybody. Labels that
+were randomized before they came here are settled already; of them no more than this is told.
 
 With a label-epsilon true labels take no part in anything else that leaves the node.
 
@@ -24,8 +31,12 @@ from preference.judgements import InputError
 from privacy.randomized_response import LabelPromise
 
 
-def check_terms(promise: LabelPromise, node_config: Mapping[str, object]) -> None:
+def check_terms(
+    promise: LabelPromise, node_config: Mapping[str, object], *, settled: bool = False
+) -> None:
     """Whether the owner of a node tells labels with this promise.
+
+    ``settled`` says that the labels were randomized before they came to the node.
 
     Raises:
         InputError: they do not; says which node-config decides.
@@ -40,15 +51,24 @@ def check_terms(promise: LabelPromise, node_config: Mapping[str, object]) -> Non
     level = str(node_config.get("label-level", "user"))
     try:
         most = float(str(node_config["label-epsilon"]))
-        most_delta = float(str(node_config.get("label-delta", 0.0)))
+        least = float(str(node_config.get("label-min-epsilon", most)))
+        delta = float(str(node_config.get("label-delta", 0.0)))
+        cap = int(str(node_config.get("label-cap", 0)))
     except ValueError:
-        raise InputError("node-config label-epsilon and label-delta must be numbers") from None
-    # Turned around, so that no comparison with NaN would allow anything.
-    if not (promise.level == level and promise.epsilon <= most and promise.delta <= most_delta):
         raise InputError(
-            f"labels asked for with {promise}: this node allows {level} level, epsilon up to "
-            f"{most:g} and delta up to {most_delta:g} (node-config label-level, label-epsilon, "
-            "label-delta)"
+            "node-config label-epsilon, label-min-epsilon and label-delta must be numbers, and "
+            "label-cap a whole one"
+        ) from None
+    # Turned around, so that no comparison with NaN would allow anything.
+    allowed = promise.level == level and promise.epsilon <= most and promise.delta <= delta
+    lasting = promise.epsilon >= least and promise.delta == delta and promise.cap == cap
+    if not (allowed and (settled or lasting)):
+        size = f"{most:g}" if least == most else f"{least:g} to {most:g}"
+        at_most = f"a cap of {cap} labels" if cap else "no cap"
+        raise InputError(
+            f"labels asked for with {promise}: this node allows {level} level, epsilon {size}, "
+            f"delta {delta:g} and {at_most}, for good (node-config label-level, label-epsilon, "
+            "label-min-epsilon, label-delta, label-cap)"
         )
 
 

@@ -3,11 +3,11 @@
 The owner's agent (``client.agent``) looks here before it answers. A policy is a TOML file; every
 rule has a default that allows nothing, or next to nothing. What a rule can really enforce differs:
 
-- really: which strategies, clip norm, group size, how many requests are answered in all, how often
-  a round is, what may be evaluated, that nobody is both trained and measured on in one run
-  (``HOLD_OUT``), with how many and with whom a sum under masks is made, which features are
-  computed, what is learnt on them, and everything about randomized labels (their ε is spent on this
-  machine);
+- really: which strategies, clip norm, group size, how many users a sum is over, how many requests
+  are answered in all, how often a round is, what may be evaluated, that nobody is both trained and
+  measured on in one run (``HOLD_OUT``), with how many and with whom a sum under masks is made,
+  which features are computed, what is learnt on them, and everything about randomized labels (their
+  ε is spent on this machine);
 - on the server's word: ``max_epsilon`` of the other strategies. Their noise is added by the server,
   and it draws who is sampled and who is held out. The agent computes what the *stated* plan costs,
   and every run's plan is kept in the user's own ledger; that the server keeps to it, nobody here
@@ -80,6 +80,7 @@ class Policy:
         max_epsilon: ε at ``delta`` of all stated plans together, over the life of the node.
         delta: see ``max_epsilon``.
         max_clip: the longest that one user's part of an answer may be.
+        min_users: the fewest of the owner's users that a sum may be over, under masks or not.
         max_group_size: the most judgements of a user in one round; 0: any number.
         max_rounds: requests to work that are answered in all, over the life of the node.
         max_repeats: how often the same round of a run is answered without masks (a crash repeats
@@ -106,13 +107,16 @@ class Policy:
     max_epsilon: float = 0.0
     delta: float = 1e-6
     max_clip: float = 0.0
+    min_users: int = 0
     max_group_size: int = 0
     max_rounds: int = 0
     max_repeats: int = 2
     max_evaluations: int = 0
     label_epsilon: float = 0.0
+    label_min_epsilon: float = 0.0
     label_level: str = "user"
     label_delta: float = 0.0
+    label_cap: int = 0
     public_items: bool = False
     features: tuple[str, ...] = ("hashing",)
     max_dimension: int = 100_000
@@ -124,14 +128,16 @@ class Policy:
     def __post_init__(self) -> None:
         known = {*BOUNDED, *NODE_HALF}
         unknown = [name for name in self.strategies if name not in known]
-        amounts = ("max_epsilon", "max_clip", "label_epsilon", "label_delta")
+        amounts = ("max_epsilon", "max_clip", "label_epsilon", "label_min_epsilon", "label_delta")
         counts = (
+            "min_users",
             "max_group_size",
             "max_rounds",
             "max_repeats",
             "max_evaluations",
             "max_dimension",
             "min_parties",
+            "label_cap",
         )
         checks = [
             (not unknown, "strategies", f"some of {', '.join(sorted(known))}"),
@@ -140,6 +146,16 @@ class Policy:
             (0.0 < self.delta < 1.0, "delta", "between 0 and 1"),
             (self.label_level in ("user", "item"), "label_level", "user or item"),
             (self.label_delta < 1.0, "label_delta", "below 1"),
+            (
+                not (self.label_delta and self.label_level == "item"),
+                "label_delta",
+                "0 where label_level is item",
+            ),
+            (
+                self.label_min_epsilon <= self.label_epsilon,
+                "label_min_epsilon",
+                "at most label_epsilon",
+            ),
             (
                 all(_AGENT.fullmatch(name) for name in self.parties),
                 "parties",
@@ -188,7 +204,9 @@ class Policy:
             terms |= {secure.SIGNERS: self.parties}
         if self.label_epsilon:
             terms |= {"label-epsilon": self.label_epsilon, "label-level": self.label_level}
-            terms |= {"label-delta": self.label_delta, "state": "agent"}
+            terms |= {"label-delta": self.label_delta, "label-cap": self.label_cap}
+            terms |= {"label-min-epsilon": self.label_min_epsilon or self.label_epsilon}
+            terms |= {"state": "agent"}
         return terms
 
     def check_registry(self, content: RecordDict) -> None:

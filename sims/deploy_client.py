@@ -160,6 +160,7 @@ def _leaves(name: str, policy: Policy) -> list[str]:
         "  before noise: the server adds it. It states a plan, which is kept here; plans that",
         f"  cost more than epsilon {policy.max_epsilon:g} at delta {policy.delta:g} under "
         f"{policy.adjacency}, all together, are refused",
+        *([f"  never over fewer than {policy.min_users} of them"] if policy.min_users else []),
         *(["  under the masks of secure aggregation only"] if policy.secure_only else []),
     ]
 

@@ -192,7 +192,7 @@ max_evaluations = 0        # how often a model is right about your judgements
 features = ["hashing"]
 
 # Randomized labels instead (strategies = []): spent here, on this machine, by its own coins.
-# label_epsilon = 1.0      # all labels of one user together
+# label_epsilon = 1.0      # all labels of one user together; a server must ask with just this
 # public_items = true      # prompts and responses may be sent: they must be public for this
 """
 

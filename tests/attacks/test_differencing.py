@@ -154,7 +154,9 @@ def test_parties_of_whom_nobody_is_asked_show_nothing(agents):
     """Their sums would be zero, and the total the one party's whose users are asked."""
     four = agents()
     requests = {1: work(users=(700,)), **dict.fromkeys((2, 3, 4), work())}
-    with pytest.raises(PolicyRefusal, match="none of those who are asked for is here"):
+    with pytest.raises(
+        PolicyRefusal, match=r"\(min_users\): of those who are asked for 0 are here"
+    ):
         exact_sum(four, requests, STEPS, D, session=b"s" * 16)
 
 

@@ -306,7 +306,7 @@ def test_labels_leave_randomized_and_once(make, store):
     assert first.answers_N.tolist() == again.answers_N.tolist()
     assert first.per_label_U.tolist() == pytest.approx([2 / 3, 2 / 5, 2 / 2], rel=1e-6)
     with pytest.raises(OtherTerms):
-        agent = make(LABELS)
+        agent = make(replace(LABELS, label_min_epsilon=1.0))
         agent.handle(local_labels.QUERY, local_labels.request(LabelPromise(1.0), asked(range(3))))
     with pytest.raises(PolicyRefusal, match="label_epsilon"):
         agent.handle(local_labels.QUERY, local_labels.request(LabelPromise(2.1), asked(range(3))))
@@ -314,6 +314,30 @@ def test_labels_leave_randomized_and_once(make, store):
         agent.handle("train", work())
     with pytest.raises(PolicyRefusal, match="label_epsilon"):
         agent.handle("evaluate", work())
+
+
+def test_a_stranger_who_asks_first_settles_nothing(make):
+    """Before, ε = 0.001, or one label of each user, stood for good."""
+    for promise in (LabelPromise(0.001), LabelPromise(2.0, cap=1), LabelPromise(1.9)):
+        with pytest.raises(
+            PolicyRefusal, match=r"\(label_epsilon\).*epsilon 2, delta 0 and no cap"
+        ):
+            request = local_labels.request(promise, asked(range(3)))
+            make(LABELS).handle(local_labels.QUERY, request)
+    request = local_labels.request(LabelPromise(2.0), asked(range(3)))
+    told = local_labels.read_reply(make(LABELS).handle(local_labels.QUERY, request), 3)
+    assert len(told.answers_N) == 10
+
+
+def test_a_sum_is_over_as_many_users_as_the_owner_wants(make):
+    agent = make(replace(POLICY, min_users=2, max_evaluations=9))
+    plan = replace(stated(), charges=(*stated().charges, *HoldOut(0.2, 0.5).charges.items()))
+    for kind in ("train", "evaluate"):
+        for users in ((0,), (0, 700)):  # of whom one is not here
+            with pytest.raises(PolicyRefusal, match=r"\(min_users\).* 1 are here"):
+                agent.handle(kind, work(users, plan=plan))
+    assert not agent.ledger.answered
+    agent.handle("train", work((0, 1), plan=plan))
 
 
 def test_a_state_that_others_can_use_is_refused(store, tmp_path):

@@ -23,9 +23,11 @@ def context(node_config, **run_config):
     ("more", "promise"),
     [
         ({}, LabelPromise(3.0)),
-        ({}, LabelPromise(0.5, cap=10)),
+        ({"label-min-epsilon": 0.5}, LabelPromise(0.5)),
+        ({"label-min-epsilon": 0.5}, LabelPromise(2.0)),
+        ({"label-cap": 10}, LabelPromise(3.0, cap=10)),
         ({"label-epsilon": "3"}, LabelPromise(3.0)),
-        ({"label-delta": 1e-5}, LabelPromise(3.0, delta=1e-6)),
+        ({"label-delta": 1e-5}, LabelPromise(3.0, delta=1e-5)),
         ({"label-level": "item"}, LabelPromise(3.0, "item")),
     ],
 )
@@ -39,6 +41,13 @@ def test_terms_an_owner_allows(more, promise):
         ({}, LabelPromise(3.1)),
         ({}, LabelPromise(3.0, delta=1e-6)),
         ({}, LabelPromise(0.1, "item")),
+        ({}, LabelPromise(0.001)),
+        ({"label-min-epsilon": 0.5}, LabelPromise(0.4)),
+        ({"label-min-epsilon": "nan"}, LabelPromise(3.0)),
+        ({}, LabelPromise(3.0, cap=1)),
+        ({"label-cap": 10}, LabelPromise(3.0, cap=1)),
+        ({"label-cap": 10}, LabelPromise(3.0)),
+        ({"label-delta": 1e-5}, LabelPromise(3.0)),
         ({"label-level": "item"}, LabelPromise(3.0)),
         ({"label-level": "none"}, LabelPromise(3.0)),
         ({"label-epsilon": "nan"}, LabelPromise(3.0)),
@@ -50,6 +59,24 @@ def test_terms_an_owner_does_not_allow(more, promise):
         check_terms(promise, OWNER | more)
 
 
+@pytest.mark.parametrize(
+    ("more", "promise", "allowed"),
+    [
+        ({}, LabelPromise(0.1, cap=4), True),
+        ({"label-delta": 1e-5}, LabelPromise(3.0, delta=1e-6), True),
+        ({}, LabelPromise(3.1), False),
+        ({}, LabelPromise(3.0, delta=1e-6), False),
+        ({}, LabelPromise(0.1, "item"), False),
+    ],
+)
+def test_labels_that_were_settled_before_are_only_limited(more, promise, allowed):
+    if allowed:
+        check_terms(promise, OWNER | more, settled=True)
+        return
+    with pytest.raises(InputError, match="this node allows"):
+        check_terms(promise, OWNER | more, settled=True)
+
+
 @pytest.mark.parametrize("missing", ["state", "label-epsilon"])
 def test_an_owner_who_says_nothing_tells_nothing(missing):
     config = {key: value for key, value in OWNER.items() if key != missing}
@@ -57,6 +84,8 @@ def test_an_owner_who_says_nothing_tells_nothing(missing):
         check_terms(LabelPromise(0.1), config)
     with pytest.raises(InputError, match="must be numbers"):
         check_terms(LabelPromise(0.1), OWNER | {"label-epsilon": "much"})
+    with pytest.raises(InputError, match="label-cap a whole one"):
+        check_terms(LabelPromise(0.1), OWNER | {"label-cap": "2.5"})
 
 
 def test_true_labels_stay_where_randomized_ones_are_told():

@@ -143,6 +143,9 @@ def test_terms_are_those_of_the_owner():
     assert terms["label-epsilon"] == 1.5
     assert terms["label-level"] == "item"
     assert terms["public-items"] is True
+    assert (terms["label-min-epsilon"], terms["label-cap"]) == (1.5, 0)
+    wide = Policy(label_epsilon=1.5, label_min_epsilon=1.0, label_cap=7).terms
+    assert (wide["label-min-epsilon"], wide["label-cap"]) == (1.0, 7)
     assert "label-epsilon" not in POLICY.terms
     assert Policy(secure_only=True, min_parties=5).terms["min-parties"] == 5
     assert Policy(parties=("0a" * 32,)).terms["parties"] == ("0a" * 32,)
@@ -167,6 +170,10 @@ def test_terms_are_those_of_the_owner():
         ("tasks = ['text']", "tasks"),  # an agent hosts judgements
         ("tasks = 'sft'", "tasks"),
         ("min_parties = -1", "min_parties"),
+        ("min_users = -1", "min_users"),
+        ("label_cap = -1", "label_cap"),
+        ("label_min_epsilon = 1.0", "label_min_epsilon"),
+        ("label_epsilon = 1.0\nlabel_level = 'item'\nlabel_delta = 1e-6", "label_delta"),
         ("parties = ['alice']", "parties"),
         ("strategies = ['uls']\nlabel_epsilon = 1.0", "strategies"),
         ("max_epsilom = 1", "max_epsilom"),

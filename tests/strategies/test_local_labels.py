@@ -202,6 +202,7 @@ def test_a_deployed_node_tells_labels_and_nothing_else_of_them(crowd, tmp_path):
     grid, registry = run_of(crowd, 1)
     state = tmp_path / "s"
     owner = {"data": crowd, "state": str(state), "label-epsilon": 2.0}
+    owner |= {"label-min-epsilon": 1.0, "label-cap": 6}
     grid._contexts[1].node_config.update(owner)
     users_S = np.arange(50)
     first = ask_labels(grid, registry, users_S, PROMISE)
@@ -211,7 +212,7 @@ def test_a_deployed_node_tells_labels_and_nothing_else_of_them(crowd, tmp_path):
     )
     with pytest.raises(RegistryError, match="told once with"):
         ask_labels(grid, registry, users_S, LabelPromise(1.0, cap=6))
-    with pytest.raises(RegistryError, match="allows user level, epsilon up to 2"):
+    with pytest.raises(RegistryError, match="allows user level, epsilon 1 to 2"):
         ask_labels(grid, registry, users_S, LabelPromise(3.0))
     model = messages.model_record(np.zeros(9))
     for kind in ("train", "evaluate"):
