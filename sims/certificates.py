@@ -10,6 +10,7 @@ Decisions:
 import datetime
 import ipaddress
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,6 +116,11 @@ def load_client_key(path: Path) -> ec.EllipticCurvePrivateKey:
     if mode & 0o077:
         raise InputError(f"the key {path} can be read by others: chmod 600 it, or make a new one")
     return key
+
+
+def executor_secret() -> bytes:
+    """What an executor proves to know before it gets a task: 256 bits, as text."""
+    return secrets.token_hex(32).encode()
 
 
 def write_new(path: Path, data: bytes, *, secret: bool = False) -> Path:

@@ -25,15 +25,14 @@ from preference.judgements import InputError
 from server.config import RunConfig
 from server.training import train
 from sims.chaos_outcome import outcome, table
-from sims.deploy_client import has_executor
 from sims.deploy_init import Deployment, write_deployment
 from sims.deploy_run import run_deployed
 from sims.deployed import Program, Site, ended_by_signals, until
-from sims.keeper import descendants
 from sims.local import LocalGrid
 from sims.population import Population, write
 
 HONEST, ROGUE = ("a", "b", "c", "d"), "x"
+NODE_PARTS = ("node", "executor")
 USERS, BUDGET, DELTA = 240, 8.0, 1e-5
 POLICY = """\
 strategies = ["uls"]
@@ -81,7 +80,6 @@ class Chaos:
         self.times: dict[int, float] = {}
         self.done: list[dict[str, object]] = []
         self.dropped: set[str] = set()
-        self.started: dict[str, float] = {}
         self.stop = threading.Event()
 
     def prepare(self) -> None:
@@ -128,7 +126,6 @@ class Chaos:
 
     def start_node(self, name: str) -> Program:
         """A client's SuperNode."""
-        self.started[name] = time.monotonic()
         port = 19_300 + (*HONEST, ROGUE).index(name)
         return self.site.start_node(name, self.socket(name), port)
 
@@ -136,11 +133,10 @@ class Chaos:
         """What ``deploy client`` does: start again what ended, but for what is dropped for good."""
         while not self.stop.wait(5.0):
             for name in (*HONEST, ROGUE):
-                program = self.site.programs.get(f"{name}-node")
-                if program is None or name in self.dropped:
+                parts = [self.site.programs.get(f"{name}-{part}") for part in NODE_PARTS]
+                if None in parts or name in self.dropped:
                     continue
-                young = time.monotonic() - self.started.get(name, 0.0) < 30
-                if not program.alive or (not young and not has_executor(program)):
+                if not all(program.alive for program in parts if program):
                     self.start_node(name)
 
     def rounds_done(self) -> int:
@@ -180,8 +176,7 @@ def kill_node(chaos: Chaos) -> None:
 
 def kill_app(chaos: Chaos) -> None:
     """Whatever a SuperNode has started vanishes: its executor and, if there is one, its app."""
-    for process in descendants(chaos.site.programs["b-node"].process.pid):
-        process.kill()
+    chaos.site.programs["b-executor"].kill()
 
 
 def kill_agent(chaos: Chaos) -> None:
@@ -194,8 +189,8 @@ def kill_agent(chaos: Chaos) -> None:
 def drop(chaos: Chaos) -> None:
     """A client leaves for good."""
     chaos.dropped.add("d")
-    chaos.site.programs["d-node"].kill()
-    chaos.site.programs["d-agent"].kill()
+    for part in (*NODE_PARTS, "agent"):
+        chaos.site.programs[f"d-{part}"].kill()
 
 
 def kill_superlink(chaos: Chaos) -> None:
@@ -207,7 +202,7 @@ def kill_superlink(chaos: Chaos) -> None:
 
 def kill_serverapp(chaos: Chaos) -> None:
     """The ServerApp vanishes; the run is submitted again."""
-    for process in descendants(chaos.site.programs["superexec"].process.pid):
+    for process in chaos.site.programs["superexec"].started():
         process.kill()
 
 

@@ -1,15 +1,19 @@
 """A person's side of a deployment: check what is there, say what will leave, then run it.
 
-Runs the agent, which reads the judgements, and beside it the SuperNode, which runs what the server
-ships. With ``--node-user`` (as root) the SuperNode is another operating-system user, who cannot
-read the judgements; without it the two are one user, and the agent protects only against an app
-that asks, not against one that looks for files.
+Runs the agent, which reads the judgements, and beside it the SuperNode and its executor, which runs
+what the server ships. With ``--node-user`` (as root) these are another operating-system user, who
+cannot read the judgements; without it all are one user, and the agent protects only against an app
+that asks, not against one that looks for files. What the server ships gets few of our variables and
+ends when we do: see ``sims.confined``.
 """
 
 import os
+import pwd
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import tempfile
 import time
 import tomllib
@@ -19,7 +23,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 from cryptography import x509
 
 from client.label_state import LabelState
@@ -30,14 +33,13 @@ from preference.judgements import InputError, Judgements
 from preference.schema import PAIRS, Schema
 from privacy.chained_record import head_path
 from sims.certificates import load_client_key, public_line
+from sims.confined import node_environment
 from sims.deploy_init import CLIENT_SETTINGS
-from sims.deploy_texts import supernode
-from sims.deployed import Program, agent_command, answers, until
-from sims.keeper import descendants
+from sims.deploy_texts import node_executor, supernode
+from sims.deployed import Program, agent_command, answers, new_secret, until
 from strategies.stated import cost
 
 _RESTART_SECONDS = 5.0
-_START_SECONDS = 30.0  # that a SuperNode may take to start its executor
 _DIMENSION = 1025  # of the default features, for the sizes that are told
 
 
@@ -212,15 +214,17 @@ def run_client(
     Raises:
         InputError: the agent ended, or could not start.
     """
-    with _workplace(client, node_user) as work:
-        path, log = work / "agent.sock", client.folder / "logs" / "agent.log"
+    with tempfile.TemporaryDirectory(prefix="murmuration-agent-") as folder:
+        # Another user has to come through to the socket, which is theirs alone.
+        Path(folder).chmod(0o711 if node_user else 0o700)
+        path, log = Path(folder) / "agent.sock", client.folder / "logs" / "agent.log"
         command = agent_command(
             data.absolute(), client.folder / "policy.toml", client.folder / "state", path
         )
         command += ["--columns", columns] if columns else []
         command += schema.options.split()
         command += ["--user", node_user] if node_user else []
-        agent = Program(command, log, cwd=client.folder)
+        agent = Program(command, log, cwd=client.folder, scratch=Path(folder))
 
         def looked_after() -> bool:
             if not agent.alive:
@@ -230,7 +234,7 @@ def run_client(
         try:
             until(lambda: answers(path), 300, "the agent", agent)
             say(f"the agent answers; its log is {log}")
-            _keep_node(client, work, path, port, node_user, say, looked_after)
+            _keep_node(client, path, port, node_user, say, looked_after)
         finally:
             agent.end()
 
@@ -246,86 +250,104 @@ def run_node(
 ) -> None:
     """Run the SuperNode for an agent that answers at a socket, until interrupted or ``enough()``.
 
-    One that ends is started again, and so is one whose executor has ended: it would wait for the
-    executor's reply for ever. InputError if it cannot be another user.
+    When it or its executor ends, both are started again: a SuperNode without an executor would wait
+    for its reply for ever. InputError if it cannot be another user.
     """
-    with _workplace(client, node_user) as work:
-        _keep_node(client, work, socket_path, port, node_user, say, enough)
-
-
-@contextmanager
-def _workplace(client: Client, node_user: str | None) -> Iterator[Path]:
-    """Where the SuperNode works: in the client's folder, or in one of the other user's own.
-
-    Another user need not be able to reach the client's folder, and should not.
-    """
-    if node_user is None:
-        work = client.folder / "node"
-        work.mkdir(exist_ok=True, mode=0o700)
-        yield work
-        return
-    with tempfile.TemporaryDirectory(prefix="murmuration-node-") as folder:
-        yield Path(folder)
+    _keep_node(client, socket_path, port, node_user, say, enough)
 
 
 def _keep_node(
     client: Client,
-    work: Path,
     socket_path: Path,
     port: int,
     node_user: str | None,
     say: Callable[[str], None],
     enough: Callable[[], bool],
 ) -> None:
-    log = client.folder / "logs" / "node.log"
-    for name in ("node.key", "ca.crt"):
-        shutil.copy2(client.folder / name, work / name)
     if node_user:
-        _hand_over(work, node_user)
-    command = supernode(work, client.address, str(socket_path), port)
-    environment = {"FLWR_HOME": str(work / "flwr"), "HOME": str(work)}
+        _check_user(node_user)
     while not enough():
-        try:
-            node = Program(command, log, environment=environment, cwd=work, user=node_user)
-        except PermissionError:
-            raise InputError(
-                f"{node_user} may not run {command[0]}: install murmuration where other users can "
-                "reach it (/opt, say), and let the SuperNode be started from there"
-            ) from None
-        say(f"the SuperNode is started; its log is {log}")
-        try:
-            started = time.monotonic()
-            while node.alive and not enough():
+        with _node(client, socket_path, port, node_user) as programs:
+            say(f"the SuperNode is started; its log is {programs[0].log}")
+            while all(program.alive for program in programs) and not enough():
                 time.sleep(0.5)
-                young = time.monotonic() - started < _START_SECONDS
-                if not young and not has_executor(node):
-                    say("the SuperNode's executor has ended")
-                    break
-        finally:
-            node.end()
+            if not programs[1].alive:
+                say("the SuperNode's executor has ended")
         until_then = time.monotonic() + _RESTART_SECONDS
         while time.monotonic() < until_then and not enough():
             time.sleep(0.2)
 
 
-def has_executor(node: Program) -> bool:
-    """Whether a SuperNode still has the process that starts its apps."""
-    return any(_is_executor(process) for process in descendants(node.process.pid))
+@contextmanager
+def _node(
+    client: Client, socket_path: Path, port: int, user: str | None
+) -> Iterator[tuple[Program, Program]]:
+    """A SuperNode and its executor, in a new folder that is theirs and is removed afterwards.
 
-
-def _is_executor(process: psutil.Process) -> bool:
+    New each time: as root nothing is written where the server's code was at home before, which
+    could have left a link in its place.
+    """
+    logs = client.folder / "logs"
+    work = Path(tempfile.mkdtemp(prefix="murmuration-node-"))
+    programs: list[Program] = []
     try:
-        return any("superexec" in part for part in process.cmdline())
-    except psutil.Error:
-        return False
+        for name in ("node.key", "ca.crt"):
+            shutil.copy2(client.folder / name, work / name)
+        new_secret(work)
+        if user:
+            for path in (*work.iterdir(), work):
+                shutil.chown(path, user)
+        commands = {
+            "node": supernode(work, client.address, str(socket_path), port),
+            "executor": node_executor(work, port),
+        }
+        for name, command in commands.items():
+            programs.append(
+                Program(
+                    command,
+                    logs / f"{name}.log",
+                    environment=node_environment(work),
+                    cwd=work,
+                    user=user,
+                    confined=name == "executor",  # whose children are the server's code
+                    scratch=work,
+                )
+            )
+        yield programs[0], programs[1]
+    finally:
+        for program in programs:
+            program.ask_to_end()
+        for program in programs:
+            program.end()
+        shutil.rmtree(work, ignore_errors=True)
 
 
-def _hand_over(folder: Path, user: str) -> None:
-    """Give the SuperNode's folder to the user that it runs as."""
+def _check_user(user: str) -> None:
+    """InputError if the SuperNode cannot be run as this user."""
     if os.geteuid() != 0:
         raise InputError("--node-user needs root, to start the SuperNode as another user")
     try:
-        for path in [folder, *folder.rglob("*")]:
-            shutil.chown(path, user)
-    except LookupError:
+        group = pwd.getpwnam(user).pw_gid
+    except KeyError:
         raise InputError(f"there is no user {user!r} on this machine") from None
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.chown(folder, user)
+        try:
+            tried = subprocess.run(
+                [sys.executable, "-P", "-c", "import sims.guarded"],
+                user=user,
+                group=group,
+                extra_groups=[],
+                env=node_environment(Path(folder)),
+                cwd=folder,
+                capture_output=True,
+                check=False,
+            )
+            reachable = tried.returncode == 0
+        except PermissionError:
+            reachable = False
+    if not reachable:
+        raise InputError(
+            f"{user} may not run {sys.executable}: install murmuration where other users can reach "
+            "it (/opt, say), and let the SuperNode be started from there"
+        )

@@ -1,5 +1,11 @@
-"""``murmuration deploy doctor``: what of a deployment is reachable, registered, version-matched."""
+"""``murmuration deploy doctor``: what of a deployment is reachable, registered, version-matched.
 
+And what of it strangers reach: it tries to list nodes and runs and to take an app's task as
+somebody who knows the address and the CA certificate and has no key. From a server's folder that is
+done by another account of the machine (as root); from a client's, by whoever runs it, from there.
+"""
+
+import os
 import re
 import socket
 import ssl
@@ -16,8 +22,14 @@ from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 
 from preference.judgements import InputError
 from sims.certificates import public_line
-from sims.deploy_client import server_certificate
+from sims.deploy_client import Client, server_certificate
+from sims.deploy_init import CLIENT_SETTINGS
 from sims.deploy_run import deployed_address
+from sims.deploy_texts import EXECUTOR_SECRET, STATE_FILE
+from sims.outsider import REFUSED, RUNTIME, tried, tried_as
+
+#: An account that every system has and that owns nothing.
+STRANGER = "nobody"
 
 
 @dataclass(frozen=True)
@@ -30,21 +42,55 @@ class Finding:
 
 
 def examine(folder: Path) -> list[Finding]:
-    """Look at a deployment from its server's machine.
+    """Look at a deployment from its server's machine, or from a client's.
 
     Raises:
-        InputError: the folder is no deployment.
+        InputError: the folder is neither a deployment nor a client's.
     """
-    server = folder.expanduser().absolute() / "server"
+    folder = folder.expanduser().absolute()
+    if (folder / CLIENT_SETTINGS).exists():
+        return _from_a_client(folder)
+    server = folder / "server"
     address = deployed_address(server)
     found = [*_private(folder), _certificate(address, server), _plain(address)]
     if found[-2].well:
-        found += _nodes(address, server, folder)
+        found += [*_strangers(address, server), *_nodes(address, server, folder)]
     return found
 
 
+def _from_a_client(folder: Path) -> list[Finding]:
+    """What whoever has a client's address and CA certificate reaches from this machine."""
+    address = Client.load(folder).address
+    found = [_certificate(address, folder), _plain(address)]
+    if found[0].well:
+        got = tried(address, (folder / "ca.crt").read_bytes())
+        found += _outcomes("without a key", got, "right only for the account that runs the server")
+    return found
+
+
+def _strangers(address: str, server: Path) -> list[Finding]:
+    """What this account gets without the executors' secret, and what another account gets."""
+    certificate = (server / "ca.crt").read_bytes()
+    mine = {name: said for name, said in tried(address, certificate).items() if name in RUNTIME}
+    found = _outcomes("without a secret", mine, f"start it with server/{EXECUTOR_SECRET}")
+    if os.geteuid() != 0:
+        seen = "not tried: run this as root, or `deploy doctor` with a client's folder elsewhere"
+        return [*found, Finding("other accounts", True, seen)]
+    others = tried_as(STRANGER, address, certificate)
+    return [*found, *_outcomes("other accounts", others, "start it by server/superlink.sh")]
+
+
+def _outcomes(who: str, got: dict[str, str], mend: str) -> list[Finding]:
+    """One line about all that was tried."""
+    bad = [f"{name}: {said}" for name, said in got.items() if said != REFUSED]
+    if bad:
+        return [Finding(who, False, f"{'; '.join(bad)} ({mend})")]
+    return [Finding(who, True, f"refused: {', '.join(got)}")]
+
+
 def _private(folder: Path) -> list[Finding]:
-    keys = [path for path in folder.expanduser().rglob("*.key") if path.stat().st_mode & 0o077]
+    secret = [*folder.expanduser().rglob("*.key"), *folder.glob(f"server/{STATE_FILE}*")]
+    keys = [path for path in secret if path.stat().st_mode & 0o077]
     well = not keys
     seen = "private" if well else f"others can read {keys[0]}: chmod 600 it"
     found = [Finding("keys", well, seen)]

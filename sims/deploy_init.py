@@ -16,7 +16,15 @@ import tomli_w
 
 from preference.judgements import InputError
 from sims import deploy_texts
-from sims.certificates import Authority, certificate_pem, client_key, key_pem, write_new
+from sims.certificates import (
+    Authority,
+    certificate_pem,
+    client_key,
+    executor_secret,
+    key_pem,
+    write_new,
+)
+from sims.deploy_texts import EXECUTOR_SECRET
 
 #: Settings of a client, beside its key: what ``deploy client`` reads.
 CLIENT_SETTINGS = "client.toml"
@@ -90,6 +98,7 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
         write_new(server / "ca.crt", ca),
         write_new(server / "server.key", key_pem(key), secret=True),
         write_new(server / "server.crt", certificate_pem(certificate)),
+        write_new(server / EXECUTOR_SECRET, executor_secret(), secret=True),
         write_new(server / "flwr" / "config.toml", _connection(server, deployment)),
     ]
     for name, text in deploy_texts.server_files(server, deployment.bind, deployment.port).items():

@@ -23,7 +23,9 @@ from server.config import RunConfig
 from sims import deploy_texts
 from sims.bundle import write_bundle
 from sims.deploy_init import CONNECTION
+from sims.deploy_texts import STATE_FILE
 from sims.deployed import environment_of
+from sims.server_state import erase_leftovers
 
 _POLL = 0.5
 
@@ -63,6 +65,8 @@ def run_deployed(
             run_id = _submit(server, app)
         say(f"run {run_id} submitted" + (", going on from the checkpoint" if begun else ""))
         why = _follow(server, address, run_id)
+        if not erase_leftovers(server / STATE_FILE):
+            say(f"what nodes sent stays in {server / STATE_FILE} until the SuperLink is restarted")
         if not why:
             result = out / "result.json"
             return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}

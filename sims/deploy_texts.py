@@ -2,11 +2,13 @@
 
 import getpass
 import shlex
+import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-_ENVIRONMENT = {
+#: Variables of a SuperNode and its executor; the server's programs have one more.
+NODE_ENVIRONMENT = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
@@ -14,28 +16,35 @@ _ENVIRONMENT = {
 }
 #: What a SuperNode's app is told: where the agent is, and nothing else.
 SOCKET = "/run/murmuration/agent.sock"
+#: What a SuperLink or SuperNode and its executor know, and nobody else. Mode 0600.
+EXECUTOR_SECRET = "superexec.key"
+#: Where the SuperLink keeps runs, nodes' keys and, while a run goes on, what nodes sent.
+STATE_FILE = "state.db"
 DATA, STATE, ETC = "/var/lib/murmuration/judgements.jsonl", "/var/lib/murmuration/state", "/etc"
 
 
 def server_environment(server: Path) -> dict[str, str]:
     """Variables that the server's programs need."""
-    return {**_ENVIRONMENT, "FLWR_HOME": str(server / "flwr")}
+    return {**NODE_ENVIRONMENT, "FLWR_HOME": str(server / "flwr")}
 
 
 def superlink(server: Path, bind: str, port: int) -> list[str]:
     """The SuperLink: TLS, node authentication, state on disk, the ServerApp in another process.
 
-    With ``--isolation process`` a SuperLink that is killed does not take the ServerApp with it.
+    With ``--isolation process`` a SuperLink that is killed does not take the ServerApp with it, and
+    gives the ServerApp's task to nobody but an executor that knows the secret. To other accounts
+    and machines its port answers what SuperNodes need and nothing else (``sims.guarded``).
     """
     return [
-        tool("flower-superlink"),
+        *_guarded("superlink"),
         *("--host", bind, "--port", str(port)),
-        *("--database", str(server / "state.db")),
+        *("--database", str(server / STATE_FILE)),
         *("--ssl-ca-certfile", str(server / "ca.crt")),
         *("--ssl-certfile", str(server / "server.crt")),
         *("--ssl-keyfile", str(server / "server.key")),
         "--enable-supernode-auth",
         *("--isolation", "process"),
+        *("--superexec-auth-secret-file", str(server / EXECUTOR_SECRET)),
         "--disable-runtime-dependency-installation",
     ]
 
@@ -46,18 +55,36 @@ def superexec(server: Path, port: int) -> list[str]:
         tool("flower-superexec"),
         *("--runtime-api-address", f"127.0.0.1:{port}"),
         *("--root-certificates", str(server / "ca.crt")),
+        *("--superexec-auth-secret-file", str(server / EXECUTOR_SECRET)),
     ]
 
 
 def supernode(place: Path, address: str, socket: str, port: int) -> list[str]:
-    """A SuperNode whose app is told nothing but where the agent is."""
+    """A SuperNode whose app is told nothing but where the agent is.
+
+    Its port on this machine answers the account that it runs as (``sims.guarded``), and gives tasks
+    to nobody but an executor that knows the secret: under ``--isolation subprocess``, Flower's
+    default, a SuperNode would ask for none.
+    """
     return [
-        tool("flower-supernode"),
+        *_guarded("supernode"),
         *("--superlink", address),
         *("--root-certificates", str(place / "ca.crt")),
         *("--auth-supernode-private-key", str(place / "node.key")),
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--node-config", f'agent="{socket}"'),
+        *("--isolation", "process"),
+        *("--superexec-auth-secret-file", str(place / EXECUTOR_SECRET)),
+    ]
+
+
+def node_executor(place: Path, port: int) -> list[str]:
+    """What starts the ClientApp at a SuperNode; they talk over the loopback address."""
+    return [
+        tool("flower-superexec"),
+        "--insecure",
+        *("--runtime-api-address", f"127.0.0.1:{port}"),
+        *("--superexec-auth-secret-file", str(place / EXECUTOR_SECRET)),
     ]
 
 
@@ -104,13 +131,11 @@ def client_files(name: str, address: str) -> dict[str, str]:
         "murmuration-node.service": _unit(
             "SuperNode of a murmuration: runs what the server sends",
             ["/usr/bin/env", *node],
-            _ENVIRONMENT,
+            NODE_ENVIRONMENT,
             user="murmuration-node",
             group="murmuration-node",
             more="After=murmuration-agent.service\nRequires=murmuration-agent.service\n",
-            service="StateDirectory=murmuration-node\nEnvironment=FLWR_HOME=%S/murmuration-node\n"
-            "InaccessiblePaths=-/var/lib/murmuration\n"
-            f"ReadWritePaths=-{etc}/node -{etc}/logs\n",
+            service=f"InaccessiblePaths=-/var/lib/murmuration\nReadWritePaths=-{etc}/logs\n",
         ),
         "README.md": CLIENT.format(name=name, address=address, etc=etc, data=DATA, state=STATE),
     }
@@ -134,8 +159,19 @@ def readme(address: str, hosts: Sequence[str], clients: Sequence[str]) -> str:
 
 def tool(name: str) -> str:
     """A program beside this interpreter, or its bare name."""
-    path = Path(sysconfig.get_path("scripts")) / name
+    path = programs() / name
     return str(path) if path.exists() else name
+
+
+def programs() -> Path:
+    """Where the programs of this interpreter's packages are; they find each other there."""
+    return Path(sysconfig.get_path("scripts"))
+
+
+def _guarded(name: str) -> list[str]:
+    """One of Flower's programs, started so that its port answers few."""
+    # -P: the folder that it happens to be started in must not come first on sys.path.
+    return [sys.executable, "-P", "-m", "sims.guarded", name]
 
 
 def _script(comment: str, command: list[str], environment: dict[str, str]) -> str:
@@ -212,10 +248,11 @@ The SuperLink is reached at **{address}** (certificate for {hosts}, and the loop
 4. `murmuration deploy doctor .` says who is reachable, registered and of the right version.
 5. `murmuration deploy run . --out FOLDER --users N …` starts a run and, if it breaks, resumes it.
 
-The SuperLink has one HTTPS port for everything. Clients need `/v1/fleet/`; whoever reaches
-`/v1/control/` can submit apps to all clients and register keys, without authentication. Let a
-firewall or a reverse proxy keep that path to the machines of operators. What a hostile app can and
-cannot do to a client is in docs/deploying.md.
+The SuperLink has one HTTPS port for everything, and may be reached from anywhere: what clients need
+(`/v1/fleet/`) asks for their keys, and everything else is answered to programs of this account on
+this machine alone. So run steps 3 to 5 as the account that the SuperLink runs as, and never forward
+connections to that port from this account (`ssh -R`, a reverse proxy): whoever came through would
+be taken for you. What a hostile app can and cannot do to a client is in docs/deploying.md.
 """
 
 CLIENT = """\
@@ -238,7 +275,7 @@ To stay: two users, so that what the server ships cannot read your file:
     install -d -o root -g murmuration-node -m 750 {etc}
     install -o murmuration-node -m 600 node.key {etc}/
     install -m 644 ca.crt client.toml policy.toml {etc}/
-    install -d -o murmuration-node -m 700 {etc}/node {etc}/logs
+    install -d -o murmuration-node -m 700 {etc}/logs
     install -d -o murmuration-agent -m 700 /var/lib/murmuration
     install -o murmuration-agent -m 600 YOUR-FILE {data}
     cp *.service /etc/systemd/system/ && systemctl enable --now murmuration-agent murmuration-node

@@ -1,12 +1,12 @@
 """The programs of a deployment as child processes of this one: for trying, testing and torturing.
 
 Each program runs in a session of its own with its output in a log file; ending it ends everything
-that it started. Whatever happens here, leaving the ``with`` block ends them all.
+that it started, daemons too. Whatever happens here, leaving the ``with`` block ends them all, and
+if this process is killed, SIGKILL included, they end within seconds.
 """
 
 import contextlib
 import os
-import pwd
 import signal
 import socket as socket_module
 import subprocess
@@ -19,14 +19,23 @@ import psutil
 
 from preference.judgements import InputError
 from sims import deploy_texts
+from sims.certificates import executor_secret, write_new
+from sims.confined import in_namespace, node_environment
 from sims.deploy_init import CONNECTION, Deployment
-from sims.keeper import descendants
+from sims.deploy_texts import EXECUTOR_SECRET
+from sims.keeper import descendants, keeping
+
+_GRACE = 3.0  # seconds from asking a program to end to killing it
+_PATIENCE = 10.0  # that its keeper may take beyond that
 
 
 class Program:
-    """One running program.
+    """One running program, and a keeper (``sims.keeper``) that ends all of it when we are gone.
 
-    ``user`` is the operating-system user that it runs as (needs root); None: this process's.
+    ``environment`` are all its variables; None: those of this process. ``user`` is the
+    operating-system user that it runs as (needs root); None: this process's. ``confined`` runs it
+    in a PID namespace of its own where the system has them (``sims.confined``). ``scratch`` is a
+    folder that is removed when it has ended.
     """
 
     def __init__(
@@ -37,59 +46,77 @@ class Program:
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         user: str | None = None,
+        confined: bool = False,
+        scratch: Path | None = None,
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
-        who: dict[str, object] = {}
-        if user:
-            group = pwd.getpwnam(user).pw_gid
-            who = {"user": user, "group": group, "extra_groups": [], "umask": 0o077}
+        inside = in_namespace(command, user or "") if confined else None
+        kept = (
+            keeping(command, scratch=scratch, grace=_GRACE, user=user or "")
+            if inside is None
+            else keeping(inside, scratch=scratch, grace=_GRACE)
+        )
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                list(command),
+                kept,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=_environment() | dict(environment or {}),
+                env=_environment() if environment is None else dict(environment),
                 cwd=cwd,
                 start_new_session=True,
-                **who,  # type: ignore[arg-type]
+                umask=0o077 if user else -1,
             )
-        self._family: set[psutil.Process] = set()
 
     @property
     def alive(self) -> bool:
         """Whether it runs."""
         return self.process.poll() is None
 
+    def started(self) -> list[psutil.Process]:
+        """What the program has started and still runs."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if main := self._main():
+                return descendants(main.pid)
+        return []
+
     def kill(self) -> None:
-        """SIGKILL to the program alone, as if it crashed; what it started notices or not."""
-        self._family.update(descendants(self.process.pid))
-        self.process.kill()
+        """SIGKILL to the program, as if it crashed; its keeper ends what it had started."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if main := self._main():
+                main.kill()
         self.process.wait()
 
     def ask_to_end(self) -> None:
-        """SIGTERM; ``end`` waits for it."""
-        self._family.update(descendants(self.process.pid))
+        """Tell it, and everything it started, to end; ``end`` waits for it."""
         if self.alive:
             self.process.terminate()
 
-    def end(self, grace: float = 3.0) -> None:
-        """End it and everything it started: asked first, killed after ``grace`` seconds."""
+    def end(self) -> None:
+        """End it and everything it started: asked first, killed a few seconds later."""
         self.ask_to_end()
-        if self.alive:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(grace)
-        for process in self._family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        if self.alive:
+        try:
+            self.process.wait(_GRACE + _PATIENCE)
+        except subprocess.TimeoutExpired:  # its keeper was stopped, by the program perhaps
+            for process in descendants(self.process.pid):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
             self.process.kill()
-        self.process.wait()
+            self.process.wait()
 
     def text(self) -> str:
         """What it has printed."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def _main(self) -> psutil.Process | None:
+        """The program itself: the first that its keeper started. None if it has ended."""
+        while self.alive:
+            children = psutil.Process(self.process.pid).children()
+            if children:
+                return min(children, key=lambda child: child.create_time())
+            time.sleep(0.02)
+        return None
 
 
 class Site:
@@ -101,7 +128,6 @@ class Site:
     def __init__(self, folder: Path, deployment: Deployment, logs: Path) -> None:
         self.folder, self.deployment, self.logs = folder, deployment, logs
         self.server = folder / "server"
-        self.environment = deploy_texts.server_environment(self.server)
         self.programs: dict[str, Program] = {}
 
     def __enter__(self) -> "Site":
@@ -124,14 +150,14 @@ class Site:
     def start_superlink(self) -> Program:
         """The SuperLink, listening."""
         command = deploy_texts.superlink(self.server, self.deployment.bind, self.deployment.port)
-        program = self.start("superlink", command, environment=self.environment)
+        program = self.start("superlink", command, environment=environment_of(self.server))
         until(lambda: listens(program, self.deployment.port), 120, "the SuperLink", program)
         return program
 
     def start_superexec(self) -> Program:
         """What starts ServerApps."""
         command = deploy_texts.superexec(self.server, self.deployment.port)
-        return self.start("superexec", command, environment=self.environment)
+        return self.start("superexec", command, environment=environment_of(self.server))
 
     def flwr(self, *arguments: str, timeout: float = 180) -> str:
         """Run ``flwr`` against the SuperLink; its output. InputError if it fails."""
@@ -172,11 +198,21 @@ class Site:
         return socket
 
     def start_node(self, name: str, socket: Path, port: int, *, user: str | None = None) -> Program:
-        """A client's SuperNode."""
+        """A client's SuperNode, and the executor that starts apps for it."""
         place = self.folder / "clients" / name
+        new_secret(place)
+        how = {"environment": node_environment(place), "cwd": place, "user": user}
         command = deploy_texts.supernode(place, self.deployment.address, str(socket), port)
-        environment = {**self.environment, "FLWR_HOME": str(place / "flwr")}
-        return self.start(f"{name}-node", command, environment=environment, cwd=place, user=user)
+        node = self.start(f"{name}-node", command, **how)
+        executor = deploy_texts.node_executor(place, port)
+        self.start(f"{name}-executor", executor, confined=True, **how)
+        return node
+
+
+def new_secret(place: Path) -> None:
+    """A fresh secret for a SuperNode and its executor, who live as long as it does."""
+    (place / EXECUTOR_SECRET).unlink(missing_ok=True)
+    write_new(place / EXECUTOR_SECRET, executor_secret(), secret=True)
 
 
 def answers(path: Path) -> bool:
@@ -242,8 +278,7 @@ def environment_of(server: Path) -> dict[str, str]:
 
 def _environment() -> dict[str, str]:
     """This process's variables; programs find each other and our packages by them."""
-    programs = str(Path(deploy_texts.tool("flower-superlink")).parent)
     return os.environ | {
-        "PATH": os.pathsep.join([programs, os.environ.get("PATH", "")]),
+        "PATH": os.pathsep.join([str(deploy_texts.programs()), os.environ.get("PATH", "")]),
         "PYTHONUNBUFFERED": "1",
     }

@@ -11,6 +11,7 @@ is lost. Elsewhere a daemon whose parent has gone before the end is out of its s
 import contextlib
 import ctypes
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ import psutil
 
 POLL_SECONDS = 0.1
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @contextlib.contextmanager
@@ -44,8 +46,7 @@ def kept(
     killed, both still happen, shortly afterwards.
     """
     keeper = subprocess.Popen(
-        # -P: the folder of this file must not come first on sys.path.
-        [sys.executable, "-P", __file__, str(os.getpid()), str(scratch), str(grace), *command],
+        keeping(command, scratch=scratch, grace=grace),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -60,6 +61,19 @@ def kept(
         keeper.wait()
 
 
+def keeping(
+    command: Sequence[str], *, scratch: Path | None = None, grace: float = 2.0, user: str = ""
+) -> list[str]:
+    """The command that runs `command` under a keeper; this process must be the one to start it.
+
+    With `user` the command, not its keeper, runs as that operating-system user (needs root): what
+    it starts cannot end the keeper.
+    """
+    # -P: the folder of this file must not come first on sys.path.
+    options = [str(os.getpid()), str(scratch or ""), str(grace), user]
+    return [sys.executable, "-P", __file__, *options, *command]
+
+
 def descendants(pid: int) -> list[psutil.Process]:
     """Return every living process below `pid`, zombies not counted."""
     found = []
@@ -71,7 +85,7 @@ def descendants(pid: int) -> list[psutil.Process]:
     return found
 
 
-def _keep(owner: int, scratch: Path, grace: float, command: list[str]) -> int:
+def _keep(owner: int, scratch: str, grace: float, user: str, command: list[str]) -> int:
     """Run the command until it ends, we are told to stop, or `owner` is gone; then clean up."""
     stop = False
 
@@ -79,26 +93,42 @@ def _keep(owner: int, scratch: Path, grace: float, command: list[str]) -> int:
         nonlocal stop
         stop = True
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _ENDING:
         signal.signal(number, on_signal)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     code: int | None = None
     try:
-        child = os.posix_spawnp(
-            command[0],
-            command,
-            os.environ,
-            setsigmask=[],
-            setsigdef=[signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
-        )
+        child = _start(command, user)
         while not stop and code is None and os.getppid() == owner:
             code = _reap()[0].get(child)
             time.sleep(POLL_SECONDS if code is None else 0)
     finally:
         _end_descendants(grace)
-        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
     return 0 if code is None else code
+
+
+def _start(command: list[str], user: str) -> int:
+    """Start the command, as another user if one is named; its process's id."""
+    if child := os.fork():
+        return child
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_DFL)
+        if user:
+            entry = pwd.getpwnam(user)
+            os.setgroups([])
+            os.setgid(entry.pw_gid)
+            os.setuid(entry.pw_uid)
+        os.execvp(command[0], command)
+    except (OSError, KeyError) as error:
+        print(f"{type(error).__name__}: {command[0]} cannot be started: {error}", file=sys.stderr)
+        sys.stderr.flush()
+    finally:
+        os._exit(127)
 
 
 def _end_descendants(grace: float) -> None:
@@ -131,4 +161,4 @@ def _reap() -> tuple[dict[int, int], bool]:
 
 
 if __name__ == "__main__":
-    sys.exit(_keep(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))
+    sys.exit(_keep(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4], sys.argv[5:]))

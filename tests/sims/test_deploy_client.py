@@ -1,9 +1,10 @@
 """A person's side: what is checked, and what is said to leave."""
 
 import os
+import shutil
 import socket
 import ssl
-import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from preference.judgements import InputError, Judgements
 from privacy.adjacency import Adjacency
 from privacy.events import PoissonGaussian
 from sims import deploy_client
-from sims.deploy_client import Client, checks, describe, has_executor, server_certificate, spent
+from sims.deploy_client import Client, checks, describe, server_certificate, spent
 from sims.deploy_init import Deployment, write_deployment
-from sims.deployed import Program, until
 from strategies.stated import StatedPlan
+
+ATTACKS = Path(__file__).parents[1] / "attacks"
 
 
 @pytest.fixture
@@ -121,21 +123,36 @@ def test_what_has_left_is_told(server):
     ledger.close()
 
 
-@pytest.mark.parametrize(
-    ("argument", "expected"), [("flower-superexec", True), ("something", False)]
-)
-def test_an_executor_is_looked_for_below_the_node(tmp_path, argument, expected):
-    code = (
-        "import subprocess, sys, time\n"
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', sys.argv[1]])\n"
-        "time.sleep(60)\n"
+@pytest.fixture
+def as_nobody(server, monkeypatch):
+    """A client whose executor is an attack program, run as another user; a file of root's."""
+    monkeypatch.setattr(deploy_client, "_check_user", lambda user: None)
+    monkeypatch.setattr(deploy_client, "supernode", lambda *_: ["sleep", "60"])
+    monkeypatch.setattr(deploy_client, "_RESTART_SECONDS", 0.0)
+    with tempfile.TemporaryDirectory(prefix="mm-victim-") as folder:
+        Path(folder).chmod(0o755)
+        victim = Path(folder) / "file"
+        victim.write_text("root's")
+        shutil.copyfile(ATTACKS / "links.sh", Path(folder) / "links.sh")
+        yield Client.load(server / "clients" / "alice"), victim
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_what_an_app_leaves_in_its_folder_is_not_followed_by_root(as_nobody, monkeypatch):
+    client, victim = as_nobody
+    attack = ["/bin/sh", str(victim.parent / "links.sh"), str(victim)]
+    monkeypatch.setattr(deploy_client, "node_executor", lambda *_: attack)
+    said = []
+
+    def twice():
+        return sum("is started" in text for text in said) > 2
+
+    deploy_client.run_node(
+        client, Path("none.sock"), port=1, node_user="nobody", say=said.append, enough=twice
     )
-    node = Program([sys.executable, "-c", code, argument], tmp_path / "log")
-    try:
-        until(lambda: deploy_client.descendants(node.process.pid), 30, "a child", node)
-        until(lambda: has_executor(node) == expected, 30, "the child's command", node)
-    finally:
-        node.end()
+    assert any("executor has ended" in text for text in said)
+    assert victim.read_text() == "root's"
+    assert victim.stat().st_uid == 0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="only root may become another user")

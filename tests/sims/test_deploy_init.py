@@ -18,7 +18,7 @@ def test_everybody_gets_a_folder(tmp_path):
     found = {path for path in (tmp_path / "d").rglob("*") if path.is_file()}
     assert found == set(written)
     keys = [path for path in written if path.suffix == ".key"]
-    assert len(keys) == 4
+    assert len(keys) == 5  # the authority's, the server's, its executor's secret, two clients'
     assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
     assert (tmp_path / "d").stat().st_mode & 0o777 == 0o700
 
@@ -45,6 +45,19 @@ def test_settings_can_be_read(tmp_path):
     assert policy.max_evaluations == 0
     register = (tmp_path / "d" / "server/register.sh").read_text()
     assert register.count("supernode register") == 2
+
+
+def test_each_server_has_a_secret_of_its_own_for_its_executor(tmp_path):
+    found = set()
+    for name in ("d", "e"):
+        write_deployment(tmp_path / name, TWO)
+        secret = tmp_path / name / "server" / "superexec.key"
+        assert len(secret.read_bytes()) == 64
+        found.add(secret.read_bytes())
+        texts = [tmp_path / name / "server" / f"{text}.sh" for text in ("superlink", "superexec")]
+        for text in texts:
+            assert f"--superexec-auth-secret-file {secret}" in text.read_text()
+    assert len(found) == 2
 
 
 def test_the_authoritys_key_goes_to_nobody(tmp_path):

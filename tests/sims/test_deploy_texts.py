@@ -29,6 +29,26 @@ def test_a_supernode_is_told_nothing_but_its_agent(tmp_path):
     assert "data" not in " ".join(command)
 
 
+@pytest.mark.parametrize("side", ["server", "client"])
+def test_no_task_without_the_secret(tmp_path, side):
+    programs = {
+        "server": (
+            deploy_texts.superlink(tmp_path, "0.0.0.0", 8100),
+            deploy_texts.superexec(tmp_path, 8100),
+        ),
+        "client": (
+            deploy_texts.supernode(tmp_path, "server:8100", "/run/a.sock", 9094),
+            deploy_texts.node_executor(tmp_path, 9094),
+        ),
+    }[side]
+    for command in programs:
+        secret = str(tmp_path / deploy_texts.EXECUTOR_SECRET)
+        assert option(command, "--superexec-auth-secret-file") == secret
+    # Flower ignores the secret under its other kind of isolation.
+    assert option(programs[0], "--isolation") == "process"
+    assert programs[0][1:4] == ["-P", "-m", "sims.guarded"]
+
+
 def test_no_dependencies_are_installed_from_an_app(tmp_path):
     environment = deploy_texts.server_environment(tmp_path)
     assert environment["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"

@@ -1,6 +1,7 @@
 """Processes that a keeper must end: stubborn ones, detached ones, and those of a killed owner."""
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from sims import keeper
-from sims.keeper import descendants, kept
+from sims.keeper import descendants, keeping, kept
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and sessions are POSIX")
 
@@ -102,3 +103,27 @@ with kept(["bash", "-c", {FAMILY!r}], scratch=pathlib.Path("scratch"), cwd=pathl
     owner.wait(timeout=10)
     until(lambda: not alive(family))
     until(lambda: not (tmp_path / "scratch").exists())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_the_command_is_another_user_and_its_keeper_is_not(tmp_path):
+    with (tmp_path / "output").open("wb") as output:
+        command = keeping(["sh", "-c", "id -u; id -G; exec sleep 100"], user="nobody")
+        process = subprocess.Popen(command, stdout=output, start_new_session=True)
+    nobody = pwd.getpwnam("nobody")
+    try:
+        until(lambda: (tmp_path / "output").read_text().count("\n") == 2)
+        assert (tmp_path / "output").read_text() == f"{nobody.pw_uid}\n{nobody.pw_gid}\n"
+        assert psutil.Process(process.pid).uids().real == 0
+        family = descendants(process.pid)
+        assert {p.uids().real for p in family} == {nobody.pw_uid}
+    finally:
+        process.terminate()
+        process.wait()
+    assert alive(family) == []
+
+
+def test_a_command_that_cannot_be_started_says_so(tmp_path):
+    done = subprocess.run(keeping(["/none"]), capture_output=True, text=True, check=False)
+    assert done.returncode == 127
+    assert done.stderr.startswith("FileNotFoundError: /none cannot be started")
