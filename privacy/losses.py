@@ -36,7 +36,7 @@ class Loss:
         if not (self.interval > 0.0 and len(self.mass_N) > 0 and self.infinite >= 0.0):
             raise ValueError("not a distribution of privacy losses")
 
-    @property
+    @cached_property
     def losses_N(self) -> np.ndarray:
         """The loss of each cell; (N,) float64."""
         return self.start + np.arange(len(self.mass_N)) * self.interval
@@ -51,8 +51,7 @@ class Loss:
         epsilon_E = epsilon_E - 8.0 * _U * (np.abs(epsilon_E) + ends)  # the other way of rounding
         # Linear in e^epsilon between cells, down to 1 at 0 and beyond the last cell constant.
         at_E = np.searchsorted(self.losses_N, epsilon_E)
-        known_N = np.concatenate([[_ALL], self._deltas_N, [self.infinite * self._upward]])
-        left_E, right_E = known_N[at_E], known_N[at_E + 1]
+        left_E, right_E = self._known_N[at_E], self._known_N[at_E + 1]
         above_E = self.start + at_E * self.interval - epsilon_E
         step_E = np.where(at_E == 0, math.inf, self.interval)
         share_E = np.expm1(-np.maximum(above_E, 0.0)) / np.expm1(-step_E)
@@ -86,6 +85,11 @@ class Loss:
         share = -math.expm1(-self.interval)
         sums_N = signal.lfilter([share], [1.0, -math.exp(-self.interval)], above_N[::-1])
         return (np.asarray(sums_N)[::-1] + self.infinite) * self._upward
+
+    @cached_property
+    def _known_N(self) -> np.ndarray:
+        """All mass, ``_deltas_N``, and what is left beyond the last cell."""
+        return np.concatenate([[_ALL], self._deltas_N, [self.infinite * self._upward]])
 
     @property
     def _upward(self) -> float:

@@ -61,14 +61,18 @@ def test_the_grid_is_never_finer_than_rounding_allows(adjacency, probability, no
     assert 0.0 <= found <= 20.0 * std
 
 
-@pytest.mark.parametrize("probability", [0.05, 0.5, 0.9])
-@pytest.mark.parametrize("noise", [0.5, 0.7945, 3.0])
+@pytest.mark.parametrize(
+    ("probability", "interval"), [(0.05, 1e-3), (0.5, 1e-3), (0.9, 1e-3), (0.5, 1e-4)]
+)
+@pytest.mark.parametrize("noise", [0.7945, 3.0])
 @pytest.mark.parametrize("delta", [0.1, 1e-3, 1e-8])
-def test_a_single_release_is_certified_where_its_loss_ends(probability, noise, delta) -> None:
+def test_a_single_release_is_certified_where_its_loss_ends(
+    probability, noise, delta, interval
+) -> None:
     """Of a user who is added the loss is bounded, and much of its mass lies in the last cells."""
     event = PoissonGaussian(probability, noise)
     found = composed_epsilon(
-        [(event, 1)], adjacency=Adjacency.ADD_REMOVE, delta=delta, interval=1e-4
+        [(event, 1)], adjacency=Adjacency.ADD_REMOVE, delta=delta, interval=interval
     )
-    alone = event.loss(Adjacency.ADD_REMOVE, 1e-4).get_epsilon_for_delta(delta)
+    alone = event.loss(Adjacency.ADD_REMOVE, interval).get_epsilon_for_delta(delta)
     assert alone - 1e-9 <= found <= alone + 1e-6

@@ -7,7 +7,13 @@ import pytest
 from sims.bench_accounting import TASKS, measure
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(t, marks=pytest.mark.slow if t.name.startswith("els") else (), id=t.name)
+        for t in TASKS
+    ],
+)
 def test_both_accountants_agree_about_the_noise_that_was_found(task):
     row = measure(replace(task, rounds=task.rounds // 100, epsilon=1.0), repetitions=1)
     assert row["rival_epsilon"] == pytest.approx(1.0, abs=1e-3)
