@@ -99,6 +99,7 @@ class RunConfig:
     secure_aggregation: bool = False  # the server sees the cohort's sum only
     timeout: float = 0.0  # seconds to wait for the nodes of a round; 0: as a probe says
     least_nodes: float = 0.5  # online before a round's coins are drawn: a number or (< 1) a share
+    registration: str = ""  # file of whom deployed nodes may host; empty: one user each
     refresh: int = 0  # rounds after which nodes are asked again whom they host; 0: never
 
     def __post_init__(self) -> None:
@@ -175,7 +176,15 @@ class RunConfig:
 
     def promise(self) -> dict[str, Scalar]:
         """What a resumed run may not change: everything that decides the result or its cost."""
-        free = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "least_nodes"}
+        free = {
+            "out",
+            "resume",
+            "accept_ledger_loss",
+            "timeout",
+            "seed",
+            "least_nodes",
+            "registration",
+        }
         return {k: v for k, v in dataclasses.asdict(self).items() if k not in free}
 
 

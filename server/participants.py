@@ -11,6 +11,7 @@ from flwr.serverapp import Grid
 from privacy.adjacency import Adjacency
 from privacy.randomness import Randomness
 from server.config import RunConfig
+from server.registration import registration_for
 from server.run_directory import RunDirectory
 from strategies.availability import Reason, RunAborted, wait_until_online
 from strategies.cohort import Registry, RegistryError
@@ -58,6 +59,9 @@ def _ask(
     def absent(node: int, why: str) -> None:
         folder.log_private({"round": round_, "node": node, "not registered": why})
 
+    def beyond(node: int, why: str) -> None:
+        folder.log_private({"round": round_, "node": node, "claims refused": why})
+
     registry = Registry.ask(
         grid,
         Randomness(int.from_bytes(folder.secret("registry salt"), "little")),
@@ -69,6 +73,8 @@ def _ask(
         absent=absent if config.refresh else None,
         former=before.participants.registry if before else None,
         slow=before.slow if before else None,
+        registration=registration_for(config, grid),
+        beyond=beyond,
     )
     if registry.barred_N is not None and (barred := int(registry.barred_N.sum())):
         folder.log_private({"round": round_, "hosted twice, or moved": barred})

@@ -60,7 +60,9 @@ class Chaos:
 
     def __init__(self, folder: Path, rounds: int) -> None:
         self.folder, self.out = folder, folder / "run"
-        self.deployment = Deployment(("127.0.0.1",), 18_477, (*HONEST, ROGUE))
+        self.deployment = Deployment(
+            ("127.0.0.1",), 18_477, (*HONEST, ROGUE), dict.fromkeys(HONEST, 60) | {ROGUE: 8}
+        )
         self.config = RunConfig(
             data="",
             test=str(folder / "population" / "test.jsonl.gz"),

@@ -74,7 +74,7 @@ class Relay:
 def main(folder: Path, rounds: int, dimensions: list[int]) -> list[dict[str, float]]:
     """Measure each dimension; a line of the table each."""
     folder = folder.absolute()
-    deployment = Deployment(("127.0.0.1",), 18_533, CLIENTS)
+    deployment = Deployment(("127.0.0.1",), 18_533, CLIENTS, dict.fromkeys(CLIENTS, 2))
     _prepare(folder, deployment)
     relays = {name: Relay(deployment.port) for name in CLIENTS}
     found = []

@@ -45,13 +45,17 @@ _DIMENSION = 1025  # of the default features, for the sizes that are told
 
 @dataclass(frozen=True)
 class Client:
-    """A client's folder, checked. InputError, saying what is wrong, from ``load``."""
+    """A client's folder, checked. InputError, saying what is wrong, from ``load``.
+
+    ``users`` is how many the server's owner registered this client for, as the folder says.
+    """
 
     folder: Path
     name: str
     address: str
     policy: Policy
     public: bytes
+    users: int = 1
 
     @classmethod
     def load(cls, folder: Path) -> "Client":
@@ -60,11 +64,12 @@ class Client:
         try:
             settings = tomllib.loads((folder / CLIENT_SETTINGS).read_text(encoding="utf-8"))
             name, address = str(settings["name"]), str(settings["superlink"])
-        except (OSError, ValueError, KeyError) as error:
+            users = int(settings.get("users", 1))
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{folder / CLIENT_SETTINGS} cannot be used: {error}") from None
         key = load_client_key(folder / "node.key")
         policy = Policy.load(folder / "policy.toml")
-        return cls(folder, name, address, policy, public_line(key.public_key()))
+        return cls(folder, name, address, policy, public_line(key.public_key()), users)
 
 
 def server_certificate(address: str, authority: Path) -> x509.Certificate:
@@ -95,6 +100,12 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
         "whatever is asked",
         "  a 64-bit name of each user, different in every run (who guesses an id can test it)",
     ]
+    if users > client.users:
+        lines.insert(
+            1,
+            f"Registered here is a client of {client.users}: of so many users, whom the server "
+            "picks, answers count, and of the others none. Ask its owner to register more.",
+        )
     if policy.public_items:
         lines.append("  prompts, responses and how many there are, without labels: public_items")
     if policy.label_epsilon:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +11,11 @@ import typer
 from preference.judgements import InputError
 from server.choices import FEW_ROUNDS
 from server.config import RunConfig
+from server.registration import registration_for
 from sims import schema_options as about_data
 from sims.deploy_client import Client, checks, describe, run_client, run_node, spent
 from sims.deploy_doctor import examine
-from sims.deploy_init import Deployment, write_deployment
+from sims.deploy_init import REGISTRATION, Deployment, write_deployment
 from sims.deploy_run import deployed_address, run_deployed
 from sims.deployed import ended_by_signals
 
@@ -31,12 +33,13 @@ def init(
     host: Annotated[
         list[str], typer.Option(help="name or address of the server; repeat for others")
     ],
-    clients: Annotated[str, typer.Option(help="names of the clients: alice,bob")],
+    clients: Annotated[
+        str, typer.Option(help="clients, and how many users each may host (1): alice,bob:200")
+    ],
     port: Annotated[int, typer.Option(help="of the SuperLink")] = 8100,
 ) -> None:
     """Write certificates, one key for each client, commands and units; start nothing."""
-    names = tuple(name.strip() for name in clients.split(",") if name.strip())
-    written = write_deployment(folder, Deployment(tuple(host), port, names))
+    written = write_deployment(folder, Deployment.of(host, port, clients))
     base = folder.expanduser().absolute()
     for path in written:
         secret = "  (secret, 0600)" if path.suffix == ".key" else ""
@@ -164,6 +167,8 @@ def run(
             "group size cannot be chosen from that; add --set group_size=N"
         )
     server = folder.expanduser().absolute() / "server"
+    config = replace(config, registration=config.registration or str(server / REGISTRATION))
+    registration_for(config)  # what a run would be refused for is refused here
     result = run_deployed(server, deployed_address(server), config, attempts=attempts, say=_say)
     for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
         typer.echo(f"{name:<18} {result.get(name)}")

@@ -21,9 +21,10 @@ from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 
 from preference.judgements import InputError
+from server.registration import read_registration
 from sims.certificates import public_line
 from sims.deploy_client import Client, server_certificate
-from sims.deploy_init import CLIENT_SETTINGS
+from sims.deploy_init import CLIENT_SETTINGS, REGISTRATION
 from sims.deploy_run import deployed_address
 from sims.deploy_texts import EXECUTOR_SECRET, STATE_FILE
 from sims.outsider import REFUSED, RUNTIME, tried, tried_as
@@ -52,7 +53,8 @@ def examine(folder: Path) -> list[Finding]:
         return _from_a_client(folder)
     server = folder / "server"
     address = deployed_address(server)
-    found = [*_private(folder), _certificate(address, server), _plain(address)]
+    found = [*_private(folder), _registration(server), _certificate(address, server)]
+    found.append(_plain(address))
     if found[-2].well:
         found += [*_strangers(address, server), *_nodes(address, server, folder)]
     return found
@@ -97,6 +99,16 @@ def _private(folder: Path) -> list[Finding]:
     if (folder.expanduser() / "authority" / "ca.key").exists():
         found.append(Finding("authority", True, "ca.key is still on this machine; move it off"))
     return found
+
+
+def _registration(server: Path) -> Finding:
+    """Whom nodes may host, as runs will read it."""
+    try:
+        nodes = read_registration(server / REGISTRATION).nodes
+    except InputError as error:
+        return Finding("users", False, str(error))
+    most = sum(hosted.users for hosted in nodes.values())
+    return Finding("users", True, f"{len(nodes)} keys are registered for at most {most} in all")
 
 
 def _certificate(address: str, server: Path) -> Finding:

@@ -2,14 +2,16 @@
 
     DIR/README.md                what everything is, and what to do next
     DIR/authority/               the CA's key and certificate; keep the key off-line
-    DIR/server/                  certificate and key, connection, commands, units
+    DIR/server/                  certificate and key, connection, commands, units, and nodes.toml:
+                                 whom each client may host
     DIR/clients/NAME/            to hand to NAME: CA certificate, key, policy, settings, units
 
 Nothing is started, and nothing that exists is written over.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tomli_w
@@ -29,6 +31,8 @@ from sims.deploy_texts import EXECUTOR_SECRET
 #: Settings of a client, beside its key: what ``deploy client`` reads.
 CLIENT_SETTINGS = "client.toml"
 CONNECTION = "deployed"
+#: In the server's folder: whom each key may host (``server.registration``).
+REGISTRATION = "nodes.toml"
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,14 @@ class Deployment:
     """Who connects to whom. InputError for names that cannot be folders or hosts.
 
     ``hosts`` are the names and addresses under which clients reach the server, the first one being
-    the one they use; ``clients`` the names of the nodes.
+    the one they use; ``clients`` the names of the nodes, and ``users`` the most users whom each of
+    them may host; 1 if it is not named there.
     """
 
     hosts: tuple[str, ...]
     port: int
     clients: tuple[str, ...]
+    users: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.hosts or not all(self.hosts):
@@ -55,6 +61,21 @@ class Deployment:
             )
         if len(set(self.clients)) < len(self.clients) or not self.clients:
             raise InputError("name the clients, each once: --clients alice,bob")
+        few = [name for name, users in self.users.items() if users < 1]
+        if few or not set(self.users).issubset(self.clients):
+            name = next(iter(few or set(self.users).difference(self.clients)))
+            raise InputError(f"client {name!r}: say how many users it may host: --clients bob:200")
+
+    @classmethod
+    def of(cls, hosts: Sequence[str], port: int, clients: str) -> "Deployment":
+        """From ``alice,bob:200``: clients, with the most users whom one may host if not 1."""
+        names, users = [], dict[str, int]()
+        for text in filter(None, map(str.strip, clients.split(","))):
+            name, separator, number = text.partition(":")
+            names.append(name)
+            if separator:
+                users[name] = int(number) if re.fullmatch("[0-9]{1,9}", number) else 0
+        return cls(tuple(hosts), port, tuple(names), users)
 
     @property
     def bind(self) -> str:
@@ -103,11 +124,13 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
     ]
     for name, text in deploy_texts.server_files(server, deployment.bind, deployment.port).items():
         found.append(_text(server / name, text))
-    lines = []
+    lines, registered = [], {}
     for name in deployment.clients:
         private, public = client_key()
         place = folder / "clients" / name
-        settings = {"name": name, "superlink": deployment.address}
+        users = deployment.users.get(name, 1)
+        registered[name] = {"key": f"../clients/{name}/node.pub", "users": users}
+        settings = {"name": name, "superlink": deployment.address, "users": users}
         found += [
             write_new(place / "node.key", private, secret=True),
             write_new(place / "node.pub", public),
@@ -117,6 +140,8 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
         for file, text in deploy_texts.client_files(name, deployment.address).items():
             found.append(_text(place / file, text))
         lines.append(f'flwr supernode register "{place / "node.pub"}" {CONNECTION} --name {name}')
+    nodes = deploy_texts.REGISTRATION + tomli_w.dumps(registered)
+    found.append(_text(server / REGISTRATION, nodes))
     found.append(_text(server / "register.sh", deploy_texts.register(server, lines)))
     found.append(
         _text(

@@ -22,10 +22,11 @@ from preference.judgements import InputError
 from server.config import RunConfig
 from sims import deploy_texts
 from sims.bundle import write_bundle
-from sims.deploy_init import CONNECTION
+from sims.deploy_init import CONNECTION, REGISTRATION
 from sims.deploy_texts import STATE_FILE
 from sims.deployed import environment_of
 from sims.server_state import erase_leftovers
+from strategies.node_texts import shortened
 
 _POLL = 0.5
 
@@ -41,6 +42,7 @@ def run_deployed(
 ) -> dict[str, object]:
     """Run ``config`` on the SuperLink of a deployment's ``server`` folder; the result.
 
+    Nodes are held to what the deployment's file registers them for (``server.registration``).
     With ``app_dir`` the app is what is in that folder, and there need be no result.
 
     A run that was aborted because nodes failed is not submitted again: each attempt would be
@@ -58,7 +60,10 @@ def run_deployed(
             raise InputError(f"--out {out} holds a run already; continue it with --resume")
         # Once: what the first attempt has charged again is on the ledger.
         accept = config.accept_ledger_loss and attempt == 0
-        settings = replace(config, resume=begun, accept_ledger_loss=accept)
+        registration = config.registration or str(server / REGISTRATION)
+        settings = replace(
+            config, resume=begun, accept_ledger_loss=accept, registration=registration
+        )
         (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
         with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
             app = write_bundle(Path(scratch) / "app", settings.to_run_config(), app_dir=app_dir)
@@ -70,6 +75,7 @@ def run_deployed(
         if not why:
             result = out / "result.json"
             return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+        why = shortened(why)
         say(f"run {run_id} ended: {why}")
         if (aborted := out / "aborted.json").exists():
             said = json.loads(aborted.read_text(encoding="utf-8"))

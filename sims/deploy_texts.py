@@ -232,6 +232,15 @@ features = ["hashing"]
 # public_items = true      # prompts and responses may be sent: they must be public for this
 """
 
+REGISTRATION = """\
+# Whom each client's key may host. What a node claims beyond this does not count: the number of its
+# users is its influence on the model. Runs read this file when they begin and at each refresh.
+#
+# users = 200                     # at most so many, whoever they are
+# user-ids = ["ann", "bert"]      # these and nobody else; no other node may claim them
+
+"""
+
 SERVER = """\
 # A deployment of murmuration
 

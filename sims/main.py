@@ -43,6 +43,7 @@ from sims.bench_command import bench  # noqa: E402
 from sims.deploy_command import deploy  # noqa: E402
 from sims.flower import FlowerRunFailed  # noqa: E402
 from strategies.availability import RunAborted  # noqa: E402
+from strategies.node_texts import escaped  # noqa: E402
 
 app = typer.Typer(
     name="murmuration",
@@ -82,7 +83,9 @@ def main() -> None:
 
 
 def _plain(error: BaseException) -> str:
-    return str(error).replace("[", r"\[")
+    """A text that may quote files, nodes and servers, for a terminal."""
+    lines = [escaped(line) for line in str(error).split("\n")]
+    return "\n".join(lines).replace("[", r"\[")
 
 
 if __name__ == "__main__":

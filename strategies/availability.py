@@ -17,7 +17,6 @@ it is told to whoever started the run, elsewhere it goes to the private log alon
 """
 
 import math
-import re
 import time
 from collections.abc import Collection, Mapping
 from enum import StrEnum
@@ -29,7 +28,6 @@ from strategies.messages import OWNER_REFUSES
 #: So many rounds in a row may be answered for fewer than half of the users asked.
 _POOR_ROUNDS = 3
 _LOOKS = 0.5  # seconds between looks at who is online
-_OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory|MemoryError|allocate memory", re.IGNORECASE)
 
 
 class Reason(StrEnum):
@@ -158,29 +156,9 @@ def wait_until_online(
         time.sleep(_LOOKS)
 
 
-def said(reason: str) -> str:
-    """A node's own words, without the traceback that Flower's simulation wraps around them.
-
-    Running out of memory is named, whatever library it was.
-    """
-    words = reason
-    if wrapped := re.findall(
-        r"ClientAppException occurred\. Message:(.*?)'?>?\s*$", reason, re.DOTALL
-    ):
-        words = wrapped[-1].strip()
-        text = f": {re.escape(words)}" if words else ""
-        kind = re.search(rf"^(?:\w+\.)*(\w+){text}\s*$", reason, re.MULTILINE)
-        if kind and kind[1] != "InputError":
-            words = f"{kind[1]}{': ' if words else ''}{words}"
-    words = " ".join(words.split()).removesuffix(":")
-    if _OUT_OF_MEMORY.search(reason):
-        return f"it ran out of memory ({words}): ask for less at a time, or use a larger machine"
-    return words
-
-
 def failed_node(reason: str, simulated: bool, **where: object) -> RunAborted:
-    """What ends a run that cannot do without a node, which answered with an error."""
+    """What ends a run that cannot do without a node; ``reason`` is as ``exchange`` tells it."""
     if simulated:
-        return RunAborted(Reason.NODE_FAILED, f"a node of this simulation failed: {said(reason)}")
+        return RunAborted(Reason.NODE_FAILED, f"a node of this simulation failed: {reason}")
     kind = Reason.REFUSED if OWNER_REFUSES in reason else Reason.NODE_FAILED
     return RunAborted(kind, private={**where, "why": reason})

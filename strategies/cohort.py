@@ -19,8 +19,9 @@ from preference.schema import PAIRS, Schema
 from privacy.hold_out import held_out
 from privacy.randomness import Randomness
 from strategies import messages
-from strategies.availability import failed_node, said
+from strategies.availability import failed_node
 from strategies.exchange import exchange
+from strategies.registration import Registration, keys_of
 
 #: Takes a node and why it is left out.
 Absent = Callable[[int, str], None]
@@ -80,6 +81,8 @@ class Registry:
         absent: Absent | None = None,
         former: "Registry | None" = None,
         slow: set[int] | None = None,
+        registration: Registration | None = None,
+        beyond: Absent | None = None,
     ) -> "Registry":
         """Ask every node of the grid whom it hosts; nodes compute their users' features meanwhile.
 
@@ -91,7 +94,9 @@ class Registry:
         is in a ``former`` registry and does not answer stays in, but for users whom somebody else
         hosts now; nobody waits for ``slow`` nodes alone, and who answers is ``slow`` no more.
 
-        Nodes of a simulation know how many they are, and all are waited for; none may fail.
+        With ``registration`` nodes are held to what they were registered for; how much of a node's
+        answer is ``beyond`` that is reported to it. Without, they are believed: those of a
+        simulation, who know how many they are; all are waited for, and none may fail.
 
         Raises:
             RunAborted: the owner of a node refuses, and no node may be left out.
@@ -99,7 +104,8 @@ class Registry:
         """
         salt = source.key("registry salt")
         request = messages.registry_request(salt, counts, features, model, schema)
-        node_ids = list(grid.get_node_ids())
+        keys = {} if registration is None else keys_of(grid)
+        node_ids = list(grid.get_node_ids()) if registration is None else list(keys)
         outgoing = [messages.outgoing(request, "query.registry", node) for node in node_ids]
         entries: dict[int, messages.RegistryEntry] = {}
         slow, failures = set() if slow is None else slow, list[str]()
@@ -110,7 +116,7 @@ class Registry:
                     reason = str(reply.error.reason)
                     if absent is None and messages.OWNER_REFUSES in reason:
                         raise failed_node(reason, simulated=False, node=node)
-                    raise RegistryError(f"a node did not register: {said(reason)}")
+                    raise RegistryError(f"a node did not register: {reason}")
                 entries[node] = messages.read_registry(reply.content)
                 slow.discard(node)
             except ValueError as error:
@@ -118,6 +124,8 @@ class Registry:
                     raise
                 absent(node, str(error))
                 failures.append(str(error))
+        if registration is not None:
+            entries = _held_to(registration, entries, keys, salt, beyond)
         missing = [node for node in node_ids if node not in entries]
         there = [*entries.values(), *(former.entries.values() if former else ())]
         if failures and there and all(entry.places > 0 for entry in there):
@@ -161,7 +169,10 @@ class Registry:
         nodes = sorted(entries, key=order)
         sizes = [len(entries[node].keys_U) for node in nodes]
         if sum(sizes) == 0:
-            raise RegistryError("no users: none of the nodes hosts anybody; check --data")
+            raise RegistryError(
+                "no users: none of the nodes hosts anybody, or anybody whom it is registered for; "
+                "check --data"
+            )
         keys_N = np.concatenate([entries[node].keys_U for node in nodes])
         now_N = np.repeat([node in now for node in nodes], sizes)
         _, inverse_N = np.unique(keys_N, return_inverse=True)
@@ -210,3 +221,19 @@ class Registry:
         held_N = held_out(self.keys_N, share, key)
         single = self.single
         return single[~held_N[single]], single[held_N[single]]
+
+
+def _held_to(
+    registration: Registration,
+    answers: Mapping[int, messages.RegistryEntry],
+    keys: Mapping[int, bytes],
+    salt: bytes,
+    beyond: Absent | None,
+) -> dict[int, messages.RegistryEntry]:
+    """What counts of the answers; what does not is reported."""
+    found = registration.held_to(answers, keys, salt)
+    for node, entry in answers.items():
+        claimed, counted = len(entry.keys_U), len(found[node].keys_U)
+        if beyond and counted < claimed:
+            beyond(node, f"{claimed - counted} of {claimed} users it claims are not registered")
+    return found

@@ -7,11 +7,12 @@ again, and counts if they answer while others are waited for, but nobody waits f
 import time
 from collections.abc import Collection, Iterable, Iterator
 
-from flwr.app import Message
+from flwr.app import Error, Message
 from flwr.serverapp import Grid
 from google.protobuf.message import DecodeError
 
 from strategies.availability import Reason, RunAborted, failed_node
+from strategies.node_texts import said
 
 #: What bytes of another machine bring about where they are decoded; no error of a connection.
 UNDECODABLE = (
@@ -49,7 +50,8 @@ def exchange(
     Stops when every message is answered or ``timeout`` seconds have passed: a late, second or
     unasked-for reply is never yielded, nor one that cannot be decoded. Nodes that are ``slow`` are
     not waited for if there are others. A reply is the node's that was asked: whom it names as its
-    sender is inside it, where the SuperLink does not look.
+    sender is inside it, where the SuperLink does not look. What it says of an error is one short
+    line (``strategies.node_texts``).
 
     Raises:
         RunAborted: a node of a simulation (``simulated``) answered with an error, or not in time.
@@ -73,8 +75,11 @@ def exchange(
                 arrived = True
                 if node >= 0:  # what the sender says of itself is the sender's word, no more
                     reply.metadata.__dict__["_src_node_id"] = node
-                if simulated and reply.has_error():
-                    raise failed_node(str(reply.error.reason), simulated)
+                if reply.has_error():
+                    words = said(str(reply.error.reason))
+                    reply.__dict__["_error"] = Error(reply.error.code, words)
+                    if simulated:
+                        raise failed_node(words, simulated)
                 unanswered -= 1
                 yield reply
         if time.monotonic() > deadline:

@@ -23,7 +23,7 @@ from privacy.adjacency import Adjacency
 from privacy.randomized_response import LabelPromise
 from privacy.told_labels import ToldLabels
 from strategies import messages
-from strategies.availability import failed_node, said
+from strategies.availability import failed_node
 from strategies.cohort import Registry, RegistryError
 from strategies.exchange import exchange
 from strategies.public_items import PublicItems
@@ -136,7 +136,7 @@ def ask_labels(
             reason = str(answer.error.reason)
             if not registry.simulated:
                 raise failed_node(reason, simulated=False, node=node)
-            raise RegistryError(f"a node told no labels: {said(reason)}")
+            raise RegistryError(f"a node told no labels: {reason}")
         try:
             found[node] = read_reply(answer.content, len(asked[node]))
             check_promise(found[node], promise)

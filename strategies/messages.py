@@ -18,6 +18,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from preference.schema import PAIRS, Schema
 from privacy.tally import Tally
+from strategies.node_texts import shortened
 
 Scalar = bool | int | float | str | bytes
 
@@ -29,7 +30,10 @@ OWNER_REFUSES = "the owner's policy refuses"
 
 
 class MalformedReply(ValueError):
-    """A reply that is not what was asked for."""
+    """A reply that is not what was asked for; ``why`` is cut and escaped, as it may quote it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(shortened(why))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from preference.judgements import Judgements
 from preference.schema import PAIRS, Schema
 from privacy.adjacency import Adjacency
 from strategies import messages
-from strategies.availability import failed_node, said
+from strategies.availability import failed_node
 from strategies.cohort import Registry, RegistryError
 from strategies.exchange import exchange
 
@@ -130,7 +130,7 @@ class PublicItems:
                 reason = str(answer.error.reason)
                 if not registry.simulated:
                     raise failed_node(reason, simulated=False, node=node)
-                raise RegistryError(f"a node gave no public items: {said(reason)}")
+                raise RegistryError(f"a node gave no public items: {reason}")
             try:
                 found[node] = read(answer.content, len(asked[node]), schema)
             except messages.MalformedReply as error:

@@ -73,4 +73,5 @@ def test_promise_is_what_decides_the_result_or_its_cost():
         "timeout",
         "seed",
         "least_nodes",
+        "registration",
     }

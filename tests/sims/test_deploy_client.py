@@ -53,6 +53,14 @@ def server(tmp_path):
     listener.close()
 
 
+def test_more_users_than_the_client_is_registered_for_are_told(server, make_rows):
+    client = Client.load(server / "clients" / "alice")
+    for users in (1, 3):
+        judgements = Judgements.from_rows(make_rows([2] * users))
+        told = any("a client of 1:" in line for line in describe(client, judgements))
+        assert told == (users > 1)
+
+
 def test_the_servers_certificate_is_checked(server, tmp_path):
     client = Client.load(server / "clients" / "alice")
     shown = server_certificate(client.address, client.folder / "ca.crt")

@@ -111,6 +111,14 @@ def test_a_run_looks_who_is_there_where_that_has_a_meaning(
     assert [config.refresh for config in configs] == [refresh]
 
 
+def test_numbers_of_users_cannot_keep_add_remove(murmuration, folder, tmp_path):
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "out", "--users", 5)
+    code, _, err = murmuration(*arguments, "--set", "adjacency=add-remove", "--set", "cohort=2")
+    assert (code, len(err)) == (2, 1)
+    assert "user-ids" in err[0]
+    assert not (tmp_path / "out").exists()
+
+
 def test_els_over_agents_needs_a_group_size(murmuration, folder, tmp_path):
     arguments = ("deploy", "run", folder, "--out", tmp_path / "out", "--users", 5)
     code, _, err = murmuration(*arguments, "--set", "strategy=els")

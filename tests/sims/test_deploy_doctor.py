@@ -46,6 +46,10 @@ def test_nobody_there(tmp_path):
     assert not found["SuperLink"].well
     assert found["without TLS"].well
     assert found["keys"].well
+    assert found["users"].seen == "1 keys are registered for at most 1 in all"
+    (tmp_path / "d/server/nodes.toml").unlink()
+    found = {finding.what: finding for finding in examine(tmp_path / "d")}
+    assert not found["users"].well
     with pytest.raises(InputError):
         examine(tmp_path)
 

@@ -3,13 +3,16 @@
 import tomllib
 
 import pytest
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from client.policy import Policy
 from preference.judgements import InputError
+from server.registration import read_registration
 from sims.certificates import load_client_key, public_line
 from sims.deploy_init import Deployment, write_deployment
 
-TWO = Deployment(("10.0.0.7", "server.example"), 8111, ("alice", "bob"))
+TWO = Deployment.of(("10.0.0.7", "server.example"), 8111, "alice, bob:200")
 
 
 def test_everybody_gets_a_folder(tmp_path):
@@ -39,7 +42,7 @@ def test_settings_can_be_read(tmp_path):
     connection = tomllib.loads((tmp_path / "d" / "server/flwr/config.toml").read_text())
     assert connection["superlink"]["deployed"]["address"] == "10.0.0.7:8111"
     client = tomllib.loads((tmp_path / "d" / "clients/bob/client.toml").read_text())
-    assert client == {"name": "bob", "superlink": "10.0.0.7:8111"}
+    assert client == {"name": "bob", "superlink": "10.0.0.7:8111", "users": 200}
     policy = Policy.load(tmp_path / "d" / "clients/bob/policy.toml")
     assert policy.strategies == ("uls",)
     assert policy.max_evaluations == 0
@@ -58,6 +61,21 @@ def test_each_server_has_a_secret_of_its_own_for_its_executor(tmp_path):
         for text in texts:
             assert f"--superexec-auth-secret-file {secret}" in text.read_text()
     assert len(found) == 2
+
+
+def test_clients_are_registered_for_so_many_users(tmp_path):
+    write_deployment(tmp_path / "d", TWO)
+    found = read_registration(tmp_path / "d/server/nodes.toml")
+    for name, users in (("alice", 1), ("bob", 200)):
+        public = (tmp_path / "d/clients" / name / "node.pub").read_bytes()
+        key = public_key_to_bytes(load_ssh_public_key(public))
+        assert found.nodes[key].users == users
+    assert found.other.users == 0
+    for clients in ("a:0", "a:-1", "a:x", "a:", "a:1:2"):
+        with pytest.raises(InputError, match=r"how many users|letters"):
+            Deployment.of(("h",), 8100, clients)
+    with pytest.raises(InputError, match="how many users"):
+        Deployment(("h",), 8100, ("a",), {"b": 3})
 
 
 def test_the_authoritys_key_goes_to_nobody(tmp_path):

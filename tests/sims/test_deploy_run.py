@@ -49,6 +49,15 @@ def test_a_run_that_breaks_is_resumed(superlink, tmp_path):
     assert result == {"rounds": 7}
     assert [settings["resume"] for settings in submitted] == [False, True, True]
     assert any("power cut" in text for text in said)
+    assert {settings["registration"] for settings in submitted} == {str(tmp_path / "nodes.toml")}
+
+
+def test_what_an_app_says_in_the_end_is_one_short_line(superlink, tmp_path):
+    outcomes, _ = superlink
+    outcomes += ["failed: \x1b[2J" + "x" * 1_000_000, ""]
+    said = []
+    run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")), say=said.append)
+    assert all(text.isprintable() and len(text) < 1_100 for text in said)
 
 
 def test_a_run_that_never_completes(superlink, tmp_path):

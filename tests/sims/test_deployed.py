@@ -60,7 +60,9 @@ class World:
 
     def __init__(self, folder: Path, clients: tuple[str, ...], users: int) -> None:
         self.folder = folder
-        self.deployment = Deployment(("127.0.0.1",), free_port(), clients)
+        self.deployment = Deployment(
+            ("127.0.0.1",), free_port(), clients, dict.fromkeys(clients, users)
+        )
         write(folder / "population", Population(users=users, test_users=20, unseen_users=10))
         write_deployment(folder / "d", self.deployment)
         with gzip.open(folder / "population" / "train.jsonl.gz", "rt") as file:
@@ -310,7 +312,7 @@ def test_two_hosts(tmp_path, monkeypatch):
     if why := may_make_namespaces():
         pytest.skip(why)
     world = World(tmp_path, ("a", "b"), users=8)
-    world.deployment = Deployment(("10.77.0.1",), 8100, ("a", "b"))
+    world.deployment = Deployment(("10.77.0.1",), 8100, ("a", "b"), {"a": 8, "b": 8})
     kept = {name: world.data(name).read_bytes() for name in "ab"}
     shutil.rmtree(tmp_path / "d")
     write_deployment(tmp_path / "d", world.deployment)

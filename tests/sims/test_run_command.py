@@ -137,7 +137,7 @@ def test_every_option_is_a_setting_or_known_not_to_be_one():
     options = set(inspect.signature(run_command.run).parameters)
     fields = {field.name for field in dataclasses.fields(RunConfig)}
     beside = {"resume", "out", *run_command._NO_SETTINGS}
-    assert options - beside == fields - {"least_nodes", "refresh", "resume", "out"}
+    assert options - beside == fields - {"least_nodes", "refresh", "registration", "resume", "out"}
 
 
 def test_the_help_tells_defaults(murmuration, monkeypatch):

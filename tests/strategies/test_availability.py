@@ -8,7 +8,6 @@ from strategies.availability import (
     Reason,
     RunAborted,
     failed_node,
-    said,
     wait_until_online,
 )
 
@@ -125,49 +124,3 @@ def test_an_agents_refusal_is_known_as_one():
 
     refusal = f"ClientAppException occurred. Message: {PolicyRefusal('max_clip', 'too long')}"
     assert failed_node(refusal, simulated=False).reason is Reason.REFUSED
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        "MemoryError: ",
-        "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
-        "RuntimeError: [enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate "
-        "memory: you tried to allocate 8 bytes. Error code 12 (Cannot allocate memory)",
-        "_ArrayMemoryError: Unable to allocate 74.5 GiB for an array",
-        "OutOfMemoryError: Task was killed due to the node running low on memory.",
-    ],
-)
-def test_running_out_of_memory_is_named(error):
-    text = str(failed_node(error, simulated=True))
-    assert "a node of this simulation failed: it ran out of memory (" in text
-    assert error.split()[0].removesuffix(":") in text
-
-
-@pytest.mark.parametrize(
-    ("error", "message", "told"),
-    [
-        ("KeyError: 'grads'", "'grads'", "KeyError: 'grads'"),
-        ("preference.rows.InputError: row 2: it isn't short", "row 2: it isn't short",
-         "row 2: it isn't short"),
-        ("strategies.x.Odd: two\nlines", "two\nlines", "Odd: two lines"),
-        ("RuntimeError", "", "RuntimeError"),
-    ],
-)  # fmt: skip
-def test_flowers_wrapping_is_taken_off(error, message, told):
-    wrapped = (
-        "<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'ray::ClientAppActor.run()\n"
-        f'  File "client_app.py", line 161, in __call__\n    ^^^^\n{error}\n\nThe above exception '
-        "was the direct cause of the following exception:\n\nray::ClientAppActor.run()\n"
-        "    raise ClientAppException(str(ex)) from ex\n"
-        "flwr.clientapp.client_app.ClientAppException: \n"
-        f"Exception ClientAppException occurred. Message: {message}'>"
-    )
-    assert said(wrapped) == told
-    assert said(error) == " ".join(error.split())
-
-
-def test_memory_that_flower_wraps_is_named_in_a_line():
-    wrapped = "<class 'x'>:<'File 1\nMemoryError\n\nThe above …\nException "
-    wrapped += "ClientAppException occurred. Message:'>"
-    assert said(wrapped).startswith("it ran out of memory (MemoryError): ")

@@ -5,13 +5,16 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from flwr.app import Error
 from google.protobuf.message import DecodeError
 
 from strategies.exchange import exchange, lives
+from strategies.node_texts import LONGEST
 
 
 def reply(to, text="first"):
-    return SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=to), text=text)
+    metadata = SimpleNamespace(reply_to_message_id=to)
+    return SimpleNamespace(metadata=metadata, text=text, has_error=lambda: False)
 
 
 class Grid:
@@ -118,8 +121,12 @@ def test_if_all_are_slow_nobody_is():
 def test_an_error_in_the_superlinks_name_is_the_nodes():
     error = good("a", node=1)
     error.has_error = lambda: True
+    error.error = Error(2, "\x1b[2J" + "no" * 1_000_000)
     (found,) = exchange(Nodes([error]), [message("a", 77)], timeout=60)
     assert found.metadata.__dict__["_src_node_id"] == 77
+    words = vars(found)["_error"].reason  # by whatever is made of it: one short line
+    assert len(words) <= LONGEST
+    assert words.startswith(r"\x1b[2Jnono")
 
 
 def test_nobody_answers_in_anothers_name():

@@ -1,0 +1,99 @@
+"""What the operator registered nodes for, as a file says it.
+
+    [alice]
+    key = "../clients/alice/node.pub"      # from the file's own folder
+    users = 1                              # the most whom this key may host; 1 if left out
+    [bob]
+    key = "../clients/bob/node.pub"
+    user-ids = ["bob", "bob's brother"]    # these, and nobody else; nobody else may claim them
+
+A key that is not listed hosts nobody. Without a file each node of a deployment hosts one user.
+"""
+
+import tomllib
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+from flwr.serverapp import Grid
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from flwr.superlink.grid.http_grid import HttpGrid
+
+from preference.judgements import InputError
+from preference.rows import BadRow, user_cell
+from privacy.adjacency import Adjacency
+from server.config import RunConfig
+from strategies.registration import Hosted, Registration
+
+_FIELDS = {"key", "users", "user-ids"}
+
+
+def registration_for(config: RunConfig, grid: Grid | None = None) -> Registration | None:
+    """What nodes are held to: None in a simulation, where they are ours.
+
+    Whether this is one is not for nodes to say: over a network it never is.
+
+    Raises:
+        InputError: the file cannot be used, or says numbers where only ids can keep the promise.
+    """
+    if config.registration:
+        found = read_registration(Path(config.registration))
+    elif isinstance(grid, HttpGrid):
+        found = Registration()
+    else:
+        return None
+    if Adjacency(config.adjacency) is Adjacency.ADD_REMOVE and not found.by_ids:
+        raise InputError(
+            "--adjacency add-remove: which users of a node count that hosts more than it is "
+            "registered for would depend on who else is there: use zero-out, at the same epsilon, "
+            "or give every node its user-ids in the registration"
+        )
+    return found
+
+
+def read_registration(path: Path) -> Registration:
+    """The registration in a file; InputError, naming file and node, for anything else."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"the registration {path} cannot be read: {error}") from None
+    nodes: dict[bytes, Hosted] = {}
+    for name, table in tables.items():
+        where = f"{path}: [{name}]"
+        if not isinstance(table, dict) or "key" not in table or not _FIELDS.issuperset(table):
+            raise InputError(f"{where} must have key = FILE and may have users and user-ids")
+        key = _key(path.parent / str(table["key"]), where)
+        if key in nodes:
+            raise InputError(f"{where} has the key of another node")
+        nodes[key] = _hosted(table, where)
+    try:
+        return Registration(nodes, Hosted(0))
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _key(path: Path, where: str) -> bytes:
+    """A public key, as Flower tells it."""
+    try:
+        key = load_ssh_public_key(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where}: the key {path} cannot be read: {error}") from None
+    if not isinstance(key, EllipticCurvePublicKey):
+        raise InputError(f"{where}: the key {path} is no elliptic-curve key")
+    return public_key_to_bytes(key)
+
+
+def _hosted(table: dict[str, object], where: str) -> Hosted:
+    ids, users = table.get("user-ids"), table.get("users")
+    if ids is not None:
+        if not isinstance(ids, list) or not ids:
+            raise InputError(f"{where}: user-ids must be a list of ids")
+        try:
+            ids = frozenset(user_cell(one, "user-ids") for one in ids)
+        except BadRow as error:
+            raise InputError(f"{where}: {error}") from None
+    if users is None:
+        users = len(ids) if ids else 1
+    if type(users) is not int or users < 0:
+        raise InputError(f"{where}: users must be a whole number, 0 or more; got {users!r}")
+    return Hosted(users, ids)
