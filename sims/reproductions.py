@@ -5,7 +5,15 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sims import ctl_ltc, group_cohort, label_dp_fig1, local_label_plots, pessimism, rr_vs_m
+from sims import (
+    ctl_ltc,
+    group_cohort,
+    hostile_users,
+    label_dp_fig1,
+    local_label_plots,
+    pessimism,
+    rr_vs_m,
+)
 from sims.aup_tables import REMARKS as AUP_REMARKS
 from sims.aup_tables import aup_tables
 from sims.btl_compare import btl_compare, label_compare, theory
@@ -153,6 +161,13 @@ def _ctl_ltc(quick: bool) -> Reproduction:
     return Reproduction(rows, ctl_ltc.remarks(rows), plot=local_label_plots.settings(rows))
 
 
+def _hostile_users(quick: bool) -> Reproduction:
+    with watched("training") as on_progress:
+        rows, world = hostile_users.hostile_users(quick, on_progress=on_progress)
+    remarks = hostile_users.remarks(rows, world)
+    return Reproduction(rows, remarks, plot=hostile_users.plot(rows))
+
+
 ENTRIES = {
     "aup-tables": Entry(
         "Tables 1 and 2 of AUP-RLHF: in which unit they are, and what one accountant makes of them",
@@ -169,6 +184,10 @@ ENTRIES = {
     "pessimism": Entry(
         "greedy and pessimistic policies on a linear bandit, from labels protected in three ways",
         _pessimism,
+    ),
+    "hostile-users": Entry(
+        "what a share of hostile users does to a model, beside what clipping and medians leave",
+        _hostile_users,
     ),
     "uls-conjecture": Entry(
         "does sampling examples need at most K times the noise of sampling users?",
