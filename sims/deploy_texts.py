@@ -253,7 +253,8 @@ The SuperLink is reached at **{address}** (certificate for {hosts}, and the loop
    send you the `.pub`:
 {listed}
 3. Start `server/superlink.sh` and `server/superexec.sh` (or install the two units), then
-   `server/register.sh`, once. Only keys that are registered are let in.
+   `server/register.sh`, once. Only keys that are registered are let in, and each counts for as many
+   users as `server/nodes.toml` says.
 4. `murmuration deploy doctor .` says who is reachable, registered and of the right version.
 5. `murmuration deploy run . --out FOLDER --users N …` starts a run and, if it breaks, resumes it.
 
@@ -272,7 +273,7 @@ CLIENT = """\
 | `node.key` | your key; the server knows its public half. Whoever has it can answer for you |
 | `ca.crt` | the server at {address} must show a certificate signed by this; no other is believed |
 | `policy.toml` | what may leave this machine. Yours to edit: the server cannot change it |
-| `client.toml` | where the server is |
+| `client.toml` | where the server is, and how many users count here |
 | `murmuration-agent.service`, `murmuration-node.service` | the two programs as system services |
 
 To try: `murmuration deploy client . --data YOUR-FILE --check`, then the same without `--check`.
