@@ -79,7 +79,7 @@ def test_a_long_text_is_cut_and_read_in_no_time(part, wrap):
     started = time.monotonic()
     assert printable(said(text))
     assert printable(shortened(text))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 20
 
 
 def test_what_was_cut_says_so():
