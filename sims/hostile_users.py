@@ -25,7 +25,7 @@ Legend: N users, S sampled users, B buckets, D dimensions.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from statistics import fmean, stdev
 from typing import Any
 
@@ -59,7 +59,7 @@ class World:
     test: PairExamples
     plan: UlsPlan
 
-    @property
+    @cached_property
     def flipped(self) -> PairExamples:
         """The same judgements, the other way round."""
         return replace(self.examples, x_RD=-self.examples.x_RD)
@@ -93,7 +93,7 @@ def measured(
     world: World,
     shares: Sequence[float] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3),
     buckets: Sequence[int] = (5, 25),
-    bucketed: Sequence[float] = (0.01, 0.05, 0.1, 0.2, 0.3),
+    bucketed: Sequence[float] = (0.01, 0.05, 0.1, 0.2),
     seeds: int = 3,
     on_progress: Callable[[float], None] = lambda share: None,
 ) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
     hostile_N = np.zeros(plan.users, dtype=bool)
     hostile_N[generator.permutation(plan.users)[: round(case.share * plan.users)]] = True
     bucket_N = names_N % np.uint64(case.buckets)
-    noise, flipped = np.random.default_rng([12, seed]), world.flipped
+    noise = np.random.default_rng([12, seed])
     against_D = np.zeros(world.examples.dimension)
     if honest_D is not None:
         against_D = honest_D / np.linalg.norm(honest_D) * plan.clip.norm
@@ -168,9 +168,9 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
             here_S = users_S[bucket_N[users_S] == bucket]
             bad_S = here_S[hostile_N[here_S]]
             sum_D = summed(world.examples, here_S[~hostile_N[here_S]])
-            if case.attack == FLIPPED:
-                sum_D = sum_D + summed(flipped, bad_S)
-            else:
+            if case.share and case.attack == FLIPPED:
+                sum_D = sum_D + summed(world.flipped, bad_S)
+            elif case.share:
                 sum_D = sum_D + len(bad_S) * against_D
             sums.append(sum_D + noise.normal(0.0, plan.mechanism.std, len(sum_D)))
         together_D = sums[0] if case.buckets == 1 else case.buckets * np.median(sums, axis=0)
