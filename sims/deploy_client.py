@@ -25,6 +25,7 @@ from pathlib import Path
 
 from cryptography import x509
 
+from client.identity import Identity
 from client.label_state import LabelState
 from client.own_ledger import OwnLedger
 from client.policy import BOUNDED, NODE_HALF, Policy
@@ -198,6 +199,9 @@ def checks(
     if judgements.left_out:
         first = judgements.set_aside[0]
         found.append(f"warning   {judgements.left_out} rows cannot be used, the first: {first}")
+    if (known := client.folder / "state" / "identity.key").exists():
+        name = Identity.at(known).public.hex()
+        found.append(f"agent     {name}: other owners can list it among their parties")
     if data.expanduser().stat().st_mode & 0o077:
         found.append(f"warning   other users of this machine can read {data}: chmod 600 it")
     try:

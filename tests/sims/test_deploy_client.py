@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from client.identity import Identity
 from client.own_ledger import OwnLedger
 from preference.judgements import InputError, Judgements
 from privacy.adjacency import Adjacency
@@ -81,6 +82,10 @@ def test_checks_say_what_they_found(server, write_rows, make_rows):
     assert any("5 judgements, 2 users" in line for line in lines)
     assert any("certificate signed by ca.crt" in line for line in lines)
     assert any("chmod 600" in line for line in lines)
+    assert not any(line.startswith("agent") for line in lines)
+    (client.folder / "state").mkdir()
+    name = Identity.at(client.folder / "state" / "identity.key").public.hex()
+    assert f"agent     {name}: other owners" in "\n".join(checks(client, Path(data), "")[1])
     Path(data).chmod(0o600)
     assert not any("chmod" in line for line in checks(client, Path(data), "")[1])
 
@@ -113,6 +118,8 @@ def test_what_leaves_follows_the_policy(server, make_rows):
     assert "answers in all" not in text
     assert "epsilon 1.5 for all labels of a user together (really spent here)" in text
     assert "prompts, responses" in text
+    (place / "policy.toml").write_text('strategies = ["uls"]\nmin_users = 3\n')
+    assert "never over fewer than 3 of them" in "\n".join(describe(Client.load(place), judgements))
     (place / "policy.toml").write_text("max_evaluations = 7\n")
     text = "\n".join(describe(Client.load(place), judgements))
     assert "at most 7 sums of how often a given model is right, over\n  users whom" in text
