@@ -25,6 +25,7 @@ from privacy.ledger import read_charges
 from server.config import RunConfig
 from server.training import train
 from sims import deploy_texts
+from sims.bundle import write_bundle
 from sims.certificates import client_key, write_new
 from sims.confined import node_environment
 from sims.deploy_client import Client, run_client
@@ -239,6 +240,27 @@ def start_stranger(world: World, site: Site, name: str) -> Program:
         index = command.index("--auth-supernode-private-key")
         del command[index : index + 2]
     return site.start(name, command, environment=node_environment(place), cwd=place)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_server_that_takes_differences_gets_nobodys_sum(tmp_path):
+    """It ships an app of its own: one round under masks with all four nodes, then with three."""
+    world, hostile = World(tmp_path, ("a", "b", "c", "d"), users=8), tmp_path / "app"
+    write_bundle(hostile, {})
+    attack = Path(__file__).parents[1] / "attacks" / "differencing_app.py"
+    shutil.copyfile(attack, hostile / "server" / "app.py")
+    for name in "abcd":
+        (world.client(name) / "policy.toml").write_text(POLICY + "secure_only = true\n")
+    (tmp_path / "out").mkdir()
+    with world.running() as site:
+        config, address = world.config("out"), world.deployment.address
+        run_deployed(site.server, address, config, attempts=1, app_dir=hostile)
+    found = json.loads((tmp_path / "out" / "found.json").read_text())
+    assert (found["nodes"], found["nodes in sum 0"]) == (4, 4)
+    assert "0 nodes have sent their vectors" in found["refused"]
+    assert sum("refuses (max_repeats)" in line for line in found["said"]) == 3
+    assert "somebody's sum" not in found
 
 
 @pytest.mark.slow
