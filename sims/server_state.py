@@ -10,8 +10,10 @@ more is beyond this (an encrypted disk helps).
 import contextlib
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+_LOCKED = 2.0  # seconds that one attempt waits for the SuperLink's writing
 _BETWEEN = 0.25
 
 
@@ -38,8 +40,8 @@ def erase_leftovers(database: Path, seconds: float = 15.0) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(database: Path):
-    connection = sqlite3.connect(database, timeout=2.0, isolation_level=None)
+def _opened(database: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(database, timeout=_LOCKED, isolation_level=None)
     try:
         yield connection
     finally:

@@ -42,8 +42,15 @@ def attack(folder, stays="60"):
     return ["/bin/sh", str(folder / "daemon.sh"), str(folder / "beats"), stays]
 
 
-@pytest.mark.parametrize("namespaces", [True, False])
-@pytest.mark.parametrize("user", [None, NOBODY])
+@pytest.mark.parametrize(
+    ("user", "namespaces"),
+    [
+        (None, True),
+        pytest.param("nobody", True, marks=AS_ROOT),
+        pytest.param(None, False, marks=pytest.mark.slow),
+        pytest.param("nobody", False, marks=[AS_ROOT, pytest.mark.slow]),
+    ],
+)
 def test_a_daemon_does_not_survive_the_program(folder, user, namespaces, monkeypatch):
     monkeypatch.setattr(deployed, "_GRACE", 0.2)
     if not namespaces:
@@ -64,11 +71,14 @@ def test_a_daemon_does_not_survive_a_program_that_ends_by_itself(folder):
 
 @pytest.mark.parametrize(
     ("victim", "user"),
-    [("owner", None), ("keeper", None), ("owner", "nobody"), ("keeper", "nobody")],
+    [
+        pytest.param("owner", None, marks=pytest.mark.slow),
+        ("keeper", None),
+        pytest.param("owner", "nobody", marks=[AS_ROOT, pytest.mark.slow]),
+        pytest.param("keeper", "nobody", marks=[AS_ROOT, pytest.mark.slow]),
+    ],
 )
 def test_a_daemon_does_not_survive_who_started_it(folder, user, victim):
-    if user and os.geteuid() != 0:
-        pytest.skip("only root may become another user")
     if in_namespace(["true"], user or "") is None:
         pytest.skip("no PID namespaces here")
     code = (

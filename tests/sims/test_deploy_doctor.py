@@ -10,6 +10,7 @@ from preference.judgements import InputError
 from sims import deploy_doctor
 from sims.deploy_doctor import examine
 from sims.deploy_init import Deployment, write_deployment
+from sims.outsider import ANSWERED, CONTROL, REFUSED, RUNTIME, tried
 
 
 @pytest.fixture
@@ -77,3 +78,41 @@ def test_a_node_that_is_not_registered_is_named(tmp_path, monkeypatch):
     assert by_name["a"].well
     assert not by_name["b"].well
     assert "register.sh" in by_name["b"].seen
+
+
+def test_from_a_clients_machine(tmp_path):
+    write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), 9, ("a",)))
+    found = {finding.what: finding for finding in examine(tmp_path / "d" / "clients" / "a")}
+    assert {*found} == {"SuperLink", "without TLS"}  # nobody is there to be asked more
+    assert not found["SuperLink"].well
+
+
+@pytest.mark.parametrize(
+    ("user", "said", "well"),
+    [(0, REFUSED, True), (0, ANSWERED, False), (1000, ANSWERED, True)],
+)
+def test_what_strangers_get_is_told(tmp_path, monkeypatch, user, said, well):
+    write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), 9, ("a",)))
+    got = dict.fromkeys((*CONTROL, *RUNTIME), said)
+    monkeypatch.setattr(deploy_doctor.os, "geteuid", lambda: user)
+    monkeypatch.setattr(deploy_doctor, "tried", lambda *_: {**got, RUNTIME[0]: REFUSED})
+    monkeypatch.setattr(deploy_doctor, "tried_as", lambda *_: got)
+    mine, others = deploy_doctor._strangers("127.0.0.1:9", tmp_path / "d" / "server")
+    assert mine.well
+    assert others.well == well
+    assert ("not tried" in others.seen) == (user != 0)
+    if not well:
+        assert "list the nodes: ANSWERED" in others.seen
+        assert "superlink.sh" in others.seen
+
+
+def test_a_state_that_others_can_read_is_noticed(tmp_path):
+    write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), 9, ("a",)))
+    state = tmp_path / "d" / "server" / "state.db-wal"
+    state.touch(0o644)
+    found = {finding.what: finding for finding in examine(tmp_path / "d")}
+    assert f"others can read {state}" in found["keys"].seen
+
+
+def test_an_attempt_that_fails_is_not_taken_for_a_refusal():
+    assert set(tried("127.0.0.1:9", None).values()) == {"could not be tried: ConnectError"}

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
@@ -121,7 +122,8 @@ def test_a_client_is_started_there_and_says_so(monkeypatch, tmp_path, caplog):
     started = []
     monkeypatch.setattr(peer, "SOCKETS", (tmp_path / "none",))
     monkeypatch.setattr(guarded.os, "umask", lambda mask: None)
-    monkeypatch.setattr("flwr.supernode.cli.flower_supernode", lambda: started.append(sys.argv))
+    flower = SimpleNamespace(flower_supernode=lambda: started.append(sys.argv))
+    monkeypatch.setitem(sys.modules, "flwr.supernode.cli", flower)
     monkeypatch.setattr(sys, "argv", ["x"])
     guarded.main("supernode", ["--port", "9"])
     assert started == [["flower-supernode", "--port", "9"]]

@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 
+from sims import server_state
 from sims.server_state import erase_leftovers
 
 SECRET = b"exact sum of alice" * 50
@@ -56,8 +57,9 @@ def test_the_files_are_their_owners_alone(state):
     assert "state.db-wal" in modes
 
 
-def test_a_superlink_that_writes_is_not_disturbed(state):
+def test_a_superlink_that_writes_is_not_disturbed(state, monkeypatch):
     path, connection = state
+    monkeypatch.setattr(server_state, "_LOCKED", 0.1)
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO objects VALUES (3, 'x')")
     assert not erase_leftovers(path, seconds=0.1)

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another account"),
 ]
 
-ATTACKS = Path(__file__).parents[1] / "attacks"
+ATTACKS = Path(__file__).parent
 ROOT = str(Path(confined.__file__).parents[1])
 
 
