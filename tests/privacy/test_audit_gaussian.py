@@ -84,6 +84,7 @@ def test_coins_that_come_up_too_often_are_found():
     assert found.lower > found.claimed
 
 
+@pytest.mark.slow
 def test_a_joint_release_stays_below_its_claim_and_a_weak_one_does_not():
     honest = audit_joint(task(epsilon=4.0, trials=3000))
     assert 0.2 * honest.claimed < honest.lower <= honest.claimed
@@ -98,6 +99,7 @@ def test_a_joint_release_stays_below_its_claim_and_a_weak_one_does_not():
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+@pytest.mark.slow
 def test_about_a_centre_the_same_holds(adjacency):
     found = audit_joint(task(adjacency, 4.0, 2000), centred=True)
     assert 0.1 * found.claimed < found.lower <= found.claimed

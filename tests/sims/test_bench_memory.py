@@ -18,6 +18,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_row():
     row = measure_memory(TINY, rounds=2)
     assert row["users"] == 30
@@ -45,6 +46,7 @@ print(mapped.most_mib - before.most_mib, owned.most_mib - before.most_mib)
 """
 
 
+@pytest.mark.slow
 def test_what_is_mapped_is_not_the_processs_own(tmp_path):
     path = tmp_path / "numbers"
     with path.open("wb") as file:

@@ -40,6 +40,7 @@ def test_without_corruption_the_adversary_is_nobody(rows):
         assert first == second
 
 
+@pytest.mark.slow
 def test_remarks_and_progress(rows):
     texts = ctl_ltc.remarks(rows)
     assert len(texts) == 2

@@ -86,7 +86,7 @@ def attack(watch, name: str, data) -> None:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@patiently(3)
+@patiently(2)
 @given(data=st.data())
 def test_every_strategy(watch, name, data):
     attack(watch, name, data)
@@ -131,7 +131,7 @@ def relabelled(lines: list[bytes], words: list[int]) -> tuple[bytes, ...]:
 
 @pytest.mark.parametrize("name", OF_LABELS)
 @pytest.mark.parametrize("kind", ["pairs", "top-1"])
-@patiently(3)
+@patiently(2)
 @given(data=st.data())
 def test_labels(watch, name, kind, data):
     """Of labels that change nothing shows but in a release; those of others stay as told."""

@@ -198,6 +198,7 @@ def test_in_a_process_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(("command", "policy"), [("run", "passive"), ("bench", None)])
+@pytest.mark.slow
 def test_rivals_keep_their_threads_as_they_come(command, policy):
     """Idle threads are told to sleep, but not where others are measured beside us."""
     code = (

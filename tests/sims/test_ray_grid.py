@@ -73,6 +73,7 @@ def test_the_same_weights_as_in_one_process(ray, config, quick_runs, strategy):
         np.testing.assert_allclose(found, theta(here), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick_runs):
     quiet, rough = config("quiet"), config("rough")
     judgements = load(quiet.data, "", "refuse")
@@ -103,6 +104,7 @@ def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick
     assert not any("left out" in log.read_text() for log in logs)
 
 
+@pytest.mark.slow
 def test_what_a_node_raises_is_an_error_reply(ray, config):
     chosen = config("r")
     judgements = load(chosen.data, "", "refuse")

@@ -6,6 +6,7 @@ from sims import group_cohort, pessimism, reproductions
 from sims.reproductions import ENTRIES
 
 
+@pytest.mark.slow
 def test_the_papers_tables():
     found = ENTRIES["aup-tables"].compute(True)
     assert len(found.rows) == 6
@@ -97,6 +98,7 @@ def test_the_conjecture(monkeypatch, holds, words):
         ("ctl-ltc-linear", "ctl_ltc", 8),
     ],
 )
+@pytest.mark.slow
 def test_local_label_privacy(monkeypatch, name, module, panels):
     """Rows as they come from a tiny run, shown and told."""
     found = getattr(reproductions, module)

@@ -30,10 +30,8 @@ def weights(config: RunConfig, out: Path, **how: object) -> np.ndarray:
 
 
 @pytest.mark.flower
-@pytest.mark.parametrize(
-    "strategy",
-    ["uls", *[pytest.param(name, marks=pytest.mark.slow) for name in ("els", "aup")]],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["uls", "els", "aup"])
 def test_flower_and_local_agree(data: str, strategy: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data, strategy=strategy)
     local_D = weights(config, tmp_path / "local")
