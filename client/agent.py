@@ -14,6 +14,8 @@ Under masks a round of a run is answered once, and never also without: of the sa
 parties and over all but one the difference is that one's. A round that a crash lost stays lost; the
 next one is another sum, and counts against the owner's own limits.
 
+Before a run asks for anything it is told by which rule it would be refused (``client.plan_check``).
+
 Who is trained on in a run is not measured on in it, and the other way round: that is noted there,
 too, by user, and no restart forgets it.
 
@@ -22,6 +24,7 @@ allows; the names of users under a salt it knows (it can test guesses of an id).
 """
 
 import grp
+import hashlib
 import logging
 import math
 import os
@@ -40,12 +43,13 @@ from client.identity import Identity
 from client.label_state import LabelState, OtherTerms
 from client.label_terms import check_terms
 from client.own_ledger import OwnLedger
+from client.plan_check import check_asked, check_cost, check_masks, within
 from client.plan_cost import Costly, bounded_cost
 from client.policy import HOLD_OUT, Policy, PolicyRefusal
 from client.store import UserStore
 from preference.judgements import InputError
 from privacy.randomness import Randomness
-from strategies import local_labels, messages, public_items, secure_messages
+from strategies import local_labels, messages, plan_query, public_items, secure_messages
 from strategies.stated import StatedPlan
 
 log = logging.getLogger("murmuration.agent")
@@ -55,6 +59,10 @@ MOST_FEATURE_MAPS = 4
 #: A plan that took so many seconds to be refused makes the next new one wait nine times as long: no
 #: more than a tenth of the agent's time goes into such plans.
 LONG, _PAUSES = 5.0, 9.0
+#: So many different runs are looked at in an hour before they ask for anything; the name that goes
+#: with a refusal, which is no rule that an owner can change.
+MOST_QUESTIONS, QUESTIONS = 12, "questions"
+_HOUR = 3600.0
 _NO_ANSWER = "the agent could not answer; its own log says why"
 
 
@@ -79,6 +87,8 @@ class Agent:
         self.ledger = OwnLedger(state / "own-ledger.jsonl")
         self._features: set[str] = set()
         self._no_plans_until = -math.inf
+        self._accounted: tuple[list[StatedPlan], float] = [], 0.0
+        self._questions: dict[bytes, float] = {}  # different runs that were shown, and when
         self._host = Host(
             store=lambda: store,
             labels=lambda: LabelState(state / "labels.state"),
@@ -98,6 +108,8 @@ class Agent:
         Raises:
             PolicyRefusal, OtherTerms: it is not allowed; this may be told to whoever asked.
         """
+        if kind == plan_query.QUERY:
+            return plan_query.reply(self._would_refuse(content))
         try:
             self._admit(kind, content)
             return answer(
@@ -106,6 +118,43 @@ class Agent:
         except (PolicyRefusal, OtherTerms) as refusal:
             self.ledger.refuse(kind, str(refusal))
             raise
+
+    def _would_refuse(self, content: RecordDict) -> str:
+        """The rule by which requests of a run would be refused, or none; nothing is charged.
+
+        What exactly is refused, and why, is on the own ledger.
+
+        Raises:
+            PolicyRefusal: too many different runs were shown in an hour.
+        """
+        self._count_question(content)
+        try:
+            work, parties = plan_query.read_request(content)
+            check_asked(
+                self.policy,
+                self.ledger,
+                work,
+                parties,
+                self._cost,
+                hosted=len(self.store.keys_U),
+                randomized=randomized(self.store.judgements),
+            )
+        except PolicyRefusal as refusal:
+            self.ledger.refuse(plan_query.QUERY, str(refusal))
+            return refusal.rule
+        self.ledger.answer(plan_query.QUERY, users=0)
+        return ""
+
+    def _count_question(self, content: RecordDict) -> None:
+        """By many questions a server would find the owner's bounds, and nobody would notice."""
+        asked = hashlib.sha256(agent_socket.encoded(content)).digest()
+        now = time.monotonic()
+        self._questions = {q: at for q, at in self._questions.items() if now - at < _HOUR}
+        if asked not in self._questions and len(self._questions) >= MOST_QUESTIONS:
+            refusal = PolicyRefusal(QUESTIONS, "many different plans were shown in an hour")
+            self.ledger.refuse(plan_query.QUERY, str(refusal))
+            raise refusal
+        self._questions.setdefault(asked, now)
 
     def _admit(self, kind: str, content: RecordDict) -> None:
         """Charge what is allowed; PolicyRefusal for everything else."""
@@ -136,8 +185,7 @@ class Agent:
         elif kind in (secure_messages.KEYS, secure_messages.UNMASK):
             return  # keys and shares of masks: nothing about anybody
         else:
-            if self.policy.secure_only and not secure.masked(content):
-                raise PolicyRefusal("secure_only", "sums leave under masks only")
+            check_masks(self.policy, secure.masked(content))
             users_S = self._users(messages.Asked.of(content))
             self._admit_work(kind, messages.read_work(content, users_S), _sum(kind, content))
 
@@ -149,8 +197,6 @@ class Agent:
     def _admit_work(self, kind: str, work: messages.Work, masked: str) -> None:
         """Charge work; ``masked`` names the sum that is to leave under masks, if it is."""
         policy, ledger = self.policy, self.ledger
-        if policy.label_epsilon:
-            raise PolicyRefusal("label_epsilon", "labels leave randomized, or not at all")
         # A masked sum of nobody would leave the others' as it is.
         if (users := len(work.users_S)) < max(policy.min_users, bool(masked)):
             raise PolicyRefusal("min_users", f"of those who are asked for {users} are here")
@@ -198,18 +244,14 @@ class Agent:
 
     def _charge(self, plan: StatedPlan) -> None:
         """Charge a run that is new; PolicyRefusal if the owner's budget does not cover it."""
-        former = self.ledger.plans.get(plan.run)
-        if former == plan:
-            return
-        if former is not None:
-            raise PolicyRefusal("max_epsilon", "this run stated another plan before")
-        plans = [*self.ledger.plans.values(), plan]
-        if any(other.adjacency is not plan.adjacency for other in plans):
-            raise PolicyRefusal("adjacency", "runs under another adjacency were charged before")
-        self.ledger.open_run(plan, self._cost(plans))
+        epsilon = check_cost(self.ledger, plan, self._cost)
+        if epsilon is not None:
+            self.ledger.open_run(plan, epsilon)
 
     def _cost(self, plans: list[StatedPlan]) -> float:
         """ε of all plans; PolicyRefusal if that is too much, or takes too long to know."""
+        if plans == self._accounted[0]:  # as when a run was shown before it asks
+            return within(self.policy, self._accounted[1])
         started = time.monotonic()
         if started < self._no_plans_until:
             raise PolicyRefusal(
@@ -219,18 +261,16 @@ class Agent:
             )
         try:
             epsilon = bounded_cost(plans, self.policy.delta)
-            if epsilon <= self.policy.max_epsilon:
-                return epsilon
-            why = (
-                f"all stated plans with this one come to {epsilon:.4g} at delta "
-                f"{self.policy.delta:g}; {self.policy.max_epsilon:g} is the most"
-            )
+            self._accounted = plans, epsilon
+            return within(self.policy, epsilon)
         except Costly as error:
-            why = str(error)
+            refusal = PolicyRefusal("max_epsilon", str(error))
+        except PolicyRefusal as found:
+            refusal = found
         ended = time.monotonic()
         if ended - started > LONG:
             self._no_plans_until = ended + _PAUSES * (ended - started)
-        raise PolicyRefusal("max_epsilon", why)
+        raise refusal
 
     def _limit_features(self, config: str) -> None:
         if config not in self._features and len(self._features) >= MOST_FEATURE_MAPS:

@@ -42,7 +42,7 @@ def ask_agent(path: str, kind: str, content: RecordDict) -> RecordDict:
         Refused: the owner's policy does not allow it, or the agent could not compute it.
         InputError: there is no agent at ``path``, or it did not answer in time.
     """
-    data = recorddict_to_proto(content).SerializeToString()
+    data = encoded(content)
     name = kind.encode()
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -73,7 +73,7 @@ def read_request(connection: socket.socket, longest: int = LONGEST) -> tuple[str
 
 def send_answer(connection: socket.socket, content: RecordDict) -> None:
     """Send records."""
-    data = recorddict_to_proto(content).SerializeToString()
+    data = encoded(content)
     connection.sendall(MAGIC + b"\x01" + _long(data) + data)
 
 
@@ -82,6 +82,11 @@ def send_refusal(connection: socket.socket, reason: str) -> None:
     # What was asked for may stand in it, and need not be text that can be encoded.
     data = reason.encode(errors="replace")[:_LONGEST_REFUSAL]
     connection.sendall(MAGIC + b"\x00" + _long(data) + data)
+
+
+def encoded(content: RecordDict) -> bytes:
+    """Records as bytes."""
+    return recorddict_to_proto(content).SerializeToString(deterministic=True)
 
 
 def decoded(data: bytes) -> RecordDict:

@@ -21,10 +21,11 @@ from client import secure
 from client.identity import Identity
 from client.label_state import LabelState
 from client.label_terms import check_terms, check_true_labels
+from client.plan_check import LOCAL_LABEL, promised
 from client.stated_labels import stated_labels
 from client.store import UserStore
 from preference.bases import accuracy_at, largest_examples
-from preference.judgements import Judgements
+from preference.judgements import InputError, Judgements
 from preference.language_base import LanguageBase
 from preference.language_examples import LanguageExamples
 from preference.models import PreferenceModel, preference_model
@@ -33,7 +34,7 @@ from preference.schema import Schema
 from preference.tasks import Data
 from privacy.randomness import Randomness
 from privacy.tally import Tally
-from strategies import local_labels, messages, public_items, secure_messages
+from strategies import local_labels, messages, plan_query, public_items, secure_messages
 from strategies.catalogue import NODE_HALVES
 from strategies.stacks import STACKED
 
@@ -78,6 +79,25 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
         randomized=randomized(store.judgements),
     )
     return messages.registry_reply(entry)
+
+
+def plan(content: RecordDict, host: Host) -> RecordDict:
+    """By which of its owner's terms what a run is going to ask would be refused, if by any.
+
+    A node whose owner has an agent answers by the owner's policy instead (``client.agent``).
+    """
+    work, parties = plan_query.read_request(content)
+    labels = work.parameters.get("strategy") == LOCAL_LABEL
+    try:
+        if labels:
+            settled = randomized(host.store().judgements)
+            check_terms(promised(work), host.terms, settled=settled)
+        else:
+            check_true_labels(host.terms)
+    except InputError:
+        return plan_query.reply("label_epsilon")
+    bare = secure.only(host.terms) and not (labels or parties)
+    return plan_query.reply("secure_only" if bare else "")
 
 
 def items(content: RecordDict, host: Host) -> RecordDict:
@@ -196,6 +216,7 @@ def _check_lengths(arrays: Mapping[str, np.ndarray], dimension: int) -> None:
 #: By message type.
 ANSWERS: dict[str, Callable[[RecordDict, Host], RecordDict]] = {
     "query.registry": registry,
+    plan_query.QUERY: plan,
     public_items.QUERY: items,
     local_labels.QUERY: labels,
     secure_messages.KEYS: lambda content, host: secure.keys(content, host.memory, host.identity),

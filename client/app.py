@@ -23,6 +23,12 @@ def registry(message: Message, context: Context) -> Message:
     return _reply("query.registry", message, context)
 
 
+@app.query("plan")
+def plan(message: Message, context: Context) -> Message:
+    """By which of its owner's rules it would refuse what a run is going to ask, if by any."""
+    return _reply("query.plan", message, context)
+
+
 @app.query("items")
 def items(message: Message, context: Context) -> Message:
     """What was shown to some of its users, where that is public."""

@@ -86,6 +86,13 @@ class OwnLedger:
         ledger._load(contents)
         return ledger
 
+    @classmethod
+    def empty(cls, path: Path) -> "OwnLedger":
+        """That of an agent that has answered nothing yet; nothing can be added to it."""
+        ledger = cls.__new__(cls)
+        ledger._begin(path)
+        return ledger
+
     def _begin(self, path: Path) -> None:
         self.path = path
         self.plans: dict[str, StatedPlan] = {}

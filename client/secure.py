@@ -81,7 +81,7 @@ def _least(terms: Mapping[str, object]) -> int:
 
 def check_terms(content: RecordDict, terms: Mapping[str, object]) -> None:
     """ProtocolError for a request for bare sums where the owner wants them masked."""
-    if _only(terms) and not masked(content):
+    if only(terms) and not masked(content):
         raise ProtocolError(f"sums leave this node under masks only ({ONLY})")
 
 
@@ -90,7 +90,7 @@ def masked(content: RecordDict) -> bool:
     return secure.RECORD in content.config_records
 
 
-def _only(terms: Mapping[str, object]) -> bool:
+def only(terms: Mapping[str, object]) -> bool:
     """Whether the owner wants masks. Whatever they wrote but a plain no counts as yes."""
     return terms.get(ONLY, False) not in (False, "false")
 

@@ -20,11 +20,13 @@ from privacy.randomness import Randomness
 from privacy.spending import Spending
 from server.build import build
 from server.card import model_card
+from server.checkpoints import Checkpoint
 from server.config import RunConfig
 from server.evaluation import on_held_out, on_test, public_test
 from server.language import base_config, trains_layers
 from server.participants import participants, refresh
 from server.probe import FLOOR, deadline
+from server.refusals import check_refusals, show_newcomers
 from server.report import write_report
 from server.result import Pace, result_of
 from server.run_directory import RunDirectory
@@ -95,16 +97,19 @@ def _train(
             grid=grid,
             once=folder.once,
         )
-        built = _with_hold_out(build(setting, ledger), setting, ledger)
-        folder.settle(built.charges)
-        if (coins := setting.hold_out) and not ledger.spent()[coins.coins]:
-            ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
+        built = with_hold_out(build(setting, ledger), setting, ledger)
         built.strategy.stated = StatedPlan.of(
             folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
         ).to_json()
+        checkpoint = folder.load_checkpoint() if config.resume else None
+        done = checkpoint.round if checkpoint else 0
+        check_refusals(config, grid, folder, built.strategy, done)
+        folder.settle(built.charges)
+        if (coins := setting.hold_out) and not ledger.spent()[coins.coins]:
+            ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
         if not asked.timeout:
             built.strategy.timeout = _probed(config, folder, built, features)
-        pace = _rounds(config, grid, folder, built, ledger, test)
+        pace = _rounds(config, grid, folder, built, ledger, test, checkpoint)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
         figure = (
@@ -143,7 +148,7 @@ def _check_learnt(built: Built, config: RunConfig) -> None:
         raise InputError(f"nothing was learnt: {strategy.stopped}; begin again with another --out")
 
 
-def _with_hold_out(built: Built, setting: Setting, ledger: Ledger) -> Built:
+def with_hold_out(built: Built, setting: Setting, ledger: Ledger) -> Built:
     """With what a hold-out charges: its coins before the first round, its figures at the end.
 
     So the ledger's epsilon is what was spent, at any time.
@@ -163,10 +168,10 @@ def _rounds(
     built: Built,
     ledger: Ledger,
     test: Examples | None,
+    checkpoint: Checkpoint | None,
 ) -> Pace:
-    """Run what is left of the rounds."""
+    """Run what is left of the rounds after ``checkpoint``."""
     strategy, optimizer = built.strategy, built.strategy.optimizer
-    checkpoint = folder.load_checkpoint() if config.resume else None
     if checkpoint is not None:
         strategy.rounds_done = checkpoint.round
         strategy.restore(checkpoint.state)
@@ -209,7 +214,9 @@ def _rounds(
 
     def before_round(round_: int) -> None:
         if config.refresh and (round_ - 1) % config.refresh == 0:
+            there = strategy.participants.registry.nodes
             refresh(config, grid, folder, strategy, round_)
+            show_newcomers(config, grid, folder, strategy, there, round_)
 
     before = strategy.rounds_done
     try:

@@ -18,7 +18,7 @@ from flwr.app import RecordDict
 from client import agent_socket
 from client.agent import listening
 from privacy.randomness import user_key
-from strategies import messages
+from strategies import messages, plan_query
 
 
 def _sums(array: np.ndarray) -> RecordDict:
@@ -56,6 +56,9 @@ def main(path: Path, log: Path, seconds: float) -> None:
                     content = agent_socket.decoded(data)
                     if kind == "query.registry":
                         agent_socket.send_answer(connection, _registered(content))
+                        continue
+                    if kind == plan_query.QUERY:  # it refuses nothing beforehand
+                        agent_socket.send_answer(connection, plan_query.reply(""))
                         continue
                     work = messages.read_work(content)
                     name = harms[turn % len(harms)]

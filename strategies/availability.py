@@ -7,6 +7,8 @@ users who can answer would be in a released round more often than their coin say
 
 A run ends (``RunAborted``) where it would go on without learning:
 
+- too few owners' policies allow what it is going to ask (``strategies.plan_query``): before any
+  coin;
 - fewer nodes are online than ``least_nodes``, and the others do not come in time;
 - nobody who was asked in a round answers, or, in three rounds in a row, for fewer than half of the
   users who were asked;
@@ -56,13 +58,24 @@ class RunAborted(RuntimeError):
         reason: in kind; public.
         told: to whoever started it: what a node of a simulation said.
         private: exact counts and texts, for the private log.
+        rules: of the owners' policies, by which nodes refuse before anything is asked; public.
     """
 
     def __init__(
-        self, reason: Reason, told: str = "", private: Mapping[str, object] | None = None
+        self,
+        reason: Reason,
+        told: str = "",
+        private: Mapping[str, object] | None = None,
+        rules: Collection[str] = (),
     ) -> None:
-        super().__init__(f"the run was aborted, {reason}: {told or _SENTENCES[reason]}")
-        self.reason, self.sentence = reason, _SENTENCES[reason]
+        sentence = _SENTENCES[reason]
+        if rules:
+            sentence = (
+                "too few owners of nodes allow what would be asked; refused by the rules "
+                f"{', '.join(rules)}: nothing was drawn, asked or charged"
+            )
+        super().__init__(f"the run was aborted, {reason}: {told or sentence}")
+        self.reason, self.sentence = reason, sentence
         self.private: Mapping[str, object] = private or ({"why": told} if told else {})
 
 
@@ -128,6 +141,12 @@ class Attendance:
         }
 
 
+def needed(least: float, registered: int) -> int:
+    """How many nodes ``least`` asks for: a number or, below 1, a share of those registered."""
+    # Not a node more for the last bit of a product.
+    return math.ceil(least * registered - 1e-9 if 0 < least < 1 else least)
+
+
 def wait_until_online(
     grid: Grid, least: float, timeout: float, registered: Collection[int] | None = None
 ) -> None:
@@ -141,17 +160,15 @@ def wait_until_online(
     """
     if not least:
         return
-    share = 0 < least < 1 and registered is not None
-    # Not a node more for the last bit of a product.
-    needed = math.ceil(least * len(registered) - 1e-9 if share else least)  # type: ignore[arg-type]
+    enough = math.ceil(least) if registered is None else needed(least, len(registered))
     deadline = time.monotonic() + timeout
     while True:
         online = set(grid.get_node_ids())
         found = len(online if registered is None else online.intersection(registered))
-        if found >= needed:
+        if found >= enough:
             return
         if time.monotonic() > deadline:
-            private = {"nodes online": found, "nodes needed": needed, "seconds": timeout}
+            private = {"nodes online": found, "nodes needed": enough, "seconds": timeout}
             raise RunAborted(Reason.FEW_NODES, private=private)
         time.sleep(_LOOKS)
 

@@ -176,8 +176,8 @@ class LocalLabel(CohortStrategy):
         return False
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
-        """None: nodes are asked for labels, not for work."""
-        return {}
+        """What users are promised: nodes are asked for labels, not for work."""
+        return self.plan.promise.to_config()
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """No: nothing is summed."""

@@ -22,7 +22,8 @@ from strategies.node_texts import shortened
 
 Scalar = bool | int | float | str | bytes
 
-_NOBODY = np.empty(0, dtype=np.int64)
+#: Places of no user.
+NOBODY = np.empty(0, dtype=np.int64)
 #: Where it stands whom a request is about.
 COHORT = "cohort"
 #: In the text of an error by which a node's owner refuses what is asked.
@@ -177,7 +178,7 @@ def work_request(model: ArrayRecord, parameters: Mapping[str, Scalar], asked: As
     )
 
 
-def read_work(content: RecordDict, users_S: np.ndarray = _NOBODY) -> Work:
+def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> Work:
     """What was asked, of users at these places."""
     arrays = {name: a.numpy() for name, a in content.array_records["model"].items()}
     parameters = dict(content.config_records["parameters"])

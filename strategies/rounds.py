@@ -186,6 +186,18 @@ class CohortStrategy(Strategy):
         train, names_N = self.participants.train, self.participants.registry.keys_N
         return train[self.sampler.draw(names_N[train], self.source, round_)]
 
+    def asked_with(self, round_: int) -> dict[str, messages.Scalar]:
+        """The parameters of a round's requests: public constants, and the stated plan."""
+        parameters: dict[str, messages.Scalar] = {
+            "strategy": self.name,
+            "round": round_,
+            "features": self.features,
+            "model": self.model,
+            "batch-users": self.batch_users,
+            **self.parameters(),
+        }
+        return {**parameters, PARAMETER: self.stated} if self.stated else parameters
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
@@ -195,16 +207,7 @@ class CohortStrategy(Strategy):
         self._asked = _Asked()
         model = ArrayRecord({**arrays, **messages.array_record(self.arrays())})
         self.log({"round": server_round, "cohort": len(users_S)})
-        parameters = {
-            "strategy": self.name,
-            "round": server_round,
-            "features": self.features,
-            "model": self.model,
-            "batch-users": self.batch_users,
-            **self.parameters(),
-        }
-        if self.stated:
-            parameters[PARAMETER] = self.stated
+        parameters = self.asked_with(server_round)
         outgoing = []
         for node, asked in self.participants.registry.by_node(users_S):
             self._asked.users[node] = len(asked)

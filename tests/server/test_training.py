@@ -61,7 +61,8 @@ class WatchedGrid:
 
     def __init__(self, config, nodes=1, spoil=None):
         self.grid = LocalGrid(client_app, nodes, config.to_run_config())
-        self.spoil, self.asked = spoil, {"train": [], "evaluate": [], "query.registry": []}
+        kinds = ("train", "evaluate", "query.registry", "query.plan")
+        self.spoil, self.asked = spoil, {kind: [] for kind in kinds}
 
     def __getattr__(self, name):
         return getattr(self.grid, name)

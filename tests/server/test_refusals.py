@@ -1,0 +1,236 @@
+"""Runs over owners' agents: who refuses is known before the first coin, at nobody's cost."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import client.agent
+import client.app
+from client.agent import Agent
+from client.policy import Policy
+from client.store import UserStore
+from preference.judgements import Judgements
+from privacy.ledger import read_charges
+from server.config import RunConfig
+from server.training import train
+from sims.local import LocalGrid
+from strategies.availability import Reason, RunAborted
+
+POLICY = Policy(
+    strategies=("uls",),
+    max_epsilon=3.0,
+    delta=1e-6,
+    max_clip=0.1,
+    max_group_size=16,
+    max_rounds=8,
+    max_evaluations=2,
+)
+
+
+@pytest.fixture(autouse=True)
+def accounted_here(quick_runs, monkeypatch):
+    """Plans are accounted for in this process."""
+    monkeypatch.setattr(client.agent, "bounded_cost", client.plan_cost.cost)
+
+
+@pytest.fixture
+def crowd_of(tmp_path, make_rows, monkeypatch):
+    """A function: a grid over agents with these policies, six users at each, and the agents."""
+    made: dict[str, Agent] = {}
+    monkeypatch.setattr(
+        client.app, "ask_agent", lambda path, kind, content: made[path].handle(kind, content)
+    )
+
+    def crowd(config, *policies):
+        rows = make_rows([3, 4, 2, 2, 3, 1] * len(policies))
+        names = sorted({row["user_id"] for row in rows})
+        for number, policy in enumerate(policies):
+            if (former := made.pop(str(number), None)) is not None:
+                former.ledger.close()
+            mine = set(names[number :: len(policies)])
+            judged = Judgements.from_rows([row for row in rows if row["user_id"] in mine])
+            state = tmp_path / f"state{number}"
+            made[str(number)] = Agent(UserStore(judged, place=-1), policy, state)
+        nodes = [{"agent": str(number)} for number in range(len(policies))]
+        grid = LocalGrid(client.app.app, len(nodes), config.to_run_config(), node_configs=nodes)
+        return grid, list(made.values())
+
+    yield crowd
+    for agent in made.values():
+        agent.ledger.close()
+
+
+@pytest.fixture
+def config(tmp_path, crowd_test):
+    return RunConfig(
+        data="",
+        test=crowd_test,
+        adjacency="zero-out",
+        epsilon=3.0,
+        delta=1e-6,
+        rounds=4,
+        cohort=12,
+        users=24,
+        clip=0.1,
+        group_size=16,
+        out=str(tmp_path / "run"),
+        timeout=60.0,
+    )
+
+
+def refused(config, grid):
+    """Of a run that was aborted: what it said."""
+    with pytest.raises(RunAborted) as caught:
+        train(config, grid)
+    assert caught.value.reason is Reason.REFUSED
+    folder = Path(config.out)
+    said = json.loads((folder / "aborted.json").read_text())
+    assert said == {"aborted": caught.value.reason.value, "because": caught.value.sentence}
+    assert "\n" not in str(caught.value)
+    assert not (folder / "result.json").exists()
+    return caught.value
+
+
+def log(config):
+    lines = (Path(config.out) / "private" / "log.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("rule", "policy", "changes"),
+    [
+        ("max_epsilon", replace(POLICY, delta=1e-9), {}),
+        ("max_epsilon", POLICY, {"epsilon": 3.5}),
+        ("max_clip", POLICY, {"clip": 0.2}),
+        ("max_group_size", POLICY, {"group_size": 17}),
+        ("max_rounds", POLICY, {"rounds": 9}),
+        ("max_evaluations", replace(POLICY, max_evaluations=0), {"test": ""}),
+        ("adjacency", POLICY, {"adjacency": "replace"}),
+        ("strategies", POLICY, {"strategy": "adaptive"}),
+        ("secure_only", replace(POLICY, secure_only=True), {}),
+        ("label_epsilon", Policy(label_epsilon=1.0), {}),
+    ],
+)
+def test_a_run_that_every_owner_refuses_ends_before_any_coin(
+    crowd_of, config, rule, policy, changes
+):
+    config = replace(config, **changes)
+    grid, agents = crowd_of(config, *[policy] * 4)
+    found = refused(config, grid)
+    assert f"by the rules {rule}: nothing was drawn" in str(found)
+    assert read_charges(Path(config.out) / "ledger.jsonl") == []
+    assert not any("cohort" in line for line in log(config))
+    for agent in agents:
+        assert not agent.ledger.plans, "an owner was charged for being asked"
+        assert set(agent.ledger.answered) <= {"query.registry"}
+        last = agent.ledger.path.read_text().splitlines()[-1]
+        assert f"({rule})" in last  # with its text, which nobody else gets
+    counted = next(line for line in log(config) if "would refuse" in line)
+    assert set(counted["would refuse"].values()) == {rule}
+
+
+def test_a_run_by_the_policys_numbers_is_answered_in_every_round(crowd_of, config):
+    for test in (config.test, ""):
+        one = replace(config, test=test, out=f"{config.out}-{bool(test)}")
+        grid, agents = crowd_of(one, *[POLICY] * 4)
+        assert train(one, grid)["rounds"] == 4
+        assert not any(agent.ledger.refusals for agent in agents)
+        assert not any("left out" in line or "not evaluated" in line for line in log(one))
+        for agent in agents:
+            agent.ledger.path.unlink()
+            agent.ledger.path.with_name("own-ledger.jsonl.head").unlink()
+
+
+def test_a_minority_that_refuses_is_counted_and_the_run_goes_on(crowd_of, config):
+    other = replace(POLICY, max_clip=0.01)
+    grid, agents = crowd_of(config, POLICY, POLICY, POLICY, other)
+    assert train(config, grid)["rounds"] == 4
+    counted = next(line for line in log(config) if "would refuse" in line)
+    assert counted["shown the plan"] == 4
+    assert list(counted["would refuse"].values()) == ["max_clip"]
+    for path in Path(config.out).rglob("*"):  # that somebody refuses may depend on who is there
+        if path.is_file() and path.parent.name != "private":
+            assert b"max_clip" not in path.read_bytes(), path
+    assert not agents[3].ledger.plans
+
+
+@pytest.mark.parametrize(
+    ("least", "goes_on"), [(0.5, True), (0.51, False), (3.0, False), (0.0, True)]
+)
+def test_least_nodes_decides_how_many_must_be_willing(crowd_of, config, least, goes_on):
+    config = replace(config, least_nodes=least)
+    other = replace(POLICY, max_clip=0.01, max_epsilon=0.1)
+    grid, _ = crowd_of(config, POLICY, other, POLICY, other)
+    if goes_on:
+        assert train(config, grid)["rounds"] == 4
+    else:
+        assert "max_clip" in str(refused(config, grid))
+
+
+def test_with_users_of_less_than_half_a_run_is_not_begun(crowd_of, config):
+    """It would end after three rounds, each of them charged."""
+    config = replace(config, least_nodes=0.0)
+    other = replace(POLICY, max_clip=0.01)
+    grid, _ = crowd_of(config, POLICY, other, other)
+    refused(config, grid)
+
+
+def test_a_second_run_is_refused_by_what_the_first_has_cost(crowd_of, config):
+    grid, agents = crowd_of(config, *[POLICY] * 4)
+    train(config, grid)
+    noted = [dict(agent.ledger.plans) for agent in agents]
+    again = replace(config, out=config.out + "-2")
+    assert "max_epsilon" in str(refused(again, grid))
+    assert [dict(agent.ledger.plans) for agent in agents] == noted
+
+
+def test_what_was_begun_and_is_resumed_is_asked_from_its_next_round_on(crowd_of, config):
+    policy = replace(POLICY, max_rounds=6)
+    config = replace(config, cohort=24)
+    grid, agents = crowd_of(config, *[policy] * 4)
+    real, rounds = grid.push_messages, []
+
+    def until_third(outgoing):
+        outgoing = list(outgoing)
+        rounds.extend(int(m.metadata.group_id) for m in outgoing)
+        if any(m.metadata.message_type == "train" and m.metadata.group_id == "3" for m in outgoing):
+            raise ConnectionError
+        return real(outgoing)
+
+    grid.push_messages = until_third
+    with pytest.raises(ConnectionError):
+        train(config, grid)
+    assert all(agent.ledger.answered["train"] == 2 for agent in agents)
+    grid.push_messages = real
+    assert train(replace(config, resume=True), grid)["rounds"] == 4
+    assert all(agent.ledger.answered["train"] == 4 for agent in agents)
+
+
+def test_a_simulation_asks_nobody(config, crowd):
+    config = replace(config, data=crowd, adjacency="add-remove", seed=1)
+    grid = LocalGrid(client.app.app, 3, config.to_run_config())
+    train(config, grid)
+    assert not any("shown the plan" in line for line in log(config))
+
+
+def test_who_comes_later_is_shown_the_plan_then(crowd_of, config):
+    config = replace(config, refresh=2)
+    grid, agents = crowd_of(config, POLICY, POLICY, replace(POLICY, max_clip=0.01))
+    there = [1, 2]
+    grid.get_node_ids = lambda: list(there)
+    real = grid.push_messages
+
+    def push(outgoing):
+        outgoing = list(outgoing)
+        if any(message.metadata.group_id == "2" for message in outgoing):
+            there[:] = [1, 2, 3]
+        return real(outgoing)
+
+    grid.push_messages = push
+    assert train(config, grid)["rounds"] == 4
+    shown = [line for line in log(config) if "would refuse" in line]
+    assert [(line["round"], line["shown the plan"]) for line in shown] == [(1, 2), (3, 1)]
+    assert [list(line["would refuse"].values()) for line in shown] == [[], ["max_clip"]]
+    assert not agents[2].ledger.plans
