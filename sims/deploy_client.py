@@ -27,15 +27,15 @@ from cryptography import x509
 
 from client.identity import Identity
 from client.label_state import LabelState
-from client.own_ledger import OwnLedger
 from client.policy import BOUNDED, NODE_HALF, Policy
 from client.store import load_judged
 from preference.judgements import InputError, Judgements
 from preference.schema import PAIRS, Schema
-from privacy.chained_record import head_path
 from sims.certificates import load_client_key, public_line
 from sims.confined import node_environment
 from sims.deploy_init import CLIENT_SETTINGS
+from sims.deploy_plan import compared, own_ledger
+from sims.deploy_terms import RUN
 from sims.deploy_texts import node_executor, supernode
 from sims.deployed import Program, agent_command, answers, new_secret, until
 from strategies.stated import cost
@@ -138,10 +138,9 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
 
 def spent(client: Client) -> list[str]:
     """What has left this machine so far, in lines; InputError if its ledger is damaged."""
-    path = client.folder / "state" / "own-ledger.jsonl"
-    if not path.exists() and not head_path(path).exists():
+    ledger, policy = own_ledger(client.folder / "state"), client.policy
+    if not ledger.head.hash:
         return ["So far nothing has left."]
-    ledger, policy = OwnLedger.read(path), client.policy
     found = [
         f"So far: {ledger.answered['train']} of {policy.max_rounds} answers, "
         f"{ledger.answered['evaluate']} of {policy.max_evaluations} accuracies."
@@ -185,7 +184,8 @@ def checks(
     columns: str,
     schema: Schema = PAIRS,
 ) -> tuple[Judgements, list[str], bool]:
-    """The judgements, what was found, and whether the server could be checked.
+    """The judgements, what was found, and whether the policy allows the run that the operator
+    means to make, and the server could be checked.
 
     Raises:
         InputError: the data cannot be used.
@@ -196,6 +196,14 @@ def checks(
         f"key       node.key, private to you; its public half must be registered as {client.name}",
         f"policy    policy.toml: strategies {', '.join(client.policy.strategies) or 'none'}",
     ]
+    allowed, run = True, client.folder / RUN
+    if run.exists():
+        try:
+            state, users = client.folder / "state", len(judgements.user_ids)
+            said, allowed = compared(run, client.policy, state, hosted=users)
+        except InputError as error:
+            said, allowed = f"cannot be compared with the policy: {error}", False
+        found.append(f"run       {said}")
     if judgements.left_out:
         first = judgements.set_aside[0]
         found.append(f"warning   {judgements.left_out} rows cannot be used, the first: {first}")
@@ -210,7 +218,7 @@ def checks(
         return judgements, [*found, f"server    {error}"], False
     left = certificate.not_valid_after_utc - datetime.now(UTC)
     found.append(f"server    {client.address}: certificate signed by ca.crt, {left.days} days left")
-    return judgements, found, True
+    return judgements, found, allowed
 
 
 def run_client(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +16,10 @@ from server.registration import registration_for
 from sims import schema_options as about_data
 from sims.deploy_client import Client, checks, describe, run_client, run_node, spent
 from sims.deploy_doctor import examine
-from sims.deploy_init import REGISTRATION, Deployment, write_deployment
-from sims.deploy_run import deployed_address, run_deployed
+from sims.deploy_init import REGISTRATION, Deployment, deployed_address, write_deployment
+from sims.deploy_register import register
+from sims.deploy_run import run_deployed
+from sims.deploy_terms import RUN, Terms, read_settings, usual_run
 from sims.deployed import ended_by_signals
 
 deploy = typer.Typer(
@@ -37,9 +40,43 @@ def init(
         str, typer.Option(help="clients, and how many users each may host (1): alice,bob:200")
     ],
     port: Annotated[int, typer.Option(help="of the SuperLink")] = 8100,
+    users: Annotated[
+        int,
+        typer.Option(
+            help="nominal number of users; 0: all whom the clients may host", show_default=False
+        ),
+    ] = 0,
+    cohort: Annotated[
+        int, typer.Option(help="users in a round; 0: all, 500 at most", show_default=False)
+    ] = 0,
+    epsilon: Annotated[float, typer.Option(help="of one run")] = Terms.epsilon,
+    delta: Annotated[float, typer.Option(help="of one run")] = Terms.delta,
+    rounds: Annotated[int, typer.Option(help="of one run")] = Terms.rounds,
+    clip: Annotated[float, typer.Option(help="length of a user's part of a round")] = Terms.clip,
+    group_size: Annotated[
+        int, typer.Option(help="judgements of a user that count in a round")
+    ] = Terms.group_size,
+    repeats: Annotated[
+        int, typer.Option(help="answers to one round, where the server crashed")
+    ] = Terms.repeats,
 ) -> None:
-    """Write certificates, one key for each client, commands and units; start nothing."""
-    written = write_deployment(folder, Deployment.of(host, port, clients))
+    """Write certificates, one key for each client, commands and units; start nothing.
+
+    The numbers are those of a usual run: `deploy run` takes them from here, and every client's
+    policy is written to allow one run by them.
+    """
+    deployment = Deployment.of(host, port, clients)
+    terms = Terms(
+        users=users or deployment.hosted,
+        cohort=cohort,
+        epsilon=epsilon,
+        delta=delta,
+        rounds=rounds,
+        clip=clip,
+        group_size=group_size,
+        repeats=repeats,
+    )
+    written = write_deployment(folder, replace(deployment, terms=terms))
     base = folder.expanduser().absolute()
     for path in written:
         secret = "  (secret, 0600)" if path.suffix == ".key" else ""
@@ -68,7 +105,9 @@ def client(
         str | None, typer.Option(help="run the server's code as this user (needs root)")
     ] = None,
 ) -> None:
-    """Check file, key and server, say exactly what will leave this machine, then run the node."""
+    """Check file, key, server and policy, say exactly what will leave this machine, then run the
+    node. The policy is compared with the run that the operator means to make.
+    """
     found = Client.load(folder)
     if (data is None) == (socket is None):
         raise InputError("give --data FILE, or --socket PATH of an agent that runs by itself")
@@ -77,7 +116,7 @@ def client(
             run_node(found, socket or Path(), port=port, node_user=node_user, say=_say)
         return
     schema = about_data.schema(kind, responses, most_judgements, most_characters, labels)
-    judgements, lines, reached = checks(found, data, columns, schema)
+    judgements, lines, well = checks(found, data, columns, schema)
     typer.echo("\n".join([*lines, "", *describe(found, judgements), "", *spent(found), ""]))
     if node_user is None:
         typer.echo(
@@ -86,7 +125,7 @@ def client(
             err=True,
         )
     if check:
-        if not reached:
+        if not well:
             sys.exit(1)
         return
     with ended_by_signals():
@@ -101,10 +140,26 @@ def client(
         )
 
 
+@deploy.command("register")
+def registered(
+    folder: Folder,
+    wait: Annotated[float, typer.Option(help="seconds to wait for the SuperLink")] = 120.0,
+) -> None:
+    """Let every client's key in that is not yet; a second time does no harm."""
+    register(folder, wait=wait, say=_say)
+
+
 @deploy.command("doctor")
-def doctor(folder: Folder) -> None:
+def doctor(
+    folder: Folder,
+    wait: Annotated[float, typer.Option(help="seconds to wait until all is well")] = 0.0,
+) -> None:
     """Say what is reachable, registered and version-matched; exit 1 if something is not."""
+    deadline = time.monotonic() + wait
     found = examine(folder)
+    while not all(finding.well for finding in found) and time.monotonic() < deadline:
+        time.sleep(1.0)
+        found = examine(folder)
     width = max(len(finding.what) for finding in found)
     for finding in found:
         typer.echo(f"{'ok ' if finding.well else 'BAD'} {finding.what:<{width}}  {finding.seen}")
@@ -116,7 +171,13 @@ def doctor(folder: Folder) -> None:
 def run(
     folder: Folder,
     out: Annotated[Path, typer.Option(help="the run's folder, on this machine")],
-    users: Annotated[int, typer.Option(help="nominal number of users, a public constant")],
+    users: Annotated[
+        int | None,
+        typer.Option(
+            help="nominal number of users, a public constant; as in server/run.toml",
+            show_default=False,
+        ),
+    ] = None,
     setting: Annotated[
         list[str], typer.Option("--set", help="any setting of a run: --set rounds=50")
     ] = [],  # noqa: B006 (typer reads it once)
@@ -148,28 +209,31 @@ def run(
 ) -> None:
     """Start a run on a deployment's SuperLink and resume it when it breaks."""
     chosen = parsed(setting)
-    usual = 0 if chosen.get("strategy") in FEW_ROUNDS else 10
-    settings: dict[str, Any] = {
-        "out": str(out.expanduser().absolute()),
-        "users": users,
-        "timeout": timeout,
-        "least_nodes": least_nodes,
-        "refresh": usual if refresh is None else refresh,
-        "adjacency": "zero-out",
-        "resume": resume,
-        "accept_ledger_loss": accept_ledger_loss,
-        **chosen,
-    }
-    config = RunConfig.from_run_config({**_defaults(), **settings})
+    if users is not None:
+        chosen["users"] = users
+    server = folder.expanduser().absolute() / "server"
+    address = deployed_address(server)
+    settings = _settings(server / RUN, chosen)
+    usual = 0 if settings.get("strategy") in FEW_ROUNDS else 10
+    config = usual_run(
+        {
+            "out": str(out.expanduser().absolute()),
+            "timeout": timeout,
+            "least_nodes": least_nodes,
+            "refresh": usual if refresh is None else refresh,
+            "resume": resume,
+            "accept_ledger_loss": accept_ledger_loss,
+            **settings,
+        }
+    )
     if config.strategy == "els" and not config.group_size:
         raise InputError(
             "--set strategy=els: owners' agents tell nobody how many judgements users have, so the "
             "group size cannot be chosen from that; add --set group_size=N"
         )
-    server = folder.expanduser().absolute() / "server"
     config = replace(config, registration=config.registration or str(server / REGISTRATION))
     registration_for(config)  # what a run would be refused for is refused here
-    result = run_deployed(server, deployed_address(server), config, attempts=attempts, say=_say)
+    result = run_deployed(server, address, config, attempts=attempts, say=_say)
     for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
         typer.echo(f"{name:<18} {result.get(name)}")
 
@@ -193,10 +257,16 @@ def parsed(settings: list[str]) -> dict[str, Any]:
     return found
 
 
-def _defaults() -> dict[str, Any]:
-    defaults = dataclasses.asdict(RunConfig())
-    del defaults["rounds"]  # what it is depends on the strategy
-    return {**defaults, "data": ""}
+def _settings(path: Path, chosen: dict[str, Any]) -> dict[str, Any]:
+    """``chosen`` settings, and for the others those of the deployment.
+
+    Of another strategy than the deployment's only who is there and what it may cost.
+    """
+    usual = read_settings(path)
+    if chosen.get("strategy", usual.get("strategy")) != usual.get("strategy"):
+        kept = ("users", "cohort", "epsilon", "delta", "adjacency")
+        usual = {name: usual[name] for name in kept if name in usual}
+    return {**usual, **chosen}
 
 
 def _say(text: str) -> None:

@@ -24,8 +24,7 @@ from preference.judgements import InputError
 from server.registration import read_registration
 from sims.certificates import public_line
 from sims.deploy_client import Client, server_certificate
-from sims.deploy_init import CLIENT_SETTINGS, REGISTRATION
-from sims.deploy_run import deployed_address
+from sims.deploy_init import CLIENT_SETTINGS, REGISTRATION, deployed_address
 from sims.deploy_texts import EXECUTOR_SECRET, STATE_FILE
 from sims.outsider import REFUSED, RUNTIME, tried, tried_as
 

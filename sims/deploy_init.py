@@ -2,14 +2,15 @@
 
     DIR/README.md                what everything is, and what to do next
     DIR/authority/               the CA's key and certificate; keep the key off-line
-    DIR/server/                  certificate and key, connection, commands, units, and nodes.toml:
-                                 whom each client may host
+    DIR/server/                  certificate and key, connection, commands, units, run.toml: a usual
+                                 run's numbers, and nodes.toml: whom each client may host
     DIR/clients/NAME/            to hand to NAME: CA certificate, key, policy, settings, units
 
 Nothing is started, and nothing that exists is written over.
 """
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from sims.certificates import (
     key_pem,
     write_new,
 )
+from sims.deploy_terms import RUN, Terms
 from sims.deploy_texts import EXECUTOR_SECRET
 
 #: Settings of a client, beside its key: what ``deploy client`` reads.
@@ -41,13 +43,15 @@ class Deployment:
 
     ``hosts`` are the names and addresses under which clients reach the server, the first one being
     the one they use; ``clients`` the names of the nodes, and ``users`` the most users whom each of
-    them may host; 1 if it is not named there.
+    them may host; 1 if it is not named there. ``terms`` are the numbers of a usual run, by default
+    of all whom they may host.
     """
 
     hosts: tuple[str, ...]
     port: int
     clients: tuple[str, ...]
     users: Mapping[str, int] = field(default_factory=dict)
+    terms: Terms | None = None
 
     def __post_init__(self) -> None:
         if not self.hosts or not all(self.hosts):
@@ -78,6 +82,16 @@ class Deployment:
         return cls(tuple(hosts), port, tuple(names), users)
 
     @property
+    def usual(self) -> Terms:
+        """The numbers of a usual run."""
+        return self.terms or Terms(users=self.hosted)
+
+    @property
+    def hosted(self) -> int:
+        """How many users all clients may host together."""
+        return sum(self.users.get(name, 1) for name in self.clients)
+
+    @property
     def bind(self) -> str:
         """Where the SuperLink listens: everywhere, unless clients are on this machine too."""
         return self.hosts[0] if self.hosts[0] in ("127.0.0.1", "::1") else "0.0.0.0"
@@ -87,6 +101,15 @@ class Deployment:
         """Where clients connect to."""
         host = self.hosts[0]
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def deployed_address(server: Path) -> str:
+    """Where a deployment's SuperLink is; InputError if the folder is none of its server."""
+    try:
+        settings = tomllib.loads((server / "flwr" / "config.toml").read_text(encoding="utf-8"))
+        return str(settings["superlink"][CONNECTION]["address"])
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{server.parent} is no deployment: {error}") from None
 
 
 def write_deployment(folder: Path, deployment: Deployment) -> list[Path]:
@@ -121,10 +144,11 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
         write_new(server / "server.crt", certificate_pem(certificate)),
         write_new(server / EXECUTOR_SECRET, executor_secret(), secret=True),
         write_new(server / "flwr" / "config.toml", _connection(server, deployment)),
+        _text(server / RUN, deployment.usual.run_text()),
     ]
     for name, text in deploy_texts.server_files(server, deployment.bind, deployment.port).items():
         found.append(_text(server / name, text))
-    lines, registered = [], {}
+    registered = {}
     for name in deployment.clients:
         private, public = client_key()
         place = folder / "clients" / name
@@ -136,13 +160,14 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
             write_new(place / "node.pub", public),
             write_new(place / "ca.crt", ca),
             write_new(place / CLIENT_SETTINGS, tomli_w.dumps(settings).encode()),
+            _text(place / RUN, deployment.usual.run_text()),
+            _text(place / "policy.toml", deployment.usual.policy_text()),
         ]
         for file, text in deploy_texts.client_files(name, deployment.address).items():
             found.append(_text(place / file, text))
-        lines.append(f'flwr supernode register "{place / "node.pub"}" {CONNECTION} --name {name}')
     nodes = deploy_texts.REGISTRATION + tomli_w.dumps(registered)
     found.append(_text(server / REGISTRATION, nodes))
-    found.append(_text(server / "register.sh", deploy_texts.register(server, lines)))
+    found.append(_text(server / "register.sh", deploy_texts.register(folder)))
     found.append(
         _text(
             folder / "README.md",

@@ -10,7 +10,6 @@ import re
 import subprocess
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +23,10 @@ from sims import deploy_texts
 from sims.bundle import write_bundle
 from sims.deploy_init import CONNECTION, REGISTRATION
 from sims.deploy_texts import STATE_FILE
+from sims.deploy_watch import Watch
 from sims.deployed import environment_of
 from sims.server_state import erase_leftovers
+from strategies.availability import Reason
 from strategies.node_texts import shortened
 
 _POLL = 0.5
@@ -69,7 +70,7 @@ def run_deployed(
             app = write_bundle(Path(scratch) / "app", settings.to_run_config(), app_dir=app_dir)
             run_id = _submit(server, app)
         say(f"run {run_id} submitted" + (", going on from the checkpoint" if begun else ""))
-        why = _follow(server, address, run_id)
+        why = _follow(server, address, run_id, Watch(out, config.rounds, say))
         if not erase_leftovers(server / STATE_FILE):
             say(f"what nodes sent stays in {server / STATE_FILE} until the SuperLink is restarted")
         if not why:
@@ -79,20 +80,16 @@ def run_deployed(
         say(f"run {run_id} ended: {why}")
         if (aborted := out / "aborted.json").exists():
             said = json.loads(aborted.read_text(encoding="utf-8"))
+            then = "go on with --resume"
+            if said["aborted"] == Reason.REFUSED:
+                then += (
+                    " when the policies allow it, or begin anew by other numbers in another --out"
+                )
             raise InputError(
                 f"the run was aborted, {said['aborted']}: {said['because']}. What happened exactly "
-                f"is in {out / 'private' / 'log.jsonl'}; go on with --resume"
+                f"is in {out / 'private' / 'log.jsonl'}; {then}"
             )
     raise InputError(f"the run did not complete in {attempts} attempts; the last: {why}")
-
-
-def deployed_address(server: Path) -> str:
-    """Where a deployment's SuperLink is; InputError if the folder is none of its server."""
-    try:
-        settings = tomllib.loads((server / "flwr" / "config.toml").read_text(encoding="utf-8"))
-        return str(settings["superlink"][CONNECTION]["address"])
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{server.parent} is no deployment: {error}") from None
 
 
 def _submit(server: Path, app: Path) -> int:
@@ -113,8 +110,8 @@ def _submit(server: Path, app: Path) -> int:
     return int(found[1])
 
 
-def _follow(server: Path, address: str, run_id: int) -> str:
-    """Wait until a run is over; why it did not complete, or nothing."""
+def _follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
+    """Wait until a run is over, and watch it; why it did not complete, or nothing."""
     certificate = (server / "ca.crt").read_bytes()
     while True:
         try:
@@ -122,6 +119,7 @@ def _follow(server: Path, address: str, run_id: int) -> str:
                 while True:
                     listed = client.ListRuns(ListRunsRequest(run_id=run_id))
                     status = listed.run_dict[run_id].status
+                    watch.look(client)
                     if status.status == "finished":
                         completed = status.sub_status == "completed"
                         return "" if completed else f"{status.sub_status}: {status.details}".strip()

@@ -92,16 +92,17 @@ def server_files(server: Path, bind: str, port: int) -> dict[str, str]:
     """Scripts and units of the server's folder, by name."""
     first, second = superlink(server, bind, port), superexec(server, port)
     environment = server_environment(server)
+    of_unit = {**environment, "PATH": f"{programs()}:/usr/local/bin:/usr/bin:/bin"}
     return {
         "superlink.sh": _script("The SuperLink: clients connect to it.", first, environment),
         "superexec.sh": _script("Starts the ServerApp of each run.", second, environment),
         "murmuration-superlink.service": _unit(
-            "SuperLink of a murmuration", first, environment, user=getpass.getuser(), group=None
+            "SuperLink of a murmuration", first, of_unit, user=getpass.getuser(), group=None
         ),
         "murmuration-superexec.service": _unit(
             "ServerApps of a murmuration",
             second,
-            environment,
+            of_unit,
             user=getpass.getuser(),
             group=None,
             more="After=murmuration-superlink.service\n",
@@ -118,7 +119,6 @@ def client_files(name: str, address: str) -> dict[str, str]:
     ]
     node = ["murmuration", "deploy", "client", etc, "--socket", SOCKET]
     return {
-        "policy.toml": POLICY,
         "murmuration-agent.service": _unit(
             "murmuration's agent: the only one who reads the judgements",
             ["/usr/bin/env", *agent],
@@ -141,14 +141,13 @@ def client_files(name: str, address: str) -> dict[str, str]:
     }
 
 
-def register(server: Path, lines: Sequence[str]) -> str:
-    """A script that tells a running SuperLink which clients' keys to accept."""
-    variables = server_environment(server)
-    exports = "".join(f"export {name}={shlex.quote(v)}\n" for name, v in variables.items())
-    flwr = shlex.quote(tool("flwr"))
-    body = "".join(f"{line.replace('flwr', flwr, 1)}\n" for line in lines)
-    comment = "# Registers every client's public key, before the clients start."
-    return f"#!/bin/sh\n{comment}\n{exports}{body}"
+def register(folder: Path) -> str:
+    """A script that tells the SuperLink which clients' keys to accept; as often as one likes."""
+    return _script(
+        "Registers every client's public key that is not registered yet; waits for the SuperLink.",
+        [sys.executable, "-P", "-m", "sims.main", "deploy", "register", str(folder)],
+        server_environment(folder / "server"),
+    )
 
 
 def readme(address: str, hosts: Sequence[str], clients: Sequence[str]) -> str:
@@ -176,6 +175,8 @@ def _guarded(name: str) -> list[str]:
 
 def _script(comment: str, command: list[str], environment: dict[str, str]) -> str:
     exports = "".join(f"export {name}={shlex.quote(v)}\n" for name, v in environment.items())
+    # Flower's programs start each other by name, whatever environment is active.
+    exports += f'export PATH={shlex.quote(str(programs()))}:"$PATH"\n'
     return f"#!/bin/sh\n# {comment}\n{exports}exec {shlex.join(command)}\n"
 
 
@@ -212,26 +213,6 @@ WantedBy=multi-user.target
 """
 
 
-POLICY = """\
-# What may leave this machine, whatever the server asks for. Every rule that is left out allows
-# nothing, or next to nothing. `murmuration deploy client DIR --check` says what this comes to.
-
-strategies = ["uls"]       # whose requests are answered
-adjacency = "zero-out"     # what their guarantee must protect against
-max_epsilon = 3.0          # over the life of this machine, of what servers state and promise,
-delta = 1e-6               #   at this delta
-max_clip = 0.1             # length of your part in one answer
-max_group_size = 16        # judgements of yours that count in one round
-max_rounds = 400           # answers in all
-max_repeats = 2            # of the same round, where a server crashed
-max_evaluations = 0        # how often a model is right about your judgements
-features = ["hashing"]
-
-# Randomized labels instead (strategies = []): spent here, on this machine, by its own coins.
-# label_epsilon = 1.0      # all labels of one user together; a server must ask with just this
-# public_items = true      # prompts and responses may be sent: they must be public for this
-"""
-
 REGISTRATION = """\
 # Whom each client's key may host. What a node claims beyond this does not count: the number of its
 # users is its influence on the model. Runs read this file when they begin and at each refresh.
@@ -253,10 +234,12 @@ The SuperLink is reached at **{address}** (certificate for {hosts}, and the loop
    send you the `.pub`:
 {listed}
 3. Start `server/superlink.sh` and `server/superexec.sh` (or install the two units), then
-   `server/register.sh`, once. Only keys that are registered are let in, and each counts for as many
-   users as `server/nodes.toml` says.
-4. `murmuration deploy doctor .` says who is reachable, registered and of the right version.
-5. `murmuration deploy run . --out FOLDER --users N …` starts a run and, if it breaks, resumes it.
+   `server/register.sh`: it waits for the SuperLink, and does no harm a second time. Only keys that
+   are registered are let in, and each counts for as many users as `server/nodes.toml` says.
+4. `murmuration deploy doctor .` says who is reachable, registered and of the right version
+   (`--wait 300`: as soon as all are).
+5. `murmuration deploy run . --out FOLDER` starts a run by the numbers in `server/run.toml`, which
+   every client's `policy.toml` was written to fit, and, if it breaks, resumes it.
 
 The SuperLink has one HTTPS port for everything, and may be reached from anywhere: what clients need
 (`/v1/fleet/`) asks for their keys, and everything else is answered to programs of this account on
@@ -273,6 +256,7 @@ CLIENT = """\
 | `node.key` | your key; the server knows its public half. Whoever has it can answer for you |
 | `ca.crt` | the server at {address} must show a certificate signed by this; no other is believed |
 | `policy.toml` | what may leave this machine. Yours to edit: the server cannot change it |
+| `run.toml` | what the operator says a run will be; `--check` compares it with the policy |
 | `client.toml` | where the server is, and how many users count here |
 | `murmuration-agent.service`, `murmuration-node.service` | the two programs as system services |
 

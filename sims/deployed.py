@@ -21,7 +21,8 @@ from preference.judgements import InputError
 from sims import deploy_texts
 from sims.certificates import executor_secret, write_new
 from sims.confined import in_namespace, node_environment
-from sims.deploy_init import CONNECTION, Deployment
+from sims.deploy_init import Deployment
+from sims.deploy_register import register
 from sims.deploy_texts import EXECUTOR_SECRET
 from sims.keeper import descendants, keeping
 
@@ -178,9 +179,7 @@ class Site:
 
     def register(self) -> None:
         """Let the clients' keys in."""
-        for name in self.deployment.clients:
-            public = self.folder / "clients" / name / "node.pub"
-            self.flwr("supernode", "register", str(public), CONNECTION, "--name", name)
+        register(self.folder)
 
     def socket(self, name: str) -> Path:
         """Where a client's agent answers."""

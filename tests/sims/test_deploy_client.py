@@ -82,12 +82,28 @@ def test_checks_say_what_they_found(server, write_rows, make_rows):
     assert any("5 judgements, 2 users" in line for line in lines)
     assert any("certificate signed by ca.crt" in line for line in lines)
     assert any("chmod 600" in line for line in lines)
+    assert any("200 rounds, epsilon 3 at delta 1e-06: allowed" in line for line in lines)
     assert not any(line.startswith("agent") for line in lines)
     (client.folder / "state").mkdir()
     name = Identity.at(client.folder / "state" / "identity.key").public.hex()
     assert f"agent     {name}: other owners" in "\n".join(checks(client, Path(data), "")[1])
     Path(data).chmod(0o600)
     assert not any("chmod" in line for line in checks(client, Path(data), "")[1])
+
+
+def test_a_policy_that_the_operators_run_does_not_fit_is_said(server, write_rows, make_rows):
+    data, place = Path(write_rows(make_rows([3]))), server / "clients" / "alice"
+    policy = place / "policy.toml"
+    policy.write_text(policy.read_text().replace("max_rounds = 400", "max_rounds = 199"))
+    _, lines, well = checks(Client.load(place), data, "")
+    assert not well
+    assert any("refused. the owner's policy refuses (max_rounds)" in line for line in lines)
+    (place / "run.toml").write_text("rounds = zero")
+    _, lines, well = checks(Client.load(place), data, "")
+    assert not well
+    assert any("cannot be compared with the policy" in line for line in lines)
+    (place / "run.toml").unlink()  # a folder that was made by hand
+    assert checks(Client.load(place), data, "")[2]
 
 
 def test_a_key_that_is_not_private_is_refused(server):
@@ -110,7 +126,7 @@ def test_what_leaves_follows_the_policy(server, make_rows):
     assert "at most 400 answers" in text
     assert "adaptive, aup, dp-fedavg, els, group" in text
     assert "local-label" not in text
-    assert "evaluation" not in text
+    assert "at most 2 sums of how often a given model is right" in text
     assert "prompts" not in text
     (place / "policy.toml").write_text("label_epsilon = 1.5\npublic_items = true\n")
     text = "\n".join(describe(Client.load(place), judgements))
@@ -133,7 +149,7 @@ def test_what_has_left_is_told(server):
     ledger.open_run(plan, 2.7)
     ledger.answer_work("train", range(1), run="r", round_=1)
     told = "\n".join(spent(client))
-    assert "1 of 400 answers, 0 of 0 accuracies" in told
+    assert "1 of 400 answers, 0 of 2 accuracies" in told
     assert f"1 stated plans, together epsilon {plan.epsilon():.4g} of 3" in told
     ledger.close()
 

@@ -5,6 +5,7 @@ import pytest
 from preference.judgements import InputError
 from sims import deploy_command
 from sims.deploy_command import parsed
+from sims.deploy_doctor import Finding
 
 
 @pytest.fixture
@@ -15,6 +16,69 @@ def folder(murmuration, tmp_path):
     assert "clients/alice/node.key  (secret, 0600)" in out
     assert "deploy doctor" in out
     return tmp_path / "d"
+
+
+@pytest.fixture
+def configs(monkeypatch):
+    """Settings of the runs that were started; none is."""
+    found = []
+    monkeypatch.setattr(
+        deploy_command,
+        "run_deployed",
+        lambda server, address, config, **_: found.append(config) or {},
+    )
+    return found
+
+
+def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(murmuration, tmp_path, configs):
+    numbers = ("--users", 40, "--cohort", 20, "--epsilon", 2, "--delta", 1e-7, "--rounds", 50)
+    numbers += ("--clip", 0.5, "--group-size", 8)
+    init = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "a")
+    assert murmuration(*init, *numbers)[0] == 0
+    start = ("deploy", "run", tmp_path / "d", "--out", tmp_path / "run")
+    assert murmuration(*start)[0] == 0
+    found = configs.pop()
+    expected = {
+        "users": 40, "cohort": 20, "epsilon": 2.0, "delta": 1e-7, "rounds": 50, "clip": 0.5,
+        "group_size": 8, "adjacency": "zero-out", "strategy": "uls", "refresh": 10,
+    }  # fmt: skip
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert murmuration(*start, "--users", 30, "--set", "rounds=5", "--refresh", 2)[0] == 0
+    found = configs.pop()
+    assert (found.users, found.rounds, found.refresh, found.cohort) == (30, 5, 2, 20)
+    labels = ("--set", "strategy=local-label", "--set", "adjacency=replace-labels")
+    assert murmuration(*start, *labels)[0] == 0  # of another strategy bounds are its own
+    found = configs.pop()
+    assert (found.users, found.epsilon, found.clip, found.rounds) == (40, 2.0, 0.0, 1)
+    (tmp_path / "d/server/run.toml").write_text("sounds = 5")
+    code, _, err = murmuration(*start)
+    assert code == 2
+    assert "run.toml cannot be used: unknown setting 'sounds'" in err[0]
+
+
+@pytest.mark.parametrize("number", [("--rounds", 0), ("--users", 1), ("--delta", 2)])
+def test_init_refuses_numbers_of_which_there_is_no_run(murmuration, tmp_path, number):
+    init = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "a")
+    code, _, err = murmuration(*init, "--cohort", 2, *number)
+    assert (code, len(err)) == (2, 1)
+    assert not (tmp_path / "d").exists()
+
+
+def test_doctor_waits_until_all_is_well(murmuration, folder, monkeypatch):
+    looks = []
+
+    def examine(folder):
+        looks.append(folder)
+        return [Finding("alice", len(looks) > 2, "registered")]
+
+    monkeypatch.setattr(deploy_command, "examine", examine)
+    monkeypatch.setattr(deploy_command.time, "sleep", lambda seconds: None)
+    code, out, _ = murmuration("deploy", "doctor", folder, "--wait", 60)
+    assert (code, len(looks)) == (0, 3)
+    assert out.count("alice") == 1
+    looks.clear()
+    assert murmuration("deploy", "doctor", folder)[0] == 1
+    assert len(looks) == 1
 
 
 def test_init_never_writes_over(murmuration, folder):
@@ -96,16 +160,9 @@ def test_settings_are_typed():
     ],
 )
 def test_a_run_looks_who_is_there_where_that_has_a_meaning(
-    murmuration, folder, tmp_path, monkeypatch, asked, refresh
+    murmuration, folder, tmp_path, configs, asked, refresh
 ):
-    configs = []
-    monkeypatch.setattr(
-        deploy_command,
-        "run_deployed",
-        lambda server, address, config, **_: configs.append(config) or {},
-    )
-    monkeypatch.setattr(deploy_command, "deployed_address", lambda server: "127.0.0.1:9")
-    arguments = ("deploy", "run", folder, "--out", tmp_path / "run", "--users", 9, *asked)
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "run", *asked)
     code, _, err = murmuration(*arguments)
     assert code == 0, err
     assert [config.refresh for config in configs] == [refresh]

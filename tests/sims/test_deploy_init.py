@@ -10,7 +10,8 @@ from client.policy import Policy
 from preference.judgements import InputError
 from server.registration import read_registration
 from sims.certificates import load_client_key, public_line
-from sims.deploy_init import Deployment, write_deployment
+from sims.deploy_init import Deployment, deployed_address, write_deployment
+from sims.deploy_terms import Terms, read_settings
 
 TWO = Deployment.of(("10.0.0.7", "server.example"), 8111, "alice, bob:200")
 
@@ -44,10 +45,10 @@ def test_settings_can_be_read(tmp_path):
     client = tomllib.loads((tmp_path / "d" / "clients/bob/client.toml").read_text())
     assert client == {"name": "bob", "superlink": "10.0.0.7:8111", "users": 200}
     policy = Policy.load(tmp_path / "d" / "clients/bob/policy.toml")
-    assert policy.strategies == ("uls",)
-    assert policy.max_evaluations == 0
-    register = (tmp_path / "d" / "server/register.sh").read_text()
-    assert register.count("supernode register") == 2
+    assert policy == TWO.usual.policy
+    for name in ("server", "clients/alice", "clients/bob"):  # one set of numbers
+        assert read_settings(tmp_path / "d" / name / "run.toml") == TWO.usual.settings
+    assert TWO.usual == Terms(users=201)
 
 
 def test_each_server_has_a_secret_of_its_own_for_its_executor(tmp_path):
@@ -121,3 +122,10 @@ def test_addresses():
     assert Deployment(("::1",), 8100, ("a",)).address == "[::1]:8100"
     assert Deployment(("127.0.0.1",), 8100, ("a",)).bind == "127.0.0.1"
     assert Deployment(("example.org",), 8100, ("a",)).bind == "0.0.0.0"
+
+
+def test_the_address_is_the_deployments(tmp_path):
+    write_deployment(tmp_path / "d", Deployment(("server.example",), 8111, ("a",)))
+    assert deployed_address(tmp_path / "d" / "server") == "server.example:8111"
+    with pytest.raises(InputError, match="no deployment"):
+        deployed_address(tmp_path)

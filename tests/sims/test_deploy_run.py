@@ -10,8 +10,7 @@ import pytest
 from preference.judgements import InputError
 from server.config import RunConfig
 from sims import deploy_run
-from sims.deploy_init import Deployment, write_deployment
-from sims.deploy_run import deployed_address, run_deployed
+from sims.deploy_run import run_deployed
 
 CONFIG = RunConfig(data="", users=10, cohort=5)
 
@@ -26,7 +25,7 @@ def superlink(monkeypatch, tmp_path):
         submitted.append(settings["tool"]["flwr"]["app"]["config"])
         return len(submitted)
 
-    def follow(server, address, run_id):
+    def follow(server, address, run_id, watch):
         outcome = outcomes.pop(0)
         out = Path(submitted[-1]["out"])
         out.mkdir(exist_ok=True)
@@ -77,13 +76,6 @@ def test_a_folder_that_holds_a_run_is_not_continued_unasked(superlink, tmp_path)
     superlink[0].append("")
     run_deployed(tmp_path, "a:1", replace(config, resume=True))
     assert superlink[1][-1]["resume"] is True
-
-
-def test_the_address_is_the_deployments(tmp_path):
-    write_deployment(tmp_path / "d", Deployment(("server.example",), 8111, ("a",)))
-    assert deployed_address(tmp_path / "d" / "server") == "server.example:8111"
-    with pytest.raises(InputError, match="no deployment"):
-        deployed_address(tmp_path)
 
 
 def test_a_run_that_was_aborted_is_not_submitted_again(superlink, tmp_path, monkeypatch):

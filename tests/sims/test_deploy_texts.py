@@ -68,12 +68,28 @@ def test_the_two_services_of_a_client_are_two_users():
 
 def test_scripts_are_scripts(tmp_path):
     files = deploy_texts.server_files(tmp_path, "0.0.0.0", 8100)
-    files["register.sh"] = deploy_texts.register(tmp_path, ['flwr supernode register "a b" x'])
+    files["register.sh"] = deploy_texts.register(tmp_path / "a b")
     for name, text in files.items():
         if name.endswith(".sh"):
             (tmp_path / name).write_text(text)
             subprocess.run(["/bin/sh", "-n", tmp_path / name], check=True)
-    assert 'supernode register "a b" x' in files["register.sh"]
+    assert f"deploy register '{tmp_path / 'a b'}'" in files["register.sh"]
+
+
+def test_flowers_programs_are_found_whatever_environment_is_active(tmp_path):
+    """The SuperExec starts flwr-serverapp by its name."""
+    files = deploy_texts.server_files(tmp_path, "0.0.0.0", 8100)
+    text = files["superexec.sh"].partition("\nexec ")[0] + "\ncommand -v flwr-serverapp\n"
+    found = subprocess.run(
+        ["/bin/sh", "-c", text],
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert Path(found.stdout.strip()) == Path(deploy_texts.tool("flwr-serverapp"))
+    folder = str(Path(deploy_texts.tool("flwr-serverapp")).parent)
+    assert f'Environment="PATH={folder}:' in files["murmuration-superexec.service"]
 
 
 @pytest.mark.parametrize("name", ["murmuration-agent.service", "murmuration-node.service"])

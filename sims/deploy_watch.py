@@ -1,0 +1,87 @@
+"""How a run on a deployment goes on, for the terminal of whoever started it.
+
+Rounds and ε are those of the run directory, who is online is the SuperLink's. Which owners would
+refuse stands in the private log; whoever may read that is told here.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.proto.control_pb2 import ListNodesRequest
+from flwr.supercore.control import ControlHttpClient
+
+Say = Callable[[str], None]
+
+
+class Watch:
+    """Says what is new about a run whenever it is asked to look.
+
+    ``out`` is the run's folder; what is in it when the watch begins was told before.
+    """
+
+    def __init__(self, out: Path, rounds: int, say: Say) -> None:
+        self._rounds, self._say = rounds, say
+        self._metrics, self._log = Tail(out / "metrics.jsonl"), Tail(out / "private" / "log.jsonl")
+        self._nodes = ""
+        self._round = 0
+        self._metrics.new()
+        self._log.new()
+
+    def look(self, client: ControlHttpClient) -> None:
+        """Say what has happened since the last look, and who is online."""
+        nodes = online(client)
+        for line in self._log.new():
+            if "would refuse" in line:
+                self._say(refusing(line))
+        for line in self._metrics.new():
+            epsilon = line.get("epsilon")
+            spent = "" if epsilon is None else f", epsilon {epsilon:.4g}"
+            self._say(f"round {line['round']} of {self._rounds}{spent}, {nodes}")
+            self._nodes = nodes
+        if nodes != self._nodes:
+            self._say(nodes)
+            self._nodes = nodes
+
+
+class Tail:
+    """The whole lines of a JSONL file, each once; one that is cut is read from its beginning."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at = path, 0
+
+    def new(self) -> list[Mapping[str, Any]]:
+        """What was written since the last time."""
+        try:
+            with self._path.open("rb") as file:
+                if file.seek(0, 2) < self._at:
+                    self._at = 0
+                file.seek(self._at)
+                data = file.read()
+        except OSError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+def online(client: ControlHttpClient) -> str:
+    """How many of the registered nodes are online."""
+    nodes = list(client.ListNodes(ListNodesRequest()).nodes_info)
+    there = sum(node.status == "online" for node in nodes)
+    return f"{there} of {len(nodes)} nodes online"
+
+
+def refusing(line: Mapping[str, Any]) -> str:
+    """What owners said of a plan, from the private log's line."""
+    rules = Counter(line["would refuse"].values())
+    shown = line["shown the plan"]
+    if not rules:
+        return f"the plan was shown to {shown} nodes: no owner's policy refuses it"
+    which = ", ".join(f"{rule}: {times}" for rule, times in sorted(rules.items()))
+    return (
+        f"the plan was shown to {shown} nodes: the policies of {sum(rules.values())} refuse it "
+        f"({which})"
+    )
