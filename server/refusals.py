@@ -10,6 +10,9 @@ from strategies import plan_query
 from strategies.plan_query import Answers
 from strategies.rounds import CohortStrategy
 
+#: Seconds, at least, that owners' agents have: each accounts for the plan, which it does once.
+PATIENCE = 120.0
+
 
 def check_refusals(
     config: RunConfig, grid: Grid, folder: RunDirectory, strategy: CohortStrategy, done: int
@@ -59,7 +62,7 @@ def _shown(
         nodes,
         strategy.asked_with(round_),
         parties=parties,
-        timeout=config.timeout,
+        timeout=max(config.timeout, PATIENCE),
         slow=strategy.slow,
     )
     for node, why in answers.silent.items():
