@@ -266,6 +266,37 @@ def test_a_server_that_takes_differences_gets_nobodys_sum(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_node_counts_for_whom_its_key_is_registered(tmp_path):
+    """Its agent means harm and claims eight users; Flower tells whose key it is."""
+    world = World(tmp_path, ("a", "x"), users=8)
+    registered = tmp_path / "d" / "server" / "nodes.toml"
+    honest, liar = registered.read_text().split("[x]")
+    registered.write_text(f"{honest}[x]{liar.replace('users = 8', 'users = 1')}")
+    with Site(tmp_path / "d", world.deployment, tmp_path / "logs") as site:
+        site.start_superlink()
+        site.start_superexec()
+        site.register()
+        site.start_agent("a", world.data("a"), wait=False)
+        rogue = [sys.executable, "-m", "sims.chaos_rogue", str(site.socket("x"))]
+        site.start("x-agent", [*rogue, str(tmp_path / "harms.jsonl")])
+        for name, port in zip("ax", world.ports, strict=True):
+            until(site.socket(name).is_socket, 300, "an agent", site.programs[f"{name}-agent"])
+            site.start_node(name, site.socket(name), port)
+        result = world.run(site, world.config("run", rounds=2, cohort=5, users=5))
+    assert result["rounds"] == 2
+    lines = (tmp_path / "run" / "private" / "log.jsonl").read_text().splitlines()
+    log = [json.loads(line) for line in lines]
+    refused = [line["claims refused"] for line in log if "claims refused" in line]
+    assert refused == ["7 of 8 users it claims are not registered"]
+    assert [line["cohort"] for line in log if "cohort" in line] == [5, 5]  # all four, and one
+    harms = (tmp_path / "harms.jsonl").read_text().splitlines()
+    assert len(harms) == 2
+    left_out = [line["left out"] for line in log if "left out" in line]
+    assert left_out == ["sums that 1 users within the bound cannot produce"] * 2  # NaN, infinite
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_run_goes_on_after_its_serverapp_was_killed(tmp_path):
     world = World(tmp_path, ("a", "b"), users=8)
