@@ -17,7 +17,8 @@ pull back here, which this does not count on, and does not bound.
 whole sum, and each coordinate moves by B times the median of the buckets. A user is in one bucket,
 so all noisy sums together cost what the one noisy sum costs (parallel composition), and the median
 is post-processing. The price is noise: B times less of a signal has as much in each bucket, about
-√(πB/2) times as much in the median, and the step size is as much smaller.
+√(πB/2) times as much in the median, and the step size is as much smaller. Short steps are less
+effective for hostile users too: so the sum is tried with the same steps beside it.
 
 Legend: N users, S sampled users, B buckets, D dimensions.
 """
@@ -69,12 +70,20 @@ class World:
 class Case:
     """Which users are hostile, what they do, and how sums are put together.
 
-    ``buckets`` 1 is the sum of ULS.
+    ``buckets`` 1 is the sum of ULS. ``steps`` are those that suit a median of so many buckets.
     """
 
     share: float = 0.0
     attack: str = FLIPPED
     buckets: int = 1
+    steps: int = 1
+
+    @property
+    def aggregate(self) -> str:
+        """In words."""
+        if self.buckets > 1:
+            return f"median of {self.buckets}"
+        return SUM if self.steps == 1 else f"{SUM}, steps of {self.steps}"
 
 
 def hostile_users(
@@ -104,13 +113,15 @@ def measured(
     ``relative`` that in lengths of the latter, ``at_most`` what they can do by themselves.
     """
     cases = [Case(share, attack) for attack in (FLIPPED, AGAINST) for share in shares]
-    cases += [Case(share, AGAINST, number) for number in buckets for share in (0.0, *bucketed)]
-    alone = {1: [trained(world, Case(), seed) for seed in range(seeds)]}
-    rows = [_row(world, Case(), alone[1], alone[1])]
+    for number in buckets:
+        for together in ((number, number), (1, number)):
+            cases += [Case(share, AGAINST, *together) for share in (0.0, *bucketed)]
+    alone = {SUM: [trained(world, Case(), seed) for seed in range(seeds)]}
+    rows = [_row(world, Case(), alone[SUM], alone[SUM])]
     for done, case in enumerate(cases, start=1):
         if not case.share:
-            alone[case.buckets] = [trained(world, case, seed) for seed in range(seeds)]
-        without = alone[case.buckets]
+            alone[case.aggregate] = [trained(world, case, seed) for seed in range(seeds)]
+        without = alone[case.aggregate]
         found = without
         if case.share:
             found = [trained(world, case, seed, without[seed]) for seed in range(seeds)]
@@ -153,7 +164,7 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
     against_D = np.zeros(world.examples.dimension)
     if honest_D is not None:
         against_D = honest_D / np.linalg.norm(honest_D) * plan.clip.norm
-    optimizer = ServerOptimizer(_settings(plan, case.buckets), np.zeros(len(against_D), np.float32))
+    optimizer = ServerOptimizer(_settings(plan, case.steps), np.zeros(len(against_D), np.float32))
     parameters = {"clip-norm": plan.clip.norm, "group-size": plan.group_size, "retain": 0}
     for round_ in range(1, plan.rounds + 1):
         theta = {"theta": optimizer.theta_D}
@@ -190,11 +201,11 @@ def _settings(plan: UlsPlan, buckets: int = 1) -> OptimizerSettings:
     )
 
 
-def bound(plan: UlsPlan, share: float) -> float:
+def bound(plan: UlsPlan, share: float, steps: int = 1) -> float:
     """How far hostile users of this share can move θ by themselves, on average over the coins."""
-    settings = _settings(plan)
-    steps = sum(settings.rate * settings.factor(t) for t in range(1, plan.rounds + 1))
-    return 2.0 * share * plan.clip.norm * steps
+    settings = _settings(plan, steps)
+    rates = sum(settings.rate * settings.factor(t) for t in range(1, plan.rounds + 1))
+    return 2.0 * share * plan.clip.norm * rates
 
 
 def alignment(world: World) -> float:
@@ -212,11 +223,11 @@ def _row(
     pairs = list(zip(found, without, strict=True))
     accuracy = [accuracy_at(theta_D, world.test).by_user for theta_D in found]
     return {
-        "aggregate": SUM if case.buckets == 1 else f"median of {case.buckets}",
+        "aggregate": case.aggregate,
         "attack": case.attack if case.share else None,
         "share": case.share,
         "moved": fmean(float(np.linalg.norm(a - b)) for a, b in pairs),
-        "at_most": bound(world.plan, case.share) if case.buckets == 1 else None,
+        "at_most": bound(world.plan, case.share, case.steps) if case.buckets == 1 else None,
         "relative": fmean(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs),
         "accuracy_mean": fmean(accuracy),
         "accuracy_sd": stdev(accuracy) if len(accuracy) > 1 else None,
@@ -249,19 +260,25 @@ def remarks(rows: Rows, world: World) -> list[str]:
 
 
 def _on_medians(rows: Rows) -> Iterator[str]:
-    """Whether a median helps: at each share, against the sum under the same attack."""
-    summed = [row for row in rows if row["aggregate"] == SUM and row["attack"] != FLIPPED]
-    of_sum = {row["share"]: row["accuracy_mean"] for row in summed}
-    for name in dict.fromkeys(row["aggregate"] for row in rows if row["aggregate"] != SUM):
-        gains = {
-            row["share"]: row["accuracy_mean"] - of_sum[row["share"]]
-            for row in rows
-            if row["aggregate"] == name and row["share"] in of_sum
-        }
-        helps = [f"{share:.0%}" for share, gain in gains.items() if gain > _GAIN]
-        said = f"helps at {', '.join(helps)}" if helps else "helps nowhere"
-        told = ", ".join(f"{gain:+.3f} at {share:.0%}" for share, gain in gains.items())
-        yield f"The {name} buckets {said}. Accuracy against the sum's, {AGAINST}: {told}."
+    """Whether a median helps: at each share, against sums under the same attack.
+
+    Its steps are shorter, which helps by itself: so also against a sum with the same steps.
+    """
+    medians = dict.fromkeys(r["aggregate"] for r in rows if r["aggregate"].startswith("median"))
+    for name in medians:
+        number = name.rpartition(" ")[2]
+        for sums in (SUM, f"{SUM}, steps of {number}"):
+            same = [row for row in rows if row["aggregate"] == sums and row["attack"] != FLIPPED]
+            of_sum = {row["share"]: row["accuracy_mean"] for row in same}
+            gains = {
+                row["share"]: row["accuracy_mean"] - of_sum[row["share"]]
+                for row in rows
+                if row["aggregate"] == name
+            }
+            helps = [f"{share:.0%}" for share, gain in gains.items() if gain > _GAIN]
+            said = f"helps at {', '.join(helps)}" if helps else "helps nowhere"
+            told = ", ".join(f"{gain:+.3f} at {share:.0%}" for share, gain in gains.items())
+            yield f"The {name} buckets against the {sums}: {said} ({told})."
 
 
 def plot(rows: Rows) -> Figure:
@@ -277,9 +294,10 @@ def plot(rows: Rows) -> Figure:
         right.plot(share, [row["moved"] for row in same], "o-", ms=4, label=attack)
     for name in dict.fromkeys(row["aggregate"] for row in rows if row["aggregate"] != SUM):
         same = [row for row in rows if row["aggregate"] == name]
-        label = f"{name} buckets, {AGAINST}"
+        label = f"{name}{' buckets' * name.startswith('median')}, {AGAINST}"
         share = [row["share"] for row in same]
-        left.plot(share, [row["accuracy_mean"] for row in same], "s--", ms=4, label=label)
+        style = "s--" if name.startswith("median") else "x:"
+        left.plot(share, [row["accuracy_mean"] for row in same], style, ms=4, label=label)
     right.plot(
         [0.0, *(row["share"] for row in summed)],
         [0.0, *(row["at_most"] for row in summed)],
