@@ -160,11 +160,12 @@ def test_a_minority_that_refuses_is_counted_and_the_run_goes_on(crowd_of, config
     ("least", "goes_on"), [(0.5, True), (0.51, False), (3.0, False), (0.0, True)]
 )
 def test_least_nodes_decides_how_many_must_be_willing(crowd_of, config, least, goes_on):
-    config = replace(config, least_nodes=least)
+    # Two rounds: after three with answers for fewer than half, by their coins, a run would end.
+    config = replace(config, least_nodes=least, rounds=2)
     other = replace(POLICY, max_clip=0.01, max_epsilon=0.1)
     grid, _ = crowd_of(config, POLICY, other, POLICY, other)
     if goes_on:
-        assert train(config, grid)["rounds"] == 4
+        assert train(config, grid)["rounds"] == 2
     else:
         assert "max_clip" in str(refused(config, grid))
 
