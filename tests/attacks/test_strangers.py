@@ -23,6 +23,7 @@ from sims.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
 
 pytestmark = [
     pytest.mark.deploy,
+    pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another account"),
 ]
 

@@ -20,6 +20,7 @@ def task(adjacency=Adjacency.REPLACE, epsilon=1.0, trials=600):
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+@pytest.mark.slow
 def test_the_published_mean_step_costs_more_than_is_claimed(adjacency):
     found = audit_published_mean(task(adjacency))
     assert 0.3 < found.claimed < 0.5
@@ -28,6 +29,7 @@ def test_the_published_mean_step_costs_more_than_is_claimed(adjacency):
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+@pytest.mark.slow
 def test_a_published_round_costs_more_than_is_claimed(adjacency):
     found = audit_published(task(adjacency))
     assert 0.9 < found.claimed <= 1.0

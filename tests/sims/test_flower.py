@@ -175,6 +175,7 @@ def test_a_run_that_fails_says_why(folder):
 @pytest.mark.parametrize(
     ("number", "moment"), [(signal.SIGINT, "Ray is up"), (signal.SIGTERM, "starting")]
 )
+@pytest.mark.slow
 def test_an_interrupted_run_leaves_no_process_and_no_directory(folder, scratches, number, moment):
     root = str(Path(flower.__file__).parents[1])
     owner = subprocess.Popen(

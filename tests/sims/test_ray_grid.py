@@ -58,9 +58,8 @@ def theta(config):
     return load_file(f"{config.out}/model/model.safetensors")["theta_D"]
 
 
-@pytest.mark.parametrize(
-    "strategy", ["uls", *[pytest.param(name, marks=pytest.mark.slow) for name in ("els", "aup")]]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["uls", "els", "aup"])
 def test_the_same_weights_as_in_one_process(ray, config, quick_runs, strategy):
     here, there = config("local", strategy=strategy), config("ray", strategy=strategy)
     apps = {"server_app": server_app, "client_app": client_app}
