@@ -40,6 +40,7 @@ class Spending:
         self._reserved = Counter({e: times for e, times in planned.items() if _is_reserved(e)})
         self._ahead: Counter[Event] | None = None
         self._epsilon = 0.0
+        self._known: dict[frozenset[tuple[Event, int]], float] = {}
 
     def __call__(self, *, exactly: bool = False) -> float:
         """Epsilon so far."""
@@ -49,13 +50,38 @@ class Spending:
         elif self._ahead is not None and spent <= self._ahead:
             return self._epsilon
         else:
-            ahead = Counter({event: self._level(event, times) for event, times in spent.items()})
+            ahead = self._at_levels(spent)
         if ahead != self._ahead:
-            self._ahead = ahead
-            self._epsilon = accounting.epsilon(
+            self._ahead, self._epsilon = ahead, self._composed(ahead)
+        return self._epsilon
+
+    def prepare(self) -> None:
+        """Compute the levels that are ahead, if what is planned is one event over and over.
+
+        Between rounds that would get in the way of nodes on the same machine. Whatever else comes
+        is computed when it does.
+        """
+        growing = self._planned.keys() - self._reserved.keys()
+        if len(growing) != 1:
+            return
+        (event,) = growing
+        spent = self._ledger.spent() | self._reserved
+        while spent[event] < self._planned[event]:
+            spent[event] += 1
+            ahead = self._at_levels(spent)
+            self._composed(ahead)
+            spent[event] = ahead[event]
+
+    def _composed(self, ahead: Counter[Event]) -> float:
+        key = frozenset(ahead.items())
+        if key not in self._known:
+            self._known[key] = accounting.epsilon(
                 ahead.items(), adjacency=self._ledger.adjacency, delta=self._ledger.delta
             )
-        return self._epsilon
+        return self._known[key]
+
+    def _at_levels(self, spent: Counter[Event]) -> Counter[Event]:
+        return Counter({event: self._level(event, times) for event, times in spent.items()})
 
     def _level(self, event: Event, times: int) -> int:
         """The first level that is at least ``times``."""

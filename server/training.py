@@ -178,6 +178,8 @@ def _rounds(
     strategy.interrupted = folder.last_asked() if config.resume else 0
     folder.rewind_metrics(strategy.rounds_done)
     spending = Spending(ledger, built.charges)
+    if built.charges and built.level != "item":
+        spending.prepare()
     every = max(1, config.rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))
 
     def epsilon(round_: int) -> float | None:

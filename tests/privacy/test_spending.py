@@ -72,6 +72,26 @@ def test_few_compositions_for_many_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(later <= 1.15 * sooner for sooner, later in pairwise(shown[8:]))
 
 
+@pytest.mark.parametrize("before", [0, 3])
+def test_what_is_prepared_is_not_computed_between_rounds(monkeypatch, before: int) -> None:
+    ledger = Charged()
+    ledger.counts[ROUND], ledger.counts[CHOICE] = before, 1
+    planned = {ROUND: 60, TEST: 2}
+    plain, prepared = (Spending(ledger, planned) for _ in range(2))  # type: ignore[arg-type]
+    prepared.prepare()
+    computed = []
+    real = accounting.epsilon
+    for round_ in range(before, 62):
+        ledger.counts[ROUND] += 1
+        expected = plain()
+        monkeypatch.setattr(
+            accounting, "epsilon", lambda *a, **k: computed.append(1) or real(*a, **k)
+        )
+        assert prepared() == expected
+        monkeypatch.setattr(accounting, "epsilon", real)
+        assert bool(computed) == (round_ >= 60), "only what is beyond the plan"
+
+
 def test_rounds_that_are_charged_again_count(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger(path, budget=None, **TERMS) as ledger:
