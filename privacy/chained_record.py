@@ -2,7 +2,8 @@
 
 Each line carries its ``index``, from 1, and in ``before`` the SHA-256 of the exact bytes of the
 line before it. A second file beside it, ``NAME.head``, says how many lines there are and the hash
-of the last. A line is on disk first, then the head, and only then does ``append`` return:
+of the last. A line is on disk when ``append`` returns, and its head is written; that is on disk
+before the next line is begun (a thread waits for the disk meanwhile, as a round would):
 
 - after a crash the record may be one line ahead of its head: that line is kept and the head
   follows; or end in a torn line, which the head does not cover: that is cut off;
@@ -26,6 +27,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,6 +137,8 @@ class ChainedRecord:
                 raise RecordDamaged(f"{path} was deleted: its head is there") from None
             raise
         self._head_file = -1
+        self._disk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="head")
+        self._flushed: Future[None] | None = None
         try:
             self._lock()
             self._open(first, begun, mode)
@@ -152,15 +157,16 @@ class ChainedRecord:
         return self._head
 
     def append(self, payload: Mapping[str, Any]) -> Head:
-        """Add a line; it and the new head are on disk when this returns.
+        """Add a line; it is on disk when this returns, and the head follows.
 
         Raises:
-            OSError: they may not be. The record is closed then.
+            OSError: it may not be, or the head before it is not. The record is closed then.
         """
         data, head = _line(payload, self._head)
         try:
             if self.closed:
                 raise OSError(errno.EBADF, "closed, or failed before: open it again")
+            self._await_head()
             if os.write(self._file, data) != len(data):
                 raise OSError(errno.ENOSPC, "the line was not written in full; is the disk full?")
             os.fsync(self._file)
@@ -173,11 +179,19 @@ class ChainedRecord:
         return head
 
     def close(self) -> None:
-        """Close the files; everything is on disk already."""
-        for descriptor in (self._file, self._head_file):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._file = self._head_file = -1
+        """Close the files, once the head is on disk.
+
+        If the disk refused it, it is one line behind, as after a crash.
+        """
+        try:
+            with suppress(OSError):
+                self._await_head()
+        finally:
+            self._disk.shutdown()
+            for descriptor in (self._file, self._head_file):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._file = self._head_file = -1
 
     def __del__(self) -> None:
         if hasattr(self, "_head_file"):
@@ -214,8 +228,14 @@ class ChainedRecord:
         place = head.index % 2 * _SLOT
         if os.pwrite(self._head_file, _slot(head), place) != _SLOT:
             raise OSError(errno.ENOSPC, "the head was not written in full; is the disk full?")
-        os.fdatasync(self._head_file)
+        self._flushed = self._disk.submit(os.fdatasync, self._head_file)
         self._head = head
+
+    def _await_head(self) -> None:
+        """Until the head that was written last is on disk; OSError if it is not."""
+        flushed, self._flushed = self._flushed, None
+        if flushed is not None:
+            flushed.result()
 
 
 def read(path: Path) -> Contents:

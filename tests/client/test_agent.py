@@ -414,11 +414,10 @@ def test_nothing_that_is_asked_ends_the_agent(served, caplog):
     messages.read_sums(ask_agent(path, "train", work()), {"sum": (33,)})
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.int8, np.int64])
-def test_users_are_named_as_they_registered_or_nothing_is_answered(make, kind):
+@pytest.mark.parametrize("users", [bytes(17), [0, 1], "no bytes"])
+def test_users_are_named_as_they_registered_or_nothing_is_answered(make, users):
     content = work()
-    salt = content.array_records["cohort"]["salt"].numpy()
-    content["cohort"] = messages.array_record({"users": np.array([0, 1], dtype=kind), "salt": salt})
+    content.config_records["cohort"]["users"] = users
     agent = make()
     with pytest.raises(ValueError, match="64 bits"):
         agent.handle("train", content)

@@ -413,10 +413,10 @@ def test_a_crash_anywhere_in_an_append_leaves_what_was_acknowledged(path: Path, 
 
     def append_twice() -> None:
         acknowledged[:] = [lines]
-        record = ChainedRecord(path, FIRST)
-        for number in (1, 2):
-            record.append({"n": number})
-            acknowledged.append(lines + number)
+        with contextlib.closing(ChainedRecord(path, FIRST)) as record:
+            for number in (1, 2):
+                record.append({"n": number})
+                acknowledged.append(lines + number)
 
     steps = 0
     for disk, _ in crashes(path, append_twice):
@@ -452,10 +452,13 @@ def test_a_crash_while_it_recovers_is_recovered_from(path: Path) -> None:
             assert opened(path)[:4] == lines
 
 
-@pytest.mark.parametrize("step", ["write", "fsync", "pwrite", "fdatasync"])
+@pytest.mark.parametrize(
+    ("step", "acknowledged"), [("write", 0), ("fsync", 0), ("pwrite", 0), ("fdatasync", 1)]
+)
 def test_after_an_error_nothing_more_is_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str, acknowledged: int
 ) -> None:
+    """That a head did not reach the disk shows when the next line is to be written."""
     record = ChainedRecord(path, FIRST)
 
     def full(*_: object) -> None:
@@ -463,12 +466,17 @@ def test_after_an_error_nothing_more_is_written(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, step, full)
+        for number in range(acknowledged):
+            record.append({"acknowledged": number})
         with pytest.raises(OSError, match=r"No space left on device: .*record\.jsonl"):
             record.append({"n": 2})
     assert record.closed
     with pytest.raises(OSError, match="open it again"):
         record.append({"n": 2})
-    assert opened(path)[0] == FIRST
+    assert opened(path)[: 1 + acknowledged] == [
+        FIRST,
+        *({"acknowledged": number} for number in range(acknowledged)),
+    ]
 
 
 def test_a_line_that_the_disk_takes_only_in_part_is_an_error(

@@ -91,12 +91,17 @@ def test_work_round_trip():
 
 
 @pytest.mark.parametrize(
-    "users", [asked([1, 2, 1]).names_S, np.array([[1]], dtype=np.uint64), np.array([1])]
+    ("users", "salt"),
+    [
+        (asked([1, 2, 1]).names_S.tobytes(), b"salt"),
+        (b"seven b", b"salt"),
+        ([1], b"salt"),
+        (asked([1]).names_S.tobytes(), "salt"),
+    ],
 )
-def test_nobody_is_named_twice_or_otherwise(users):
+def test_nobody_is_named_twice_or_otherwise(users, salt):
     content = messages.work_request(messages.model_record(np.zeros(1)), {}, asked([0]))
-    salt = content.array_records["cohort"]["salt"]
-    content["cohort"] = ArrayRecord({"users": Array(users), "salt": salt})
+    content["cohort"] = ConfigRecord({"users": users, "salt": salt})
     with pytest.raises(ValueError, match=r"twice|64 bits"):
         Asked.of(content)
 
