@@ -106,7 +106,7 @@ class WatchedGrid(LocalGrid):
         if reply.has_error():
             self.seen.errors.append(f"node {node}, {kind}: {reply.error.reason}")
             return reply
-        if "cohort" not in message.content.array_records:
+        if "cohort" not in message.content.config_records:
             return reply
         about = messages.Asked.of(message.content)
         known = {user_key(name, about.salt): name for name in self._names}
