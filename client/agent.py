@@ -197,8 +197,10 @@ class Agent:
     def _admit_work(self, kind: str, work: messages.Work, masked: str) -> None:
         """Charge work; ``masked`` names the sum that is to leave under masks, if it is."""
         policy, ledger = self.policy, self.ledger
-        # A masked sum of nobody would leave the others' as it is.
-        if (users := len(work.users_S)) < max(policy.min_users, bool(masked)):
+        # A masked sum of nobody would leave the others' as it is, without noise.
+        only_noise = kind == "train" and masked and messages.NOISE_PARTIES in work.parameters
+        users = len(work.users_S)
+        if users < max(policy.min_users, bool(masked)) and (users or not only_noise):
             raise PolicyRefusal("min_users", f"of those who are asked for {users} are here")
         keys_S = self.store.keys_U[work.users_S]
         often = min(1, policy.max_repeats) if masked else policy.max_repeats
@@ -249,7 +251,12 @@ class Agent:
             self.ledger.open_run(plan, epsilon)
 
     def _cost(self, plans: list[StatedPlan]) -> float:
-        """ε of all plans; PolicyRefusal if that is too much, or takes too long to know."""
+        """ε of all plans; PolicyRefusal if that is too much, or takes too long to know.
+
+        Where the owner counts on so many honest nodes, it is what the server itself sees.
+        """
+        if honest := self.policy.honest_parties:
+            plans = [plan.against_server(honest) for plan in plans]
         if plans == self._accounted[0]:  # as when a run was shown before it asks
             return within(self.policy, self._accounted[1])
         started = time.monotonic()

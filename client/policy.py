@@ -28,6 +28,9 @@ from flwr.app import RecordDict
 from client import secure
 from preference.judgements import InputError
 from privacy.adjacency import Adjacency
+from privacy.distributed import NodeNoise, NoisySum
+from privacy.mixture import MixtureGaussian
+from privacy.on_grid import OnGrid
 from strategies import messages
 from strategies.stated import MOST_SHARE, PARAMETER, StatedPlan
 
@@ -100,6 +103,10 @@ class Policy:
         min_parties: over at least so many nodes, of those whose sums arrived; 0: as many as the
             protocol wants.
         parties: whose, by the keys (hex) of their agents; empty: anybody's.
+        honest_parties: if positive, sums leave only with noise that the nodes add, each agent its
+            share, before the server sees anything; ``max_epsilon`` then bounds what the server
+            itself can learn, if at least so many of those whose sums arrive (this one among them)
+            add theirs. 0: it bounds what is published, if the server adds the noise it states.
     """
 
     strategies: tuple[str, ...] = ()
@@ -124,6 +131,7 @@ class Policy:
     secure_only: bool = False
     min_parties: int = 0
     parties: tuple[str, ...] = ()
+    honest_parties: int = 0
 
     def __post_init__(self) -> None:
         known = {*BOUNDED, *NODE_HALF}
@@ -137,6 +145,7 @@ class Policy:
             "max_evaluations",
             "max_dimension",
             "min_parties",
+            "honest_parties",
             "label_cap",
         )
         checks = [
@@ -282,7 +291,51 @@ class Policy:
         round_ = _number(parameters, "round", -1.0)
         if not (1 <= round_ <= plan.rounds and round_ == int(round_)):
             raise PolicyRefusal("max_rounds", f"round {round_:g} of a plan of {plan.rounds}")
+        self._check_noise(strategy, parameters, plan)
         return plan
+
+    def _check_noise(
+        self, strategy: str, parameters: Mapping[str, messages.Scalar], plan: StatedPlan
+    ) -> None:
+        """Whether the agents' own noise is what the stated plan counts on; PolicyRefusal if not.
+
+        How far one user can move the sums follows from the request, and so does all agents' noise:
+        no word of the server's is in it.
+        """
+        if not self.honest_parties:
+            return
+        try:
+            parties, shares = messages.read_noise(parameters)
+        except ValueError as error:
+            raise PolicyRefusal("honest_parties", str(error)) from None
+        if not parties:
+            raise PolicyRefusal(
+                "honest_parties",
+                "the server would see sums before noise; nodes must add it (--noise distributed)",
+            )
+        clip = _number(parameters, "clip-norm", math.inf)
+        for event, _ in plan.charges:
+            inner = event.event if isinstance(event, OnGrid) else event
+            lengths = {"sum": _longest(strategy, parameters)}
+            if isinstance(inner, MixtureGaussian) and _tosses(inner, strategy, parameters):
+                lengths["sum"] = clip  # of one example; the agent itself tosses their coins
+            if "middle" in parameters:
+                middle = _number(parameters, "middle", math.nan)
+                lengths["within"] = max(middle, 1.0 - middle)
+            there = NodeNoise(
+                parties,
+                {
+                    name: NoisySum(shares.get(name, 0.0) * math.sqrt(parties), 1.0, length)
+                    for name, length in lengths.items()
+                },
+            )
+            stated = getattr(inner, "noise_multiplier", math.inf)
+            agreed = isinstance(event, OnGrid) and event.parties == parties
+            if not (agreed and stated <= there.noise_multiplier * (1.0 + 1e-12)):
+                raise PolicyRefusal(
+                    "honest_parties",
+                    f"nodes' noise of {there.noise_multiplier:.4g} does not carry the stated plan",
+                )
 
     def check_evaluation(self, parameters: Mapping[str, messages.Scalar]) -> StatedPlan:
         """The stated plan of a request for figures about held-out users, its cost not looked at.
@@ -332,6 +385,17 @@ def _longest(strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
         return (_number(parameters, "length", math.inf) or 1.0) / 2.0
     clip = _number(parameters, "clip-norm", math.inf)
     return clip * _number(parameters, "group-size", math.inf) if BOUNDED[strategy] else clip
+
+
+def _tosses(
+    event: MixtureGaussian, strategy: str, parameters: Mapping[str, messages.Scalar]
+) -> bool:
+    """Whether a request for a sum of examples is the one that ``event`` is about."""
+    return (
+        strategy == "els"
+        and _number(parameters, "group-size", math.inf) <= event.group_size
+        and _number(parameters, "probability", math.inf) <= event.probability
+    )
 
 
 def _number(parameters: Mapping[str, messages.Scalar], name: str, missing: float) -> float:

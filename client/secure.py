@@ -17,6 +17,7 @@ from flwr.app import RecordDict
 
 from client.identity import Identity
 from privacy.secure_sum import LEAST_PARTIES, Party, ProtocolError
+from strategies import messages
 from strategies import secure_messages as secure
 
 #: Where a session lies in a node's memory.
@@ -96,16 +97,35 @@ def only(terms: Mapping[str, object]) -> bool:
 
 
 def finished(kind: str, content: RecordDict, reply: RecordDict, memory: Memory) -> RecordDict:
-    """``reply``, with its sums under masks if the request asks for that."""
+    """``reply``, with its sums under masks if the request asks for that.
+
+    First this node's share of the noise is added, if nodes are to add it; then as many must stay
+    to the end as there are shares in the noise.
+
+    Raises:
+        ProtocolError: the request is about another sum than the session, or asks for bare sums with
+            noise. Nothing is shown.
+    """
+    parties, shares = _noise(content) if kind == "train" else (0, {})
     if not masked(content):
+        if parties:
+            raise ProtocolError("a node's share of noise hides nothing without masks")
         return reply
     party, request = _party(content, memory), secure.MaskRequest.of(content)
     if party.about != secure.about(kind, content, request.steps):
         raise ProtocolError("this is another sum than the session was begun for")
     sums = {name: array.numpy() for name, array in reply.array_records["sums"].items()}
-    masked_L = party.mask(request.whole(sums), request.sealed)
+    party.least = max(party.least, parties)
+    masked_L = party.mask(request.whole(sums, shares), request.sealed)
     memory[_STATE] = party.to_bytes()  # before anything leaves: these masks are spent
     return secure.masked_reply(masked_L)
+
+
+def _noise(content: RecordDict) -> tuple[int, dict[str, float]]:
+    try:
+        return messages.read_noise(dict(content.config_records["parameters"]))  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ProtocolError(str(error)) from None
 
 
 def unmask(content: RecordDict, memory: Memory) -> RecordDict:

@@ -21,6 +21,7 @@ from privacy.accounting import joint_noise_multiplier
 from privacy.adjacency import Adjacency
 from privacy.clipping import ROUNDING, UserClip, square
 from privacy.discrete import DiscreteNoise
+from privacy.distributed import DistributedNoise
 from privacy.events import Event, PoissonGaussian
 from privacy.grid import COUNT_STEP
 from privacy.kernel import kernel
@@ -110,7 +111,7 @@ class JointSum:
     noise_multiplier: float
     count_noise: float
     adjacency: Adjacency
-    discrete: DiscreteNoise | None = None
+    discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
         _ = self.event  # validates the parameters

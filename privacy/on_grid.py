@@ -40,7 +40,16 @@ which is convex in α and no larger at either end, lies under it. So the new pai
 Coordinates may have noises of their own (a count beside a sum): then s is the least of them, and
 lengths are in units of each coordinate's noise.
 
-Legend: d dimensions, s scale of the noise in steps.
+**Noise in shares.** Where h parties each add discrete Gaussian noise of scale s₁ = s/√h
+(``privacy.distributed``), their sum is not discrete Gaussian of scale s, but almost: at every point
+the logarithm of the ratio of the two is at most
+
+    τ = 10 Σ_{k<h} exp(−2π² s₁² k/(k+1)) ≤ 10 (h − 1) exp(−π² s₁²)
+
+a coordinate, in both directions (Kairouz, Liu and Steinke 2021). D is then that sum, and
+κ and κ′ grow by dτ each. From s₁ = 9 on that is less than float64 can tell from nothing.
+
+Legend: d dimensions, s scale of the noise in steps, h parties.
 """
 
 import math
@@ -66,13 +75,15 @@ class OnGrid:
 
     ``event`` is the continuous one; ``dimension`` the number d of coordinates; ``precision`` says
     that the norm by which ``event`` counts its noise is at least 2^precision steps, so that the
-    scale s is at least ``event.noise_multiplier`` · 2^precision in every coordinate.
+    scale s is at least ``event.noise_multiplier`` · 2^precision in every coordinate. ``parties``
+    is of how many equal shares, each discrete Gaussian, the noise is the sum.
     """
 
     kind: ClassVar[str] = "on-grid"
     event: "PoissonGaussian | MixtureGaussian"
     dimension: int
     precision: int
+    parties: int = 1
 
     def __post_init__(self) -> None:
         if not hasattr(self.event, "noise_multiplier") or not hasattr(self.event, "probability"):
@@ -81,7 +92,9 @@ class OnGrid:
             raise ValueError(f"the dimension must be a whole number ≥ 1, got {self.dimension!r}")
         if not (type(self.precision) is int and 0 <= self.precision <= 48):
             raise ValueError(f"the precision must be 0 to 48 bits, got {self.precision!r}")
-        if self.scale < 1.0 or self.excess >= 0.5:
+        if not (type(self.parties) is int and self.parties >= 1):
+            raise ValueError(f"noise is of at least one party, got {self.parties!r}")
+        if self.scale < math.sqrt(self.parties) or self.excess >= 0.5:
             raise ValueError(
                 f"the grid is too coarse for noise of {self.scale:g} steps in {self.dimension} "
                 "dimensions: nothing could be said about it"
@@ -101,7 +114,7 @@ class OnGrid:
     def excess(self) -> float:
         """f: what a run may cost beyond the continuous event, as an addition to delta."""
         reach = getattr(self.event, "group_size", 1) / self.event.noise_multiplier
-        return excess(self.dimension, self.scale, reach)
+        return excess(self.dimension, self.scale, reach, self.parties)
 
     def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
         """The continuous event's loss, with mass ``excess`` moved from the bottom to infinity.
@@ -116,18 +129,26 @@ class OnGrid:
         return pld.PrivacyLossDistribution(removed, moved_to_infinity(found._pmf_add, self.excess))
 
 
-def excess(dimension: int, scale: float, reach: float) -> float:
+def excess(dimension: int, scale: float, reach: float, parties: int = 1) -> float:
     """f for discrete Gaussian noise of this ``scale``, in steps; see the top of this file.
 
-    ``reach`` is the longest vector that one user can contribute, in units of the noise.
+    ``reach`` is the longest vector that one user can contribute, in units of the noise, which is
+    the sum of the shares of so many ``parties``.
     """
     root, square = math.sqrt(dimension), scale**2
-    above = dimension / (24.0 * square)
+    shares = dimension * shares_apart(scale, parties)
+    above = dimension / (24.0 * square) + shares
     radius = root + _FAR + root / (2.0 * scale) + 2.0 * reach
     below = radius**2 / (24.0 * square) + 3.0 * dimension * math.exp(-2.0 * math.pi**2 * square)
+    below += shares
     if 2.0 * above + below > 1.0:
         return math.inf
     return math.expm1(2.0 * above + below) + math.exp(above - _FAR**2 / 2.0)
+
+
+def shares_apart(scale: float, parties: int) -> float:
+    """τ: how far the sum of equal shares is from one draw of ``scale``, in logarithm, anywhere."""
+    return 10.0 * (parties - 1) * math.exp(-(math.pi**2) * scale**2 / parties)
 
 
 def moved_to_infinity(pmf: pld_pmf.PLDPmf, mass: float) -> pld_pmf.PLDPmf:

@@ -18,6 +18,7 @@ import numpy as np
 from privacy.adjacency import Adjacency, Unsupported
 from privacy.clipping import UserClip
 from privacy.discrete import DiscreteNoise
+from privacy.distributed import DistributedNoise
 from privacy.events import Event, PoissonGaussian
 from privacy.example_clipping import ExampleClip
 from privacy.group_event import GroupGaussian
@@ -43,7 +44,7 @@ class GaussianSum:
     clip: UserClip
     noise_multiplier: float
     adjacency: Adjacency
-    discrete: DiscreteNoise | None = None
+    discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.clip.sensitivity(self.adjacency)):
@@ -107,7 +108,7 @@ class ExampleSum:
     noise_multiplier: float
     adjacency: Adjacency
     event_kind: type[MixtureGaussian] | type[GroupGaussian] = MixtureGaussian
-    discrete: DiscreteNoise | None = None
+    discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
         if self.event_kind is MixtureGaussian and self.adjacency.vectors_changed != 1:
@@ -151,7 +152,7 @@ def fingerprint(
 
 def _release(
     sum_D: np.ndarray,
-    noise: tuple[float, float, DiscreteNoise | None],
+    noise: tuple[float, float, DiscreteNoise | DistributedNoise | None],
     event: Event,
     round_: int,
     covers: str,

@@ -19,7 +19,9 @@ from strategies.uls import Uls, UlsPlan
 
 def build(setting: Setting, ledger: Ledger) -> Built:
     """The strategy that the settings ask for; ValueError or BudgetExceeded if it cannot be."""
-    return _BUILDERS[setting.config.strategy](setting, ledger)
+    built = _BUILDERS[setting.config.strategy](setting, ledger)
+    built.strategy.check()
+    return built
 
 
 def _uls(setting: Setting, ledger: Ledger) -> Built:

@@ -95,7 +95,8 @@ class RunConfig:
     out: str = ""  # "": ~/murmuration-runs/<time>
     resume: bool = False
     accept_ledger_loss: bool = False  # go on with a damaged ledger: the plan is charged again
-    noise: str = ""  # discrete or gaussian; empty: discrete where it can be, see server.noise
+    noise: str = ""  # discrete, gaussian or distributed; empty: see server.noise
+    honest_nodes: int = 0  # of distributed noise: how many add theirs and stay; 0: by the protocol
     secure_aggregation: bool = False  # the server sees the cohort's sum only
     timeout: float = 0.0  # seconds to wait for the nodes of a round; 0: as a probe says
     least_nodes: float = 0.5  # online before a round's coins are drawn: a number or (< 1) a share

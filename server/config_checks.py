@@ -197,6 +197,11 @@ def _check_values(config: "RunConfig") -> None:
         (0.0 <= config.warmup <= 1.0, "--warmup", "a share of the rounds, 0 to 1"),
         (0.0 <= config.averaging <= 1.0, "--averaging", "a share of the rounds, 0 to 1"),
         (config.seed >= -1, "--seed", "a non-negative integer, or left out"),
+        (
+            config.honest_nodes == 0 or config.honest_nodes >= 2,
+            "--honest-nodes",
+            "at least 2",
+        ),
         (config.noise in ("", *noise.NOISES), "--noise", f"one of {', '.join(noise.NOISES)}"),
         (
             config.timeout == 0 or _positive(config.timeout),

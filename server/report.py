@@ -130,6 +130,7 @@ def _figures(result: Result) -> list[page.Row]:
         target = result["epsilon_target"]
         rows += [
             ("Privacy spent, ε", epsilon_text(result["epsilon"]), f"of a budget of {target:g}"),
+            *_seen_by_server(result),
             ("Failure allowance, δ", delta_text(result["delta"]), ""),
             ("Adjacency", result["adjacency"], ""),
         ]
@@ -144,6 +145,14 @@ def _figures(result: Result) -> list[page.Row]:
         ("Rounds", f"{done:,}", f"of {planned:,} planned" if done != planned else ""),
         ("Time in rounds", duration(result["seconds_training"]), pace),
     ]
+
+
+def _seen_by_server(result: Result) -> list[page.Row]:
+    epsilon, parties = result.get("epsilon_against_server"), result.get("noise_parties")
+    if epsilon is None:
+        return []
+    who = f"if {parties} of the nodes in each sum add their noise"
+    return [("ε against the server itself", epsilon_text(epsilon), who)]
 
 
 def _noise_words(result: Result) -> tuple[str, str]:
@@ -214,6 +223,12 @@ def _limits(result: Result) -> list[str]:
         else "The server is trusted: it sees sums before noise is added. So are the nodes, which "
         "clip."
         if not result.get("secure_aggregation")
+        else "The server is trusted to follow the protocol of secure aggregation, and to toss the "
+        "coins that decide who is in a round. It saw no sum without the noise that the nodes add: "
+        "what it learnt itself is ε against the server, above, if at least "
+        f"{result['noise_parties']} of the nodes in each sum added theirs. The nodes are trusted "
+        "to clip: under masks nobody can check."
+        if result.get("noise_parties")
         else "The server is trusted to follow the protocol of secure aggregation: then it sees, "
         "before noise is added, the sum over all nodes of a round and no node's own, unless it is "
         "in league with more than two thirds of them. The nodes are trusted to clip: under masks "
@@ -287,6 +302,15 @@ def _noise_kind(result: Result) -> list[page.Row]:
                 "discrete Gaussian",
                 "Whole numbers on a grid of less than 2⁻²⁷ clip norms, drawn exactly; charged as "
                 "the continuous Gaussian and what the two can differ by.",
+            )
+        ]
+    if result.get("noise") == "distributed":
+        return [
+            (
+                "Noise",
+                "discrete Gaussian, in shares",
+                f"Every registered node adds one of {result['noise_parties']} shares to its sum in "
+                "every round, in whole numbers, before it masks it.",
             )
         ]
     if result.get("noise") == "randomized-response":

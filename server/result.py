@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from privacy import accounting
+from privacy.distributed import against_server
 from privacy.ledger import Ledger
 from server.config import RunConfig
 from server.evaluation import HeldOut
@@ -41,6 +43,8 @@ def result_of(
         "model": config.model,
         "adjacency": config.adjacency,
         "epsilon": _spent(config, built, ledger),
+        "epsilon_against_server": against_server_epsilon(ledger),
+        "noise_parties": setting.noise.parties or None,
         "ledger_head": str(ledger.head),
         "privacy_level": built.level,
         "epsilon_target": config.epsilon if private else None,
@@ -117,6 +121,17 @@ def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:
     if not built.charges:
         return None
     return config.epsilon if built.level == "item" else ledger.epsilon()
+
+
+def against_server_epsilon(ledger: Ledger) -> float | None:
+    """ε of what the server itself saw, where all noise was added by nodes; else None.
+
+    Unlike what is published it knows who was in which round; see ``privacy.distributed``.
+    """
+    seen = None if ledger.unsettled else against_server(ledger.spent())
+    if not seen:
+        return None
+    return accounting.epsilon(seen.items(), adjacency=ledger.adjacency, delta=ledger.delta)
 
 
 def _heldout_users(setting: Setting, figure: HeldOut | None) -> int:

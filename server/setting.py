@@ -67,7 +67,8 @@ class Setting:
     @cached_property
     def noise(self) -> NoiseChoice:
         """Which noise is drawn."""
-        return choose(self.config, self.dimension, seeded=self.source.seeded)
+        nodes = len(self.participants.registry.nodes)
+        return choose(self.config, self.dimension, seeded=self.source.seeded, nodes=nodes)
 
     def optimizer(self, kind: str, noise: float, ceiling: float) -> ServerOptimizer:
         """The server optimizer, starting from zero: every answer is worth the same.

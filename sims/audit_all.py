@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from privacy import audit_discrete
 from privacy.adjacency import Adjacency
 from privacy.audit import CONFIDENCE, Target, Task
 from privacy.discrete import installed
 from privacy.randomness import Randomness
-from sims.audit_faults import FAULTS, Fault
+from sims.audit_faults import FAULTS, NEED_OPENDP, Fault
 from sims.audit_targets import TARGETS
 from sims.audit_words import INTRODUCTION, READING
 
@@ -72,7 +73,7 @@ def audit_all(
     """
     audits, faults = [], []
     for name, target in TARGETS.items():
-        if name == "discrete-gaussian" and not installed():
+        if name in audit_discrete.TARGETS and not installed():
             continue
         for adjacency in distinct(target):
             source = Randomness(seed)
@@ -80,6 +81,8 @@ def audit_all(
             audits.append(audit_row(name, target, task, seed))
             say(audits[-1])
     for name, fault in FAULTS.items():
+        if name in NEED_OPENDP and not installed():
+            continue
         faults.append(fault_row(name, fault, seed, confidence))
         say(faults[-1])
     return audits, faults

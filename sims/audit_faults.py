@@ -21,6 +21,7 @@ from privacy.accounting import noise_multiplier_for
 from privacy.adjacency import Adjacency
 from privacy.audit import DELTA, Measured, Task, scratch_ledger
 from privacy.audit_bounds import Scores
+from privacy.audit_discrete import audit_distributed
 from privacy.audit_gaussian import audit_gaussian, sampled_scores
 from privacy.audit_labels import label_scores
 from privacy.audit_threshold import audit_threshold
@@ -214,6 +215,16 @@ def _counted_once(task: Task) -> Measured:
     return Measured.of(scores, claimed, task)
 
 
+def _only_asked(task: Task) -> Measured:
+    """Of four nodes the one that hosts the canary is asked for users; the others add nothing."""
+    return audit_distributed(task, adding=1)
+
+
+def _coins_of_the_server(task: Task) -> Measured:
+    """The server's view of a round, claimed at the chance with which it asks somebody."""
+    return audit_distributed(task, amplified=True)
+
+
 _LABELS = Adjacency.REPLACE_LABELS
 
 FAULTS = {
@@ -302,6 +313,20 @@ FAULTS = {
         "an exact figure is told by --exact-heldout only, and then nothing is saved by coins",
         trials=2_000,
     ),
+    "only-asked": Fault(
+        "of the nodes that are to add noise, only those that are asked for users do",
+        _only_asked,
+        "tests/strategies/test_distributed_rounds.py::test_every_node_adds_its_share_asked_or_not",
+        "with noise of nodes a request goes to every registered one",
+        trials=200_000,
+    ),
+    "coins-of-the-server": Fault(
+        "what the server sees, claimed to be amplified by coins that it tosses itself",
+        _coins_of_the_server,
+        "tests/privacy/test_distributed.py::test_the_server_knows_who_is_in_a_round",
+        "the figure is derived from the charges with q = 1, by one function",
+        trials=200_000,
+    ),
     "counted-once": Fault(
         "randomized response composed by dp-accounting's own event, which counts it once",
         _counted_once,
@@ -310,3 +335,6 @@ FAULTS = {
         adjacency=_LABELS,
     ),
 }
+
+#: Those whose noise the optional library draws.
+NEED_OPENDP = ("only-asked", "coins-of-the-server")

@@ -21,6 +21,7 @@ from preference.judgements import InputError
 from privacy import accounting, chained_record, events
 from privacy.adjacency import Adjacency
 from privacy.chained_record import Contents, Head, NoRecord, RecordDamaged, RecordInUse
+from privacy.distributed import against_server
 from privacy.events import Event
 from privacy.ledger_lines import Account, LedgerError, account_of
 from privacy.parts import OnPart
@@ -151,12 +152,14 @@ def _of_run(account: Account) -> dict[str, Any]:
     }
     budget = promise["budget_epsilon"]
     total = accounting.epsilon(account.spent.items(), **terms)
+    seen = against_server(account.spent)
     counted = account.spent - account.closed
     against = accounting.epsilon(counted.items(), **terms) if account.closed else total
     return {
         "kind": "run",
         **promise,
         "epsilon": total,
+        "epsilon_against_server": accounting.epsilon(seen.items(), **terms) if seen else None,
         "budget_left": None if budget is None else max(0.0, budget - against),
         "losses": account.lost,
         "events": [asdict(row) for row in _rows(account, terms)],
@@ -307,6 +310,11 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
         f"ε {epsilon_text(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
         f"{report['adjacency']}"
     )
+    if (seen := report["epsilon_against_server"]) is not None:
+        found.append(
+            f"ε {epsilon_text(seen)} of what the server itself saw, if as many nodes added their "
+            "shares of the noise as it is made of"
+        )
     found += [
         f"LOST, and the plan charged again: {what}; the budget began anew after it"
         for what in report["losses"]

@@ -207,6 +207,9 @@ def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]
         )
         sentence = in_words(Adjacency(result["adjacency"]).sentence, task_of(result))
         rows = [("privacy", claim), (result["adjacency"], Text(sentence))]
+        if (seen := result.get("epsilon_against_server")) is not None:
+            who = f"if {result['noise_parties']} of the nodes in each sum add their noise"
+            rows.insert(1, ("the server", Text(f"ε {epsilon_text(seen)} of what it saw, {who}")))
     else:
         rows = [("privacy", Text("none", style="bold yellow"))]
     users, told = result["heldout_users"], result["heldout_accuracy"] is not None

@@ -74,6 +74,7 @@ def run(
     warmup: about_run.Warmup = None,
     averaging: about_run.Averaging = None,
     noise: about_run.Noise = None,
+    honest_nodes: about_run.HonestNodes = None,
     secure_aggregation: about_run.SecureAggregation = None,
     seed: about_run.Seed = None,
     timeout: about_run.Timeout = None,

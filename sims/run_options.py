@@ -101,9 +101,17 @@ Averaging = Annotated[
 Noise = Annotated[
     str | None,
     option(
-        "discrete (exact whole numbers) or gaussian (floating point). [default: discrete where "
-        "there is no seed and OpenDP is installed]",
+        "discrete (exact whole numbers), gaussian (floating point), or distributed (added by the "
+        "nodes, in shares, under masks). [default: discrete where there is no seed and OpenDP is "
+        "installed]",
         click_type=click.Choice(NOISES),
+    ),
+]
+HonestNodes = Annotated[
+    int | None,
+    option(
+        "Of --noise distributed: how many nodes at least add their shares and stay. [default: more "
+        "than two thirds of those registered]"
     ),
 ]
 SecureAggregation = Annotated[

@@ -29,6 +29,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
 from privacy.discrete import DiscreteNoise
+from privacy.distributed import DistributedNoise, NodeNoise, NoisySum, node_noise
 from privacy.events import Event
 from privacy.grid import COUNT_STEP
 from privacy.hold_out import HoldOut, charges_of
@@ -74,7 +75,7 @@ class AdaptivePlan:
     rule: QuantileRule = DEFAULT_RULE
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
-    discrete: DiscreteNoise | None = None
+    discrete: DiscreteNoise | DistributedNoise | None = None
     hold_out: HoldOut | None = None
 
     #: Subtracted from each user's bit.
@@ -201,6 +202,15 @@ class Adaptive(CohortStrategy):
     def steps(self) -> Mapping[str, float]:
         """The grids of sum and count; the first is the one for the radius in force."""
         return {"sum": UserClip(self.radius).step, "within": COUNT_STEP}
+
+    def node_noise(self) -> NodeNoise | None:
+        """On sum and count, if nodes add it."""
+        plan, clip = self.plan, UserClip(self.radius)
+        noisy = {
+            "sum": NoisySum(plan.noise_multiplier * clip.norm, clip.step, clip.norm),
+            "within": NoisySum(plan.count_noise, COUNT_STEP, plan.middle),
+        }
+        return node_noise(plan.discrete, noisy)
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, no longer than ``users`` clip norms, and a count of at most ``users``."""

@@ -144,6 +144,9 @@ class AupThreshold(AupCentred):
         self._begun = 0  # the round in which the running series began; 0 if none runs
         self._open: OpenThreshold | None = None
 
+    def node_noise(self) -> None:
+        """None: its tests ask the server, which adds noise to exact counts."""
+
     def _release(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         within = float(totals["within"][0])
         # The question comes second: a seeded round that does not repeat, in sum or count, is

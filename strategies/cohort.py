@@ -187,10 +187,12 @@ class Registry:
     def __len__(self) -> int:
         return len(self.keys_N)
 
-    def by_node(self, users_S: np.ndarray) -> Iterator[tuple[int, messages.Asked]]:
-        """Node ids with those of ``users_S`` (ascending) that they host."""
+    def by_node(
+        self, users_S: np.ndarray, *, empty: bool = False
+    ) -> Iterator[tuple[int, messages.Asked]]:
+        """Node ids with those of ``users_S`` (ascending) that they host; all, if ``empty``."""
         cuts = np.searchsorted(users_S, self.start)
-        for place in np.flatnonzero(np.diff(cuts)):
+        for place in np.arange(len(self.nodes)) if empty else np.flatnonzero(np.diff(cuts)):
             mine = users_S[cuts[place] : cuts[place + 1]]
             yield self.nodes[place], messages.Asked(self.salt, self.keys_N[mine])
 

@@ -34,6 +34,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.coins import heads
 from privacy.discrete import DiscreteNoise
+from privacy.distributed import DistributedNoise, NodeNoise, NoisySum, node_noise
 from privacy.events import Event, PureChoice
 from privacy.example_clipping import ExampleClip
 from privacy.group_event import GroupGaussian
@@ -73,7 +74,7 @@ class ElsPlan:
     clip: ExampleClip
     normalized: bool = False
     chosen_at: float = 0.0
-    discrete: DiscreteNoise | None = None
+    discrete: DiscreteNoise | DistributedNoise | None = None
     hold_out: HoldOut | None = None
 
     #: How a round is accounted for whole users.
@@ -225,6 +226,12 @@ class Els(CohortStrategy):
     def steps(self) -> Mapping[str, float]:
         """The grid of the clip."""
         return {"sum": self.plan.clip.step}
+
+    def node_noise(self) -> NodeNoise | None:
+        """On the sum, if nodes add it."""
+        plan = self.plan
+        noisy = NoisySum(plan.mechanism.std, plan.clip.step, plan.clip.norm)
+        return node_noise(plan.discrete, {"sum": noisy})
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""

@@ -52,6 +52,7 @@ from privacy import accounting
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
 from privacy.discrete import DiscreteNoise
+from privacy.distributed import DistributedNoise, NodeNoise, NoisySum, node_noise
 from privacy.events import Event
 from privacy.ledger import Ledger
 from privacy.randomness import Randomness
@@ -82,7 +83,7 @@ class LabelMomentPlan:
     adjacency: Adjacency
     noise_multiplier: float
     clip: UserClip = field(default_factory=lambda: UserClip(DEFAULT_CLIP))
-    discrete: DiscreteNoise | None = None
+    discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
         support.check("label-moment", self.adjacency)
@@ -174,8 +175,11 @@ class LabelMoment(CohortStrategy):
 
     @property
     def redrawn(self) -> bool:
-        """No: everybody is asked, by no coin, and can be asked again at no cost."""
-        return False
+        """No: everybody is asked, by no coin, and can be asked again at no cost.
+
+        But what nodes have told with noise of their own they do not tell again.
+        """
+        return super().redrawn and self.node_noise() is not None
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """The clip norm."""
@@ -184,6 +188,12 @@ class LabelMoment(CohortStrategy):
     def steps(self) -> Mapping[str, float]:
         """The grid of the clip."""
         return {"sum": self.plan.clip.step}
+
+    def node_noise(self) -> NodeNoise | None:
+        """On the sum, if nodes add it."""
+        plan = self.plan
+        noisy = NoisySum(plan.mechanism.std, plan.clip.step, plan.clip.norm)
+        return node_noise(plan.discrete, {"sum": noisy})
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than ``users`` clip norms."""

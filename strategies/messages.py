@@ -9,6 +9,7 @@ node: there somebody may have come or gone since, and all who follow would be ta
 Legend: D dimensions, S sampled users of a node, U users of a node.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from preference.schema import PAIRS, Schema
+from privacy.distributed import NodeNoise
 from privacy.tally import Tally
 from strategies.node_texts import shortened
 
@@ -183,6 +185,37 @@ def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> Work:
     arrays = {name: a.numpy() for name, a in content.array_records["model"].items()}
     parameters = dict(content.config_records["parameters"])
     return Work(arrays, parameters, users_S)  # type: ignore[arg-type]
+
+
+#: Among a request's parameters: of how many nodes' shares the noise on the sums is, and the
+#: standard deviation of one share on each sum.
+NOISE_PARTIES, _NOISE_ON = "noise-parties", "noise-on-"
+
+
+def noise_parameters(noise: NodeNoise | None) -> dict[str, Scalar]:
+    """How a request says what noise a node is to add; nothing where it is to add none."""
+    if noise is None:
+        return {}
+    shares = {_NOISE_ON + name: share for name, share in noise.shares.items()}
+    return {NOISE_PARTIES: noise.parties, **shares}
+
+
+def read_noise(parameters: Mapping[str, Scalar]) -> tuple[int, dict[str, float]]:
+    """How many shares the noise of a round is, and the standard deviation of one on each sum.
+
+    None, and nothing, where nodes add no noise. Raises ValueError for anything else.
+    """
+    shares = {
+        name.removeprefix(_NOISE_ON): share
+        for name, share in parameters.items()
+        if name.startswith(_NOISE_ON)
+    }
+    parties = parameters.get(NOISE_PARTIES, 0)
+    if type(parties) is not int or parties < 0 or bool(shares) != (parties >= 2):
+        raise ValueError("noise of nodes is of two or more, with a share for each sum")
+    if not all(type(share) is float and 0.0 < share < math.inf for share in shares.values()):
+        raise ValueError("a share of noise has a positive standard deviation")
+    return parties, shares  # type: ignore[return-value]
 
 
 def sums_reply(sums: Mapping[str, np.ndarray]) -> RecordDict:

@@ -51,6 +51,7 @@ RULES = (
     "secure_only",
     "min_parties",
     "parties",
+    "honest_parties",
     "hold_out",
 )
 _PARAMETERS, _PARTIES, _ANSWER = "parameters", "parties", "answer"

@@ -26,6 +26,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from privacy import grid as grids
 from privacy import secure_sum
+from privacy.distributed import NodeNoise
 from privacy.ledger import BudgetExceeded
 from privacy.randomness import Randomness
 from privacy.sampling import PoissonSampler
@@ -119,9 +120,6 @@ class CohortStrategy(Strategy):
         self.attendance = Attendance()
         self.batch_users = batch_users
         self.masked = masked
-        if masked:
-            trained_on = 1.0 - participants.share
-            secure_rounds.check_nodes(participants.registry, trained_on * sampler.probability)
         self.rounds_done = 0
         self.interrupted = 0  # the round that nodes were asked in when the server died, if any
         self.unanswered = 0  # rounds of these of which somebody was asked, and nobody answered
@@ -129,6 +127,21 @@ class CohortStrategy(Strategy):
         self.stopped: str | None = None
         self._asked = _Asked()
         self.slow: set[int] = set()  # nodes that missed the last deadline: nobody waits for them
+
+    def check(self) -> None:
+        """ValueError, saying what to change, if sums under masks could not be had as planned."""
+        self._check_noise()
+        if self.masked:
+            share = (1.0 - self.participants.share) * self.sampler.probability
+            everybody = self.node_noise() is not None
+            secure_rounds.check_nodes(self.participants.registry, 1.0 if everybody else share)
+
+    def _check_noise(self) -> None:
+        if self.node_noise() is not None and not self.masked:
+            raise ValueError(
+                "noise of the nodes hides nothing where their sums arrive without masks: add "
+                "--secure-aggregation, or use --noise discrete"
+            )
 
     @abstractmethod
     def parameters(self) -> Mapping[str, messages.Scalar]:
@@ -168,6 +181,13 @@ class CohortStrategy(Strategy):
         """The grid of each of the sums, 0 for none; sums can be masked only where each has one."""
         return dict.fromkeys(self.shapes(), 0.0)
 
+    def node_noise(self) -> NodeNoise | None:
+        """What nodes add to this round's sums before they mask them, or None: they add nothing.
+
+        Then every registered node answers in every round, asked for users or not.
+        """
+        return None
+
     @property
     def redrawn(self) -> bool:
         """Whether asking a round again would be another draw of who is in it.
@@ -195,21 +215,23 @@ class CohortStrategy(Strategy):
             "model": self.model,
             "batch-users": self.batch_users,
             **self.parameters(),
+            **messages.noise_parameters(self.node_noise()),
         }
         return {**parameters, PARAMETER: self.stated} if self.stated else parameters
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """One message to each node that hosts sampled users."""
+        """One message to each node that hosts sampled users; to all whose noise is needed."""
         del config, grid  # all parameters come from the plan
         users_S = self.invited(server_round)
+        everybody = self.node_noise() is not None
         self._asked = _Asked()
         model = ArrayRecord({**arrays, **messages.array_record(self.arrays())})
         self.log({"round": server_round, "cohort": len(users_S)})
         parameters = self.asked_with(server_round)
         outgoing = []
-        for node, asked in self.participants.registry.by_node(users_S):
+        for node, asked in self.participants.registry.by_node(users_S, empty=everybody):
             self._asked.users[node] = len(asked)
             self._asked.first[node] = self._asked.total
             self._asked.total += len(asked)
@@ -259,19 +281,28 @@ class CohortStrategy(Strategy):
         if self.participants.registry.simulated:
             raise failed_node(why, simulated=True)
 
-    def _move(self, round_: int, totals: Mapping[str, np.ndarray]) -> ArrayRecord:
-        """Release from the totals and move the model."""
+    def _move(self, round_: int, totals: Mapping[str, np.ndarray] | None) -> ArrayRecord:
+        """Release from the totals, or from none if everybody is left out, and move the model."""
+        if totals is None:
+            totals = self._nothing()
         if not self.redrawn:
             self.attendance.check_any()
         self.update_norm = self.update(round_, totals)
         self.rounds_done = round_
         return messages.model_record(self.optimizer.theta_D)
 
+    def _nothing(self) -> dict[str, np.ndarray]:
+        """The totals of nobody. With noise, where that of the nodes has not come with a sum."""
+        shapes = self._expected(self._asked.total)
+        if (noise := self.node_noise()) is not None:
+            return noise.on_nothing(shapes)
+        return {name: np.zeros(shape) for name, shape in shapes.items()}
+
     def _masked_totals(
         self, round_: int, outgoing: Sequence[Message], grid: Grid
-    ) -> dict[str, np.ndarray]:
-        """The totals of a round under masks: of all who stayed, or zero if nothing can be told."""
-        shapes = self._expected(self._asked.total)
+    ) -> dict[str, np.ndarray] | None:
+        """The totals of a round under masks: of all who stayed, or None if nothing can be told."""
+        shapes, noise = self._expected(self._asked.total), self.node_noise()
         if len(outgoing) < secure_sum.LEAST_PARTIES:
             self.attendance.begin(0)  # nobody is asked
         ask = secure_rounds.Asker(
@@ -286,11 +317,12 @@ class CohortStrategy(Strategy):
         try:
             totals, nodes = secure_rounds.masked_totals(ask, outgoing, self.steps(), shapes)
             users = sum(self._asked.users[node] for node in nodes)
-            if not self.admits(totals, users):
+            more = noise.in_users(len(nodes), shapes) if noise else 0
+            if not self.admits(totals, users + more):
                 raise secure_sum.ProtocolError("a total that users within the bound cannot produce")
         except secure_sum.ProtocolError as error:
             self.log({"round": round_, "left out": f"everybody: {error}"})
-            return {name: np.zeros(shape) for name, shape in shapes.items()}
+            return None
         self.attendance.counted(users)
         return totals
 
@@ -456,6 +488,7 @@ class CohortStrategy(Strategy):
                 that was asked by then is charged, unless it can be asked again (``redrawn``).
         """
         del timeout, evaluate_config
+        self._check_noise()
         arrays = initial_arrays or messages.model_record(self.optimizer.theta_D)
         result, config = Result(), train_config or ConfigRecord()
         first = self.rounds_done + 1
@@ -501,7 +534,7 @@ class CohortStrategy(Strategy):
         self.attendance.begin(0)
         self.log({"round": round_, "left out": "everybody: it was asked before, under masks"})
         self.unanswered += 1
-        return self._move(round_, {n: np.zeros(s) for n, s in self._expected(0).items()})
+        return self._move(round_, None)
 
     def _asked_round(
         self, round_: int, outgoing: Iterable[Message], grid: Grid
@@ -515,9 +548,8 @@ class CohortStrategy(Strategy):
             return self.aggregate_train(round_, replies)[0]
         except RunAborted:  # a node of a simulation failed, or the round can be asked again
             if self.redrawn:
-                shapes = self._expected(self._asked.total)
                 with suppress(BudgetExceeded):  # it ends all the same
-                    self._move(round_, {name: np.zeros(shape) for name, shape in shapes.items()})
+                    self._move(round_, None)
                     self.unanswered += 1
             raise
 

@@ -15,11 +15,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 
 from privacy import grid, masks, shamir, signing
+from privacy.distributed import with_share
 from privacy.secure_sum import SEALED_BYTES, Opened, ProtocolError, PublicKeys, Shared
 from strategies import messages
 
@@ -225,8 +227,12 @@ class MaskRequest:
             raise ProtocolError(f"sums are masked modulo 2^{grid.MODULUS_BITS}, not 2^{bits}")
         return found
 
-    def whole(self, sums: Mapping[str, np.ndarray]) -> np.ndarray:
+    def whole(
+        self, sums: Mapping[str, np.ndarray], shares: Mapping[str, float] = MappingProxyType({})
+    ) -> np.ndarray:
         """The sums as whole numbers of steps, one after the other, (L,) int64.
+
+        With this node's share of noise on each, of these standard deviations, if there are any.
 
         Raises:
             ProtocolError: the request is about other sums, or one is not on its grid: it could not
@@ -235,10 +241,12 @@ class MaskRequest:
         if set(sums) != set(self.steps):
             raise ProtocolError(f"there are sums {sorted(sums)}, not {sorted(self.steps)}")
         try:
-            parts = [grid.to_whole(sums[name].ravel(), step) for name, step in self.steps.items()]
+            whole = {name: grid.to_whole(sums[name].ravel(), s) for name, s in self.steps.items()}
+            if shares:
+                whole = with_share(whole, self.steps, shares)
         except ValueError as error:
             raise ProtocolError(str(error)) from None
-        return np.concatenate(parts)
+        return np.concatenate([whole[name] for name in self.steps])
 
 
 def masked_reply(masked_L: np.ndarray) -> RecordDict:

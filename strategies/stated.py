@@ -16,7 +16,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -24,7 +24,8 @@ from scipy import stats
 from privacy import accounting, events
 from privacy.adjacency import Adjacency
 from privacy.composition import INTERVAL, of_several_runs
-from privacy.events import Event, PureDp
+from privacy.distributed import against_server
+from privacy.events import Event, PureDp, Unprotected
 from privacy.hold_out import HoldOut
 from privacy.mixture import MixtureGaussian
 from privacy.on_grid import OnGrid
@@ -128,9 +129,24 @@ class StatedPlan:
         held = (event for event in charged([self]) if isinstance(event, HoldOut))
         return max((event.share for event in held), default=0.0)
 
+    def against_server(self, honest: int) -> "StatedPlan":
+        """What the server itself sees of the run, if so many nodes add their share of the noise.
+
+        Nothing is promised (``Unprotected``) where not all of the noise is the nodes' own.
+        """
+        seen = against_server(_counted(self.charges), honest) or {Unprotected(): self.rounds}
+        return replace(self, charges=tuple(seen.items()))
+
     def epsilon(self) -> float:
         """What the run costs if the server keeps to it; infinite where nothing is promised."""
         return cost([self], self.delta)
+
+
+def _counted(charges: Iterable[tuple[Event, int]]) -> Counter[Event]:
+    found: Counter[Event] = Counter()
+    for event, count in charges:
+        found[event] += count
+    return found
 
 
 def charged(plans: Iterable[StatedPlan]) -> Counter[Event]:

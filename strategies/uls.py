@@ -24,6 +24,7 @@ from privacy import accounting, grid
 from privacy.adjacency import Adjacency
 from privacy.clipping import UserClip
 from privacy.discrete import DiscreteNoise
+from privacy.distributed import DistributedNoise, NodeNoise, NoisySum, node_noise
 from privacy.events import Event, PoissonGaussian
 from privacy.hold_out import HoldOut, charges_of
 from privacy.ledger import Ledger
@@ -64,7 +65,7 @@ class UlsPlan:
     group_size: int = DEFAULT_GROUP_SIZE
     retain: int = 0
     normalized: bool = False
-    discrete: DiscreteNoise | None = None
+    discrete: DiscreteNoise | DistributedNoise | None = None
     hold_out: HoldOut | None = None
 
     def __post_init__(self) -> None:
@@ -116,7 +117,7 @@ def least_noise(epsilon: float, plan: Mapping[str, Any]) -> float:
         adjacency=adjacency,
         hold_out=hold_out,
     )
-    discrete: DiscreteNoise | None = plan.get("discrete")
+    discrete: DiscreteNoise | DistributedNoise | None = plan.get("discrete")
     if discrete is None:
         return sigma
 
@@ -190,6 +191,12 @@ class Uls(CohortStrategy):
     def steps(self) -> Mapping[str, float]:
         """The grid of the clip."""
         return {"sum": self.plan.clip.step}
+
+    def node_noise(self) -> NodeNoise | None:
+        """On the sum, if nodes add it."""
+        plan = self.plan
+        noisy = NoisySum(plan.mechanism.std, plan.clip.step, plan.clip.norm)
+        return node_noise(plan.discrete, {"sum": noisy})
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than ``users`` clip norms."""

@@ -13,7 +13,7 @@ from privacy.adjacency import Adjacency, Unsupported
 from privacy.events import PoissonGaussian, PureDp
 from privacy.group_event import GroupGaussian
 from privacy.mixture import MixtureGaussian
-from privacy.on_grid import OnGrid, excess
+from privacy.on_grid import OnGrid, excess, shares_apart
 
 GAUSSIAN = PoissonGaussian(0.2, 1.5)
 
@@ -173,3 +173,41 @@ def test_what_nothing_can_be_said_about(
 def test_group_privacy_has_none_that_composes() -> None:
     with pytest.raises((ValueError, TypeError, AttributeError, NotImplementedError)):
         OnGrid(GroupGaussian(2.0, 4, 0.05), 10, 28).loss(Adjacency.ADD_REMOVE, 1e-3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 1.0, 1.3])
+@pytest.mark.parametrize("parties", [2, 3, 4, 7])
+def test_the_sum_of_shares_is_one_draw_but_for_tau(share: float, parties: int) -> None:
+    """Exactly, by convolution: the logarithm of the ratio, at every point that can be told."""
+    z = np.arange(-200, 201)
+    one = np.exp(-(z**2) / (2 * share**2))
+    one /= one.sum()
+    several = one
+    for _ in range(parties - 1):
+        several = np.convolve(several, one)  # positive terms: exact to the last digits
+    middle = len(several) // 2
+    several = several[middle - 200 : middle + 201]
+    whole = np.exp(-(z**2) / (2 * parties * share**2))
+    whole /= whole.sum()
+    here = whole > 1e-30
+    apart = np.abs(np.log(several[here] / whole[here])).max()
+    scale = share * math.sqrt(parties)
+    assert apart <= shares_apart(scale, parties) + 1e-12
+    if share <= 0.7:
+        assert apart > 1e-3 * shares_apart(scale, parties)  # it is about this, and not vacuous
+
+
+def test_noise_in_shares_costs_more_where_shares_are_small_and_no_more_where_they_are_not() -> None:
+    small = [OnGrid(PoissonGaussian(0.5, 4.0), 1, 0, parties).excess for parties in (1, 4, 9, 16)]
+    assert small == sorted(small)
+    assert small[-1] > small[0] + 3 * shares_apart(4.0, 16) > small[0] + 0.02
+    event = PoissonGaussian(0.5, 1.0)
+    assert OnGrid(event, 10_000, 28, 1000).excess == OnGrid(event, 10_000, 28).excess
+    with pytest.raises(ValueError, match="too coarse"):
+        OnGrid(PoissonGaussian(0.5, 4.0), 1, 0, 17)  # shares of less than one step
+
+
+@pytest.mark.parametrize("parties", [0, -1, 1.0, True])
+def test_parties_are_counted(parties: object) -> None:
+    with pytest.raises(ValueError, match="at least one party"):
+        OnGrid(PoissonGaussian(0.5, 4.0), 1, 4, parties)  # type: ignore[arg-type]

@@ -51,6 +51,7 @@ BAD = {
     "warmup": [-0.1, 1.1, math.nan],
     "averaging": [-0.1, 1.1, math.nan],
     "noise": ["laplace", "Discrete"],
+    "honest_nodes": [-1, 1],
     "seed": [-2],
     "timeout": [-1.0, math.inf, math.nan],
     "estimator": ["best"],

@@ -1,8 +1,12 @@
 """Which noise a run draws: what is chosen, what is refused, and what the report then says."""
 
+from dataclasses import replace
+
 import pytest
 
+from preference.rows import InputError
 from privacy.discrete import MOST_COORDINATES, DiscreteNoise
+from privacy.distributed import DistributedNoise
 from server import noise
 from server.config import RunConfig
 from server.noise import NoiseChoice, choose
@@ -21,10 +25,10 @@ def config(strategy="uls", variant="", **more):
 
 @pytest.mark.parametrize(("strategy", "variant"), CENTRED)
 def test_discrete_noise_is_the_default_where_nothing_is_seeded(strategy, variant):
-    found = choose(config(strategy, variant), 1025, seeded=False)
+    found = choose(config(strategy, variant), 1025, seeded=False, nodes=5)
     assert found == NoiseChoice("discrete")
     assert found.on(1025) == DiscreteNoise(1025)
-    seeded = choose(config(strategy, variant, seed=3), 1025, seeded=True)
+    seeded = choose(config(strategy, variant, seed=3), 1025, seeded=True, nodes=5)
     assert seeded == NoiseChoice("gaussian")
     assert seeded.on(1025) is None
 
@@ -44,7 +48,7 @@ def test_discrete_noise_is_the_default_where_nothing_is_seeded(strategy, variant
     ],
 )
 def test_floating_point_without_a_seed_is_said_in_the_report(settings, dimension, why):
-    found = choose(config(**settings), dimension, seeded=False)
+    found = choose(config(**settings), dimension, seeded=False, nodes=5)
     assert found.kind == "gaussian"
     assert why in found.warning
     assert "not covered" in found.warning
@@ -52,7 +56,7 @@ def test_floating_point_without_a_seed_is_said_in_the_report(settings, dimension
 
 def test_without_the_library_the_report_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(noise, "installed", lambda: False)
-    found = choose(config(), 9, seeded=False)
+    found = choose(config(), 9, seeded=False, nodes=5)
     assert found.kind == "gaussian"
     assert "pip install 'murmuration[secure]'" in found.warning
     with pytest.raises(ValueError, match="needs OpenDP"):
@@ -67,17 +71,60 @@ def test_it_is_looked_for_by_its_name(monkeypatch):
 
 
 def test_what_is_asked_for_is_given_or_refused():
-    assert choose(config(noise="discrete"), MOST_COORDINATES, seeded=False).kind == "discrete"
+    assert (
+        choose(config(noise="discrete"), MOST_COORDINATES, seeded=False, nodes=5).kind == "discrete"
+    )
     with pytest.raises(ValueError, match="at most 100,000 weights"):
-        choose(config(noise="discrete"), MOST_COORDINATES + 1, seeded=False)
+        choose(config(noise="discrete"), MOST_COORDINATES + 1, seeded=False, nodes=5)
 
 
 def test_the_non_private_twin_draws_none():
-    assert choose(config("nonprivate"), 9, seeded=False) == NoiseChoice("gaussian")
+    assert choose(config("nonprivate"), 9, seeded=False, nodes=5) == NoiseChoice("gaussian")
 
 
 @pytest.mark.parametrize("seeded", [True, False])
 def test_randomized_response_is_not_called_noise_in_floating_point(seeded):
-    found = choose(config("local-label", adjacency="replace-labels"), 9, seeded=seeded)
+    found = choose(config("local-label", adjacency="replace-labels"), 9, seeded=seeded, nodes=5)
     assert found == NoiseChoice("randomized-response")
     assert found.on(9) is None
+
+
+MASKED = {
+    "secure_aggregation": True,
+    "test": "public.jsonl",
+    "noise": "distributed",
+    "adjacency": "zero-out",
+}
+
+
+def test_noise_in_shares_is_of_as_many_as_must_stay_or_are_said_to_be_honest():
+    asked = config(**MASKED)
+    found = choose(asked, 33, seeded=False, nodes=8)
+    assert found.parties == 6  # more than two thirds
+    assert found.on(33) == DistributedNoise(33, 6)
+    assert choose(replace(asked, honest_nodes=3), 33, seeded=False, nodes=8).parties == 3
+    with pytest.raises(ValueError, match="more than the 8 nodes"):
+        choose(replace(asked, honest_nodes=9), 33, seeded=False, nodes=8)
+    with pytest.raises(ValueError, match="needs 3 nodes"):
+        choose(asked, 33, seeded=False, nodes=2)
+    with pytest.raises(ValueError, match="--noise distributed is for at most"):
+        choose(asked, MOST_COORDINATES + 1, seeded=False, nodes=8)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"secure_aggregation": False}, "add --secure-aggregation"),
+        ({"test": ""}, "name a --test"),
+        ({"strategy": "els"}, "state --group-size"),
+        ({"strategy": "aup", "adaptation": "above-threshold"}, "--adaptation quantile"),
+        ({"strategy": "group"}, "not for --strategy group"),
+        ({"seed": 3}, "leave out --seed"),
+        ({"noise": "", "honest_nodes": 4}, "--honest-nodes is for --noise distributed"),
+    ],
+)
+def test_where_nodes_cannot_add_the_noise_it_is_refused_with_what_to_do(change, what):
+    with pytest.raises(InputError, match=what):
+        config(**{**MASKED, **change})
+    for good in ({"group_size": 4, "strategy": "els"}, {"strategy": "adaptive"}):
+        config(**{**MASKED, **good})

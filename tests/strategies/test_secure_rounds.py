@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from flwr.app import Error, Message
+from failing import Watched
 
 from privacy import grid, secure_sum
 from privacy.adjacency import Adjacency
@@ -22,33 +22,6 @@ from strategies.uls import Uls
 CLIP = UserClip(0.5)
 EVERYBODY = {"cohort": 30, "clip": CLIP, "adjacency": Adjacency.ZERO_OUT, "group_size": 100}
 STEPS = secure.KEYS, secure.SHARES, "train", secure.UNMASK
-
-
-class Watched:
-    """Passes messages on, and keeps them; ``fails`` says which nodes fail at which kind."""
-
-    def __init__(self, grid_, fails=()):
-        self.grid, self.fails, self.sent, self.replies = grid_, dict(fails), [], []
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def push_messages(self, outgoing):
-        outgoing = list(outgoing)
-        ids = self.grid.push_messages(outgoing)
-        self.sent += outgoing
-        return ids
-
-    def pull_messages(self, message_ids):
-        for reply in self.grid.pull_messages(message_ids):
-            self.replies.append(reply)
-            kind, node = reply.metadata.message_type, reply.metadata.src_node_id
-            if node not in self.fails.get(kind, ()):
-                yield reply
-            elif node % 2:  # half of them fail, the others never answer
-                error = Message(Error(2, "KeyError: 'alice'"), reply_to=reply)
-                error.metadata.__dict__.update(reply.metadata.__dict__)
-                yield error
 
 
 @pytest.fixture
@@ -254,7 +227,7 @@ def test_how_the_coins_of_a_hold_out_fell_does_not_show_in_a_refusal(make_world,
             "masked": True,
         }
         with contextlib.nullcontext() if works else pytest.raises(ValueError, match="3 nodes"):
-            Uls(world.strategy.plan, world.ledger, **settings)
+            Uls(world.strategy.plan, world.ledger, **settings).check()
 
 
 def test_a_cohort_on_too_few_nodes_counts_as_zero_without_a_question(make_world, examples):
