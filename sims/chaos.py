@@ -11,6 +11,7 @@ the accuracy is that of quiet simulations of the same plan. Everything measured 
 
 import gzip
 import json
+import os
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from client.app import app as client_app
 from preference.judgements import InputError
 from server.config import RunConfig
 from server.training import train
+from sims import outsider
 from sims.chaos_outcome import outcome, table
 from sims.deploy_init import Deployment, write_deployment
 from sims.deploy_run import run_deployed
@@ -188,6 +190,33 @@ def kill_agent(chaos: Chaos) -> None:
     chaos.site.start_agent("c", chaos.data("c"))
 
 
+def roll_back(chaos: Chaos) -> None:
+    """An agent's own ledger loses its last line: it does not start until that is back."""
+    chaos.site.programs["c-agent"].kill()
+    path = chaos.client("c") / "state" / "own-ledger.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole[:-1].rfind(b"\n") + 1])
+    chaos.site.start_agent("c", chaos.data("c"), wait=False)
+    program = chaos.site.programs["c-agent"]
+    try:
+        until(lambda: not program.alive, 120, "the agent to refuse")
+    finally:
+        path.write_bytes(whole)
+    chaos.site.start_agent("c", chaos.data("c"))
+    if "cut or rolled back" not in program.text():
+        raise InputError("an agent that lost a line of its ledger ended for another reason")
+
+
+def knock(chaos: Chaos) -> None:
+    """Another account of this machine, without a key, asks the SuperLink for everything."""
+    if os.geteuid() != 0:
+        raise InputError("not tried: to be another account needs root")
+    certificate = (chaos.folder / "deployment" / "server" / "ca.crt").read_bytes()
+    found = outsider.tried_as("nobody", chaos.deployment.address, certificate)
+    if got := [what for what, outcome in found.items() if outcome != outsider.REFUSED]:
+        raise InputError(f"a stranger got an answer, or could not ask: {', '.join(got)}")
+
+
 def drop(chaos: Chaos) -> None:
     """A client leaves for good."""
     chaos.dropped.add("d")
@@ -209,10 +238,12 @@ def kill_serverapp(chaos: Chaos) -> None:
 
 
 FAULTS = (
+    Fault(1, "a stranger of this machine asks for nodes, runs and tasks", knock),
     Fault(2, "SuperNode of a: kill -9, restarted by its service manager", kill_node),
     Fault(5, "executor and app of b: kill -9 in mid-round", kill_app),
     Fault(7, "agent of c: kill -9, back after 15 s", kill_agent),
-    Fault(10, "SuperLink: kill -9, back after 5 s", kill_superlink),
+    Fault(9, "own ledger of c: cut by a line; it does not start until that is back", roll_back),
+    Fault(11, "SuperLink: kill -9, back after 5 s", kill_superlink),
     Fault(13, "d: dropped for good", drop),
     Fault(16, "ServerApp: kill -9", kill_serverapp),
     Fault(19, "SuperLink: kill -9 again, back after 5 s", kill_superlink),

@@ -2,8 +2,9 @@
 
     python -m sims.chaos_rogue SOCKET LOG [SECONDS]
 
-It registers eight users like anybody and then answers each request to work with the next harm of a
-fixed list; each is noted in LOG with its round. One of them takes SECONDS.
+It registers eight users like anybody, and a hundred thousand when it is asked again. Each request
+to work it answers with the next harm of a fixed list, noted in LOG with its round. One of them
+takes SECONDS.
 """
 
 import json
@@ -25,8 +26,11 @@ def _sums(array: np.ndarray) -> RecordDict:
     return messages.sums_reply({"sum": array})
 
 
-#: Harm by name: from the number of features to an answer.
-HARMS: dict[str, Callable[[int], RecordDict]] = {
+#: Users that it is registered for, and that it claims when it is asked again.
+_REGISTERED, _CLAIMED = 8, 100_000
+
+#: Harm by name: from the number of features to an answer, or the text of an error.
+HARMS: dict[str, Callable[[int], RecordDict | str]] = {
     "NaN": lambda d: _sums(np.full(d, np.nan)),
     "infinite": lambda d: _sums(np.full(d, np.inf)),
     "zero": lambda d: _sums(np.zeros(d)),
@@ -39,6 +43,8 @@ HARMS: dict[str, Callable[[int], RecordDict]] = {
     "texts": lambda d: _sums(np.array(["a"] * d)),
     "another name": lambda d: messages.sums_reply({"total": np.zeros(d)}),
     "nothing in it": lambda d: RecordDict(),
+    "off the grid": lambda d: _sums(np.full(d, 1e-12)),
+    "an error that clears the screen": lambda d: "\x1b[2J\x1b[1;31mall is well\r" * 100_000,
     "late": lambda d: _sums(np.zeros(d)),
 }
 
@@ -46,7 +52,7 @@ HARMS: dict[str, Callable[[int], RecordDict]] = {
 def main(path: Path, log: Path, seconds: float) -> None:
     """Answer until the process is ended."""
     harms = list(HARMS)
-    turn = 0
+    turn = asked = 0
     with listening(path) as listener:
         while True:
             connection, _ = listener.accept()
@@ -55,7 +61,9 @@ def main(path: Path, log: Path, seconds: float) -> None:
                     kind, data = agent_socket.read_request(connection)
                     content = agent_socket.decoded(data)
                     if kind == "query.registry":
-                        agent_socket.send_answer(connection, _registered(content))
+                        claimed = _CLAIMED if asked else _REGISTERED
+                        agent_socket.send_answer(connection, _registered(content, claimed))
+                        asked += 1
                         continue
                     if kind == plan_query.QUERY:  # it refuses nothing beforehand
                         agent_socket.send_answer(connection, plan_query.reply(""))
@@ -68,14 +76,18 @@ def main(path: Path, log: Path, seconds: float) -> None:
                         file.write(json.dumps(line) + "\n")
                     if name == "late":
                         time.sleep(seconds)
-                    agent_socket.send_answer(connection, HARMS[name](len(work.arrays["theta"])))
+                    harm = HARMS[name](len(work.arrays["theta"]))
+                    if isinstance(harm, str):
+                        agent_socket.send_refusal(connection, harm)
+                    else:
+                        agent_socket.send_answer(connection, harm)
                 except (OSError, ValueError) as error:
                     print(error, file=sys.stderr)
 
 
-def _registered(content: RecordDict) -> RecordDict:
+def _registered(content: RecordDict, claimed: int) -> RecordDict:
     salt = bytes(content.config_records["registry"]["salt"])  # type: ignore[arg-type]
-    names = [f"somebody who means harm {number}" for number in range(8)]
+    names = [f"somebody who means harm {number}" for number in range(claimed)]
     keys_U = np.array([user_key(name, salt) for name in names], dtype=np.uint64)
     return messages.registry_reply(messages.RegistryEntry(-1, keys_U, None))
 

@@ -3,10 +3,19 @@
 import pytest
 
 from client.policy import Policy
+from privacy import grid
 from privacy.clipping import UserClip
 from sims import chaos_rogue
 from sims.chaos import FAULTS, POLICY, Chaos
 from strategies import messages
+
+ERROR = "an error that clears the screen"
+
+
+def test_its_error_is_cut_and_harmless_where_it_is_read():
+    why = str(messages.MalformedReply(chaos_rogue.HARMS[ERROR](50)))
+    assert len(why) <= 1100
+    assert why.isprintable()
 
 
 def test_the_policy_allows_the_plan(tmp_path):
@@ -24,13 +33,14 @@ def test_faults_come_in_order_and_all_of_them_within_20_rounds():
     assert after[-1] < 20
 
 
-@pytest.mark.parametrize("name", sorted(set(chaos_rogue.HARMS) - {"zero", "late"}))
+@pytest.mark.parametrize("name", sorted(set(chaos_rogue.HARMS) - {"zero", "late", ERROR}))
 def test_harm_is_not_admitted(name):
-    content = chaos_rogue.HARMS[name](50)
-    with pytest.raises(messages.MalformedReply):
+    content, clip = chaos_rogue.HARMS[name](50), UserClip(0.1)
+    with pytest.raises((messages.MalformedReply, ValueError)):
         sums = messages.read_sums(content, {"sum": (50,)})
-        if not UserClip(0.1).admits(sums["sum"], 8):
+        if not clip.admits(sums["sum"], 8):
             raise messages.MalformedReply("longer than the bound")
+        grid.to_whole(sums["sum"], clip.step)
 
 
 def test_rounds_are_counted_from_whole_lines(tmp_path):

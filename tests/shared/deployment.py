@@ -1,0 +1,102 @@
+"""A deployment on this machine with judgements for every client: for tests of whole deployments."""
+
+import gzip
+import json
+import socket
+from contextlib import contextmanager
+from pathlib import Path
+
+from client.app import app as client_app
+from preference.reward import RewardModel
+from server.config import RunConfig
+from server.training import train
+from sims.deploy_init import Deployment, write_deployment
+from sims.deploy_run import run_deployed
+from sims.deployed import Site, until
+from sims.local import LocalGrid
+from sims.population import Population, write
+
+POLICY = """\
+strategies = ["uls"]
+adjacency = "zero-out"
+max_epsilon = 8.5
+delta = 1e-3
+max_clip = 0.1
+max_group_size = 500
+max_rounds = 20
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class World:
+    """A deployment with judgements for every client."""
+
+    def __init__(
+        self, folder: Path, clients: tuple[str, ...], users: int, policy: str = POLICY
+    ) -> None:
+        self.folder = folder
+        self.deployment = Deployment(
+            ("127.0.0.1",), free_port(), clients, dict.fromkeys(clients, users)
+        )
+        write(folder / "population", Population(users=users, test_users=20, unseen_users=10))
+        write_deployment(folder / "d", self.deployment)
+        with gzip.open(folder / "population" / "train.jsonl.gz", "rt") as file:
+            rows = [json.loads(line) for line in file]
+        names = sorted({row["user_id"] for row in rows})
+        for number, name in enumerate(clients):
+            mine = {user for i, user in enumerate(names) if i % len(clients) == number}
+            text = "".join(json.dumps(row) + "\n" for row in rows if row["user_id"] in mine)
+            self.data(name).write_text(text)
+            self.data(name).chmod(0o600)
+            (self.client(name) / "policy.toml").write_text(policy)
+        self.ports = [free_port() for _ in clients]
+
+    def client(self, name):
+        return self.folder / "d" / "clients" / name
+
+    def data(self, name):
+        return self.client(name) / "judgements.jsonl"
+
+    def config(self, out, **changes):
+        settings = {
+            "data": "",
+            "test": str(self.folder / "population" / "test.jsonl.gz"),
+            "adjacency": "zero-out",
+            "epsilon": 8.0,
+            "delta": 1e-3,
+            "group_size": 500,
+            "clip": 0.1,
+            "out": str(self.folder / out),
+            "timeout": 120.0,
+            "least_nodes": len(self.deployment.clients),
+        }
+        return RunConfig(**{**settings, **changes})
+
+    @contextmanager
+    def running(self):
+        with Site(self.folder / "d", self.deployment, self.folder / "logs") as site:
+            site.start_superlink()
+            site.start_superexec()
+            for name in self.deployment.clients:
+                site.start_agent(name, self.data(name), wait=False)
+            site.register()
+            for name, port in zip(self.deployment.clients, self.ports, strict=True):
+                until(site.socket(name).is_socket, 300, "an agent", site.programs[f"{name}-agent"])
+                site.start_node(name, site.socket(name), port)
+            yield site
+
+    def run(self, site, config):
+        return run_deployed(site.server, self.deployment.address, config, attempts=1)
+
+    def simulated(self, config):
+        """The same plan, with every node in this process."""
+        grid = LocalGrid(client_app, len(self.deployment.clients), config.to_run_config())
+        for context, name in zip(grid._contexts.values(), self.deployment.clients, strict=True):
+            context.node_config = {"data": str(self.data(name))}
+        train(config, grid)
+        return RewardModel.load(Path(config.out) / "model").theta_D
