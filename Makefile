@@ -29,7 +29,7 @@ demo: install
 	$(BIN)/murmuration run --strategy uls --epsilon 3 --delta 1e-5 --rounds 200 --cohort 500 --seed 0 --out $(OUT)
 
 test: install
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 test-slow: install
 	$(BIN)/python -m pytest -q -m slow

@@ -19,6 +19,7 @@ from client.identity import Identity
 from privacy.secure_sum import LEAST_PARTIES, Party, ProtocolError
 from strategies import messages
 from strategies import secure_messages as secure
+from strategies.arrays import decoded
 
 #: Where a session lies in a node's memory.
 _STATE = "secure-session"
@@ -114,7 +115,7 @@ def finished(kind: str, content: RecordDict, reply: RecordDict, memory: Memory) 
     party, request = _party(content, memory), secure.MaskRequest.of(content)
     if party.about != secure.about(kind, content, request.steps):
         raise ProtocolError("this is another sum than the session was begun for")
-    sums = {name: array.numpy() for name, array in reply.array_records["sums"].items()}
+    sums = {name: decoded(array) for name, array in reply.array_records["sums"].items()}
     party.least = max(party.least, parties)
     masked_L = party.mask(request.whole(sums, shares), request.sealed)
     memory[_STATE] = party.to_bytes()  # before anything leaves: these masks are spent

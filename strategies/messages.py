@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from preference.schema import PAIRS, Schema
 from privacy.distributed import NodeNoise
 from privacy.tally import Tally
+from strategies.arrays import decoded, encoded
 from strategies.node_texts import shortened
 
 Scalar = bool | int | float | str | bytes
@@ -85,9 +86,9 @@ def registry_request(
 
 def registry_reply(entry: RegistryEntry) -> RecordDict:
     """A node's answer."""
-    arrays = {"keys": Array(entry.keys_U.astype(np.uint64))}
+    arrays = {"keys": encoded(entry.keys_U.astype(np.uint64))}
     if entry.counts_U is not None:
-        arrays["counts"] = Array(entry.counts_U.astype(np.int64))
+        arrays["counts"] = encoded(entry.counts_U.astype(np.int64))
     about = ConfigRecord(
         {"place": entry.place, "places": entry.places, "randomized": entry.randomized}
     )
@@ -100,8 +101,8 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         arrays, about = content.array_records["users"], content.config_records["registry"]
         place, places = about["place"], about.get("places", 0)
         randomized = about.get("randomized", False) is True
-        keys_U = arrays["keys"].numpy()
-        counts_U = arrays["counts"].numpy() if "counts" in arrays else None
+        keys_U = decoded(arrays["keys"])
+        counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise MalformedReply(f"not an answer to the registry query: {error!r}") from None
     fits = counts_U is None or counts_U.shape == keys_U.shape
@@ -161,7 +162,7 @@ class Work:
 
 def array_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
     """Arrays as they travel."""
-    return ArrayRecord({name: Array(np.ascontiguousarray(a)) for name, a in arrays.items()})
+    return ArrayRecord({name: encoded(a) for name, a in arrays.items()})
 
 
 def model_record(theta_D: np.ndarray) -> ArrayRecord:
@@ -182,7 +183,7 @@ def work_request(model: ArrayRecord, parameters: Mapping[str, Scalar], asked: As
 
 def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> Work:
     """What was asked, of users at these places."""
-    arrays = {name: a.numpy() for name, a in content.array_records["model"].items()}
+    arrays = {name: decoded(a) for name, a in content.array_records["model"].items()}
     parameters = dict(content.config_records["parameters"])
     return Work(arrays, parameters, users_S)  # type: ignore[arg-type]
 
@@ -226,7 +227,7 @@ def sums_reply(sums: Mapping[str, np.ndarray]) -> RecordDict:
 def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """The sums of a reply, float; MalformedReply unless they are exactly those of ``shapes``."""
     try:
-        sums = {name: array.numpy() for name, array in content.array_records["sums"].items()}
+        sums = {name: decoded(a) for name, a in content.array_records["sums"].items()}
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise MalformedReply(f"no sums in the reply: {error!r}") from None
     found = {name: array.shape for name, array in sums.items()}

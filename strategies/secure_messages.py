@@ -24,6 +24,7 @@ from privacy import grid, masks, shamir, signing
 from privacy.distributed import with_share
 from privacy.secure_sum import SEALED_BYTES, Opened, ProtocolError, PublicKeys, Shared
 from strategies import messages
+from strategies.arrays import decoded
 
 #: Message types of the exchanges before and after the work.
 KEYS, SHARES, UNMASK = "query.secure_keys", "query.secure_shares", "query.secure_unmask"
@@ -112,7 +113,7 @@ def about(kind: str, content: RecordDict, steps: Mapping[str, float]) -> bytes:
     """
     try:
         model, parameters = content.array_records["model"], content.config_records["parameters"]
-        arrays_N = {name: array.numpy() for name, array in model.items()}
+        arrays_N = {name: decoded(array) for name, array in model.items()}
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise ProtocolError(f"not a request for a sum: {error!r}") from None
     hashed = hashlib.sha256(b"murmuration secure sum 2 about\x00")
@@ -257,7 +258,7 @@ def masked_reply(masked_L: np.ndarray) -> RecordDict:
 def read_masked(content: RecordDict, length: int) -> np.ndarray:
     """A masked vector, (L,) uint64; MalformedReply for anything else."""
     with _malformed():
-        masked_L = content.array_records[RECORD]["masked"].numpy()
+        masked_L = decoded(content.array_records[RECORD]["masked"])
         if masked_L.shape != (length,) or masked_L.dtype != np.uint64:
             raise ValueError(f"{length} unsigned 64-bit numbers were asked for")
         return masked_L
