@@ -7,6 +7,7 @@ import pytest
 
 from privacy.accounting import epsilon
 from privacy.adjacency import Adjacency
+from privacy.distributed import DistributedNoise
 from privacy.events import PoissonGaussian, PureChoice, PureDp
 from privacy.group_event import GroupGaussian
 from privacy.hold_out import HoldOut
@@ -183,3 +184,15 @@ def test_many_charges_are_refused_before_any_is_looked_at(monkeypatch):
 def test_what_is_no_json_is_refused(text):
     with pytest.raises(ValueError, match="not a plan"):
         StatedPlan.from_json(text)
+
+
+def test_what_the_server_itself_sees_of_a_plan():
+    """Of noise that agents add, what everybody in every round costs; of other noise, no promise."""
+    shares = DistributedNoise(10, 4).charged(PoissonGaussian(0.1, 8.0))
+    plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 10, {shares: 10})
+    everybody = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 10, {PoissonGaussian(1.0, 8.0): 10})
+    assert plan.against_server(4).epsilon() == pytest.approx(everybody.epsilon(), abs=1e-4)
+    assert plan.against_server(9) == plan.against_server(4)
+    assert plan.against_server(2).epsilon() > plan.against_server(4).epsilon()
+    assert StatedPlan.from_json(plan.to_json()) == plan
+    assert everybody.against_server(4).epsilon() == math.inf
