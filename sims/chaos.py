@@ -289,7 +289,9 @@ def _quiet(chaos: Chaos, seed: int) -> float:
     """The accuracy of the same plan in a simulation where nothing happens."""
     data = str(chaos.folder / "population" / "train.jsonl.gz")
     out = str(chaos.folder / f"quiet-{seed}")
-    config = replace(chaos.config, data=data, seed=seed, out=out, refresh=0, timeout=600.0)
+    config = replace(
+        chaos.config, data=data, seed=seed, out=out, refresh=0, timeout=600.0, least_nodes=0.0
+    )
     result = train(config, LocalGrid(client_app, 1, config.to_run_config()))
     return float(result["heldout_accuracy"])  # type: ignore[arg-type]
 
