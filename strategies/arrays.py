@@ -34,7 +34,7 @@ def decoded(array: Array) -> np.ndarray:
     if array.stype != _KIND or data[:8] != _MAGIC or not end <= min(len(data), _MOST):
         return array.numpy()
     shape, in_columns, dtype = _read(data[:end])
-    if in_columns or dtype.hasobject or not dtype.itemsize:
+    if in_columns or dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0:
         return array.numpy()
     return np.frombuffer(data, dtype, math.prod(shape), end).reshape(shape).copy()
 

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from failing import Watched
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
 from preference.reward import accuracy_of
@@ -24,20 +25,12 @@ BAD = 2  # the node at fault
 QUIET = {"noise_multiplier": 1e-9, "clip": UserClip(0.5), "group_size": 100}
 
 
-class FaultyGrid:
+class FaultyGrid(Watched):
     """Passes everything on, but node ``BAD``'s training replies go through ``fault``."""
 
     def __init__(self, grid, fault):
-        self.grid, self.fault, self.sent = grid, fault, []
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def push_messages(self, outgoing):
-        outgoing = list(outgoing)
-        ids = self.grid.push_messages(outgoing)
-        self.sent += outgoing
-        return ids
+        super().__init__(grid)
+        self.fault = fault
 
     def pull_messages(self, message_ids):
         for reply in self.grid.pull_messages(message_ids):
