@@ -71,5 +71,5 @@ def test_a_length_below_zero_is_refused_and_not_taken_for_all_there_is():
     data = Array(np.arange(4.0)).data.replace(b"(4,)", b"(-1,)").replace(b" }   ", b" }  ", 1)
     array = Array(dtype="float64", shape=(-1,), stype="numpy.ndarray", data=data)
     for read in (decoded, Array.numpy):
-        with pytest.raises(ValueError, match="negative|could not|cannot"):
+        with pytest.raises(ValueError, match=r"negative|could not|cannot"):
             read(array)
