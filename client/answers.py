@@ -96,6 +96,8 @@ def plan(content: RecordDict, host: Host) -> RecordDict:
             check_true_labels(host.terms)
     except InputError:
         return plan_query.reply("label_epsilon")
+    if secure.lacks_noise(work.parameters):
+        return plan_query.reply(plan_query.OPENDP)
     bare = secure.only(host.terms) and not (labels or parties)
     return plan_query.reply("secure_only" if bare else "")
 

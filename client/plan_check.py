@@ -8,12 +8,13 @@ for. Nothing is charged, and nothing here depends on what anybody judged.
 
 from collections.abc import Callable
 
+from client import secure
 from client.label_terms import check_terms
 from client.own_ledger import OwnLedger
 from client.policy import Policy, PolicyRefusal
 from preference.judgements import InputError
 from privacy.randomized_response import LabelPromise
-from strategies import messages
+from strategies import messages, plan_query
 from strategies.stated import StatedPlan
 
 #: What is asked for labels, which leave randomized, instead of sums.
@@ -49,6 +50,12 @@ def check_asked(
     if hosted < policy.min_users:
         raise PolicyRefusal("min_users", f"{hosted} users are here")
     plan = policy.check_work(work)
+    if secure.lacks_noise(work.parameters):
+        raise PolicyRefusal(
+            plan_query.OPENDP,
+            "nodes are to add noise, and OpenDP is not installed here: "
+            "pip install 'murmuration[secure]'",
+        )
     round_ = int(work.number("round"))
     left = policy.max_rounds - ledger.answered["train"]
     if left < plan.rounds - round_ + 1:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, MutableMapping
 from flwr.app import RecordDict
 
 from client.identity import Identity
+from privacy import discrete
 from privacy.secure_sum import LEAST_PARTIES, Party, ProtocolError
 from strategies import messages
 from strategies import secure_messages as secure
@@ -120,6 +121,15 @@ def finished(kind: str, content: RecordDict, reply: RecordDict, memory: Memory) 
     masked_L = party.mask(request.whole(sums, shares), request.sealed)
     memory[_STATE] = party.to_bytes()  # before anything leaves: these masks are spent
     return secure.masked_reply(masked_L)
+
+
+def lacks_noise(parameters: Mapping[str, messages.Scalar]) -> bool:
+    """Whether nodes are to add noise, and the library that draws it is not installed here.
+
+    Raises ValueError for parameters of which that cannot be said.
+    """
+    parties, _ = messages.read_noise(parameters)
+    return parties > 0 and not discrete.installed()
 
 
 def _noise(content: RecordDict) -> tuple[int, dict[str, float]]:

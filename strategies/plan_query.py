@@ -27,7 +27,9 @@ from strategies.exchange import exchange, lives
 
 #: The message type of the query.
 QUERY = "query.plan"
-#: Names of an owner's rules (``client.policy``). Nothing else that a node says is repeated.
+#: What a node says that is to add noise, and has not the library that draws it.
+OPENDP = "opendp"
+#: Names of an owner's rules (``client.policy``), and that. Nothing else of a node's is repeated.
 RULES = (
     "strategies",
     "adjacency",
@@ -53,6 +55,7 @@ RULES = (
     "parties",
     "honest_parties",
     "hold_out",
+    OPENDP,
 )
 _PARAMETERS, _PARTIES, _ANSWER = "parameters", "parties", "answer"
 

@@ -17,9 +17,12 @@ from client.policy import Policy, PolicyRefusal
 from client.store import UserStore
 from preference.features import HashingFeatures
 from preference.judgements import Judgements
+from privacy import discrete
 from privacy.adjacency import Adjacency
+from privacy.distributed import NodeNoise, NoisySum
 from privacy.events import PoissonGaussian
 from privacy.hold_out import HoldOut
+from privacy.on_grid import OnGrid
 from privacy.randomized_response import LabelPromise
 from privacy.randomness import Randomness
 from strategies import messages, plan_query
@@ -234,6 +237,20 @@ def test_a_node_without_an_agent_answers_by_its_owners_terms(terms, parties, rul
     host = Host(nothing, nothing, Randomness(None), terms)
     found = answers.answer(plan_query.QUERY, shown(parties=parties), host)
     assert plan_query.read_reply(found) == rule
+
+
+def test_noise_that_a_node_cannot_draw(agent, monkeypatch):
+    event = OnGrid(PoissonGaussian(0.5, 6.0), 33, 20, 3)
+    noise = messages.noise_parameters(NodeNoise(3, {"sum": NoisySum(0.6, 1e-6, 0.1)}))
+    plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 20, {event: 20})
+    content = shown(parties=4, plan=plan, **noise)
+    bare = answers.answer, Host(lambda: None, lambda: None, Randomness(None), {"data": "x"})
+    for there, rule in ((True, ""), (False, "opendp")):
+        monkeypatch.setattr(discrete, "installed", lambda there=there: there)
+        assert said(agent(), content) == rule
+        found = bare[0](plan_query.QUERY, content, bare[1])
+        assert plan_query.read_reply(found) == rule
+    assert said(agent(), shown()) == ""  # who adds none needs none
 
 
 def test_an_agent_that_has_answered_nothing(tmp_path):

@@ -12,13 +12,13 @@ from strategies import messages, plan_query
 from strategies.availability import RunAborted
 from strategies.cohort import Registry
 from strategies.messages import MalformedReply, RegistryEntry
-from strategies.plan_query import RULES, Answers, read_reply, reply
+from strategies.plan_query import OPENDP, RULES, Answers, read_reply, reply
 
 PARAMETERS = {"strategy": "uls", "round": 1, "clip-norm": 0.1, "plan": "{}"}
 
 
 def test_every_rule_of_a_policy_has_its_name_here():
-    assert set(RULES) == {HOLD_OUT, *(field.name for field in fields(Policy))}
+    assert set(RULES) == {HOLD_OUT, OPENDP, *(field.name for field in fields(Policy))}
 
 
 def test_a_request_holds_what_will_be_asked_and_nobody():
