@@ -293,7 +293,12 @@ def test_two_hosts(tmp_path, monkeypatch):
             host = clients if name.endswith(("-node", "-executor", "-agent")) else server
             return real(site, name, [*host, *command], **how)
 
+        def register(site):
+            script = site.server / "register.sh"
+            subprocess.run([*server, script], check=True, capture_output=True, timeout=300)
+
         monkeypatch.setattr(Site, "start", start)
+        monkeypatch.setattr(Site, "register", register)
         monkeypatch.setattr(
             "sims.deployed.listens",
             lambda program, port: (
