@@ -37,7 +37,11 @@ test-slow: install
 test-deploy: install
 	$(BIN)/python -m pytest -q -m deploy --timeout 1800
 
+# Checkers see the rooms below the name under which they are imported.
 lint: install
+	mkdir -p build/types/murmuration
+	ln -sfn $(addprefix ../../../,client preference privacy server sims strategies) build/types/murmuration/
+	ln -sfn $(addprefix ../../../,$(wildcard murmuration/*.py)) build/types/murmuration/
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python

@@ -1,11 +1,12 @@
 """What a node answers to each kind of message: pure functions of what is asked and of its host.
 
 The same code answers in a simulation, in the ClientApp of a deployed node that reads its data
-itself, and in the agent that keeps the data from the ClientApp (``client.agent``). Nothing leaves
-but what these functions return: whom the node hosts, what was shown to some of its users (where
-that is public), what they tell of their labels through randomized response, the bounded sum of some
-of them, and how a model does on some of them, bounded too. One user's non-finite contribution is
-that user's zero. A node whose owner lets labels go randomized only answers neither of the last two.
+itself, and in the agent that keeps the data from the ClientApp (``client.agent.agent``). Nothing
+leaves but what these functions return: whom the node hosts, what was shown to some of its users
+(where that is public), what they tell of their labels through randomized response, the bounded sum
+of some of them, and how a model does on some of them, bounded too. One user's non-finite
+contribution is that user's zero. A node whose owner lets labels go randomized only answers neither
+of the last two.
 
 Legend: S sampled users, U users of the node.
 """
@@ -17,26 +18,32 @@ from functools import lru_cache
 import numpy as np
 from flwr.app import RecordDict
 
-from client import secure
-from client.identity import Identity
-from client.label_state import LabelState
-from client.label_terms import check_terms, check_true_labels
-from client.plan_check import LOCAL_LABEL, promised
-from client.stated_labels import stated_labels
-from client.store import UserStore
-from preference.bases import accuracy_at, largest_examples
-from preference.judgements import InputError, Judgements
-from preference.language_base import LanguageBase
-from preference.language_examples import LanguageExamples
-from preference.models import PreferenceModel, preference_model
-from preference.next_tokens import NextTokens
-from preference.schema import Schema
-from preference.tasks import Data
-from privacy.randomness import Randomness
-from privacy.tally import Tally
-from strategies import local_labels, messages, plan_query, public_items, secure_messages
-from strategies.catalogue import NODE_HALVES
-from strategies.stacks import STACKED
+from murmuration.client import secure
+from murmuration.client.agent.identity import Identity
+from murmuration.client.agent.plan_check import LOCAL_LABEL, promised
+from murmuration.client.labels.memory import LabelState
+from murmuration.client.labels.pre_randomized import stated_labels
+from murmuration.client.labels.terms import check_terms, check_true_labels
+from murmuration.client.store import UserStore
+from murmuration.preference.bases import accuracy_at, largest_examples
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.loading import Data
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.language.next_tokens import NextTokens
+from murmuration.preference.models import PreferenceModel, preference_model
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.tally import Tally
+from murmuration.strategies.contributions import STACKED
+from murmuration.strategies.protocol import (
+    label_queries,
+    messages,
+    plan_query,
+    public_items,
+    secure_messages,
+)
+from murmuration.strategies.registry import NODE_HALVES
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class Host:
     """Where a node's answers come from.
 
     ``store`` and ``labels`` give the users and what they told; ``source`` the node's own draws;
-    ``terms`` what its owner decided, under the names of ``client.label_terms``; ``memory`` keeps
+    ``terms`` what its owner decided, under the names of ``client.labels.terms``; ``memory`` keeps
     what a session of secure aggregation needs between messages, and ``identity`` signs its keys.
     """
 
@@ -84,7 +91,7 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
 def plan(content: RecordDict, host: Host) -> RecordDict:
     """By which of its owner's terms what a run is going to ask would be refused, if by any.
 
-    A node whose owner has an agent answers by the owner's policy instead (``client.agent``).
+    A node whose owner has an agent answers by the owner's policy instead (``client.agent.agent``).
     """
     work, parties = plan_query.read_request(content)
     labels = work.parameters.get("strategy") == LOCAL_LABEL
@@ -110,14 +117,14 @@ def items(content: RecordDict, host: Host) -> RecordDict:
 
 def labels(content: RecordDict, host: Host) -> RecordDict:
     """What some of its users tell of their labels: randomized, once and for all, here or before."""
-    promise, names = local_labels.read_request(content)
+    promise, names = label_queries.read_request(content)
     judgements = host.store().judgements
     check_terms(promise, host.terms, settled=randomized(judgements))
     asked = _judged(host.store(), names)
     if randomized(asked):
         told = host.store().leaving_out(lambda taken: stated_labels(asked, promise, taken))
-        return local_labels.reply(told)
-    return local_labels.reply(host.labels().answer(asked, promise, host.source).labels)
+        return label_queries.reply(told)
+    return label_queries.reply(host.labels().answer(asked, promise, host.source).labels)
 
 
 def train(content: RecordDict, host: Host) -> RecordDict:
@@ -220,7 +227,7 @@ ANSWERS: dict[str, Callable[[RecordDict, Host], RecordDict]] = {
     "query.registry": registry,
     plan_query.QUERY: plan,
     public_items.QUERY: items,
-    local_labels.QUERY: labels,
+    label_queries.QUERY: labels,
     secure_messages.KEYS: lambda content, host: secure.keys(content, host.memory, host.identity),
     secure_messages.SHARES: lambda content, host: secure.shares(
         content, host.memory, host.terms, host.identity

@@ -12,7 +12,7 @@ is not imported: that would take longer than the answer.
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from client.agent_socket import ask_agent
+from murmuration.client.agent.unix_socket import ask_agent
 
 app = ClientApp()
 
@@ -78,8 +78,8 @@ def _reply(kind: str, message: Message, context: Context) -> Message:
 def _answer(kind: str, content: RecordDict, context: Context) -> RecordDict:
     if "agent" in context.node_config:
         return ask_agent(str(context.node_config["agent"]), kind, content)
-    from client.answers import answer
-    from client.hosting import host_for, told_to_the_server
+    from murmuration.client.answers import answer
+    from murmuration.client.hosting import host_for, told_to_the_server
 
     with told_to_the_server(context):
         return answer(kind, content, host_for(context))

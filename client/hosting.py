@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 from flwr.app import ConfigRecord, Context
 
-from client import secure
-from client.answers import Host
-from client.label_terms import state_for
-from client.store import UserStore, source_for, store_for
-from preference.judgements import InputError
+from murmuration.client import secure
+from murmuration.client.answers import Host
+from murmuration.client.labels.terms import state_for
+from murmuration.client.store import UserStore, source_for, store_for
+from murmuration.preference.data.judgements import InputError
 
 _log = logging.getLogger("murmuration")
 _RECORD = "secure"

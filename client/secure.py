@@ -1,12 +1,12 @@
 """A node's part in secure aggregation: its sums leave under masks, or not at all.
 
-The state of a session (``privacy.secure_sum.Party``) lies in the node's own memory between
-messages: the ClientApp's context or, with an agent, the agent. A node is in one session at a time;
-one that begins ends the one before.
+The state of a session (``privacy.secure_aggregation.party.Party``) lies in the node's own memory
+between messages: the ClientApp's context or, with an agent, the agent. A node is in one session at
+a time; one that begins ends the one before.
 
-A session is about one sum (``strategies.secure_messages.about``): a node that is asked to work on
-another shows nothing. Where its owner lists by whom the others' keys must be signed, a session with
-anybody else shows nothing either.
+A session is about one sum (``strategies.protocol.secure_messages.about``): a node that is asked to
+work on another shows nothing. Where its owner lists by whom the others' keys must be signed, a
+session with anybody else shows nothing either.
 
 Legend: L numbers of a masked vector.
 """
@@ -15,17 +15,17 @@ from collections.abc import Collection, Mapping, MutableMapping
 
 from flwr.app import RecordDict
 
-from client.identity import Identity
-from privacy import discrete
-from privacy.secure_sum import LEAST_PARTIES, Party, ProtocolError
-from strategies import messages
-from strategies import secure_messages as secure
-from strategies.arrays import decoded
+from murmuration.client.agent.identity import Identity
+from murmuration.privacy.mechanisms import discrete_gaussian
+from murmuration.privacy.secure_aggregation.party import LEAST_PARTIES, Party, ProtocolError
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol import secure_messages as secure
+from murmuration.strategies.protocol.arrays import decoded
 
 #: Where a session lies in a node's memory.
 _STATE = "secure-session"
-#: What the owner may say (``client.label_terms``): sums leave under masks only; over how many nodes
-#: at least; and by which keys (hex) the others' are signed.
+#: What the owner may say (``client.labels.terms``): sums leave under masks only; over how many
+#: nodes at least; and by which keys (hex) the others' are signed.
 ONLY, LEAST, SIGNERS = "secure-only", "min-parties", "parties"
 
 Memory = MutableMapping[str, bytes]
@@ -129,7 +129,7 @@ def lacks_noise(parameters: Mapping[str, messages.Scalar]) -> bool:
     Raises ValueError for parameters of which that cannot be said.
     """
     parties, _ = messages.read_noise(parameters)
-    return parties > 0 and not discrete.installed()
+    return parties > 0 and not discrete_gaussian.installed()
 
 
 def _noise(content: RecordDict) -> tuple[int, dict[str, float]]:

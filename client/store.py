@@ -24,12 +24,12 @@ from typing import TypeVar
 import numpy as np
 from flwr.app import Context
 
-from preference.bases import Base, Examples, base_of, examples_of
-from preference.judgements import InputError, Judgements, LeftOut, OnBadRows
-from preference.schema import PAIRS, Schema
-from preference.tasks import Data, load_data
-from privacy.randomness import Randomness, user_key
-from strategies.messages import Asked
+from murmuration.preference.bases import Base, Examples, base_of, examples_of
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
+from murmuration.preference.data.loading import Data, load_data
+from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.privacy.mechanisms.randomness import Randomness, user_key
+from murmuration.strategies.protocol.messages import Asked
 
 T = TypeVar("T")
 

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from preference.examples import PairExamples, pair_examples
-from preference.features import FeatureMap, feature_map
-from preference.judgements import InputError, Judgements, LeftOut
-from preference.language_base import KIND, LanguageBase, language_base
-from preference.next_tokens import NextTokens, own_texts, responses
-from preference.reward import Accuracy, accuracy_of
-from preference.schema import Schema
-from preference.tasks import Data
-from preference.token_examples import TokenExamples, token_examples
-from preference.user_texts import UserTexts
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
+from murmuration.preference.data.loading import Data
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.features.hashing import FeatureMap, feature_map
+from murmuration.preference.language.base_model import KIND, LanguageBase, language_base
+from murmuration.preference.language.examples import TokenExamples, token_examples
+from murmuration.preference.language.next_tokens import NextTokens, own_texts, responses
+from murmuration.preference.linear.examples import PairExamples, pair_examples
+from murmuration.preference.reward import Accuracy, accuracy_of
 
 Base = FeatureMap | LanguageBase
 Examples = PairExamples | TokenExamples | NextTokens

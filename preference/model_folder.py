@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from preference.judgements import InputError
+from murmuration.preference.data.judgements import InputError
 
 
 def replace_folder(

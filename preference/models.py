@@ -1,10 +1,10 @@
 """Models of a preference: how likely a judgement is, given the scores of what was shown.
 
 A judgement over K responses enters as its W = K − 1 logits z_k = r(first) − r(other_k), where the
-first is the preferred one (`preference.examples`). A model gives the loss of a judgement and the
-derivative of the loss by each logit, its slopes; a linear head's gradient is then the sum of slopes
-times rows. Slopes are written out, not left to automatic differentiation: they are most of the work
-of a round, and stable for logits of any size.
+first is the preferred one (`preference.linear.examples`). A model gives the loss of a judgement and
+the derivative of the loss by each logit, its slopes; a linear head's gradient is then the sum of
+slopes times rows. Slopes are written out, not left to automatic differentiation: they are most of
+the work of a round, and stable for logits of any size.
 
 - `btl` (Bradley, Terry, Luce): P(first is preferred) = σ(z). Pairs.
 - `thurstone`: P(first is preferred) = Φ(z), the Gaussian distribution function. Pairs.
@@ -29,9 +29,9 @@ from typing import Protocol
 
 import torch
 
-from preference import compiled
-from preference.judgements import InputError
-from preference.rows import Kind
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.rows import Kind
+from murmuration.preference.linear import numba_gradients
 
 #: The y of a logit that is not there: a judgement over fewer responses than its neighbours. No
 #: number could stand for it, since an estimated mass may be any.
@@ -52,7 +52,8 @@ class PreferenceModel:
         residual: the slopes (J, W): derivatives of each judgement's loss by its logits. By tensor
             operations, whose last bits may depend on where in the tensor a judgement stands.
         loss: the loss of each judgement (J,).
-        code: of its compiled slopes in `preference.compiled`; None where there are none.
+        code: of its compiled slopes in `preference.linear.numba_gradients`; None where there are
+            none.
     """
 
     name: str
@@ -66,7 +67,7 @@ class PreferenceModel:
         z_JW, y_JW = logits_JW.float().contiguous(), y_JW.float().contiguous()
         slope_JW = torch.zeros_like(z_JW)
         if self.code is not None:
-            compiled.residuals(z_JW.numpy(), y_JW.numpy(), self.code, slope_JW.numpy())
+            numba_gradients.residuals(z_JW.numpy(), y_JW.numpy(), self.code, slope_JW.numpy())
             return slope_JW
         for j, there in enumerate(torch.isfinite(y_JW).sum(1).tolist()):
             slope_JW[j, :there] = self.residual(z_JW[j : j + 1, :there], y_JW[j : j + 1, :there])
@@ -162,11 +163,13 @@ def _log_left(scores_JK: torch.Tensor) -> torch.Tensor:
     return torch.logcumsumexp(scores_JK.flip(1), dim=1).flip(1)
 
 
-_BTL = PreferenceModel("btl", _btl_residual, _btl_loss, compiled.BTL)
-_THURSTONE = pair_model("thurstone", Gaussian(), compiled.THURSTONE)
-_PAIR = PreferenceModel("plackett-luce", _btl_residual, _btl_loss, compiled.BTL)
-_BEST = PreferenceModel("plackett-luce", _best_residual, _best_loss, compiled.BEST)
-_RANKING = PreferenceModel("plackett-luce", _ranking_residual, _ranking_loss, compiled.RANKING)
+_BTL = PreferenceModel("btl", _btl_residual, _btl_loss, numba_gradients.BTL)
+_THURSTONE = pair_model("thurstone", Gaussian(), numba_gradients.THURSTONE)
+_PAIR = PreferenceModel("plackett-luce", _btl_residual, _btl_loss, numba_gradients.BTL)
+_BEST = PreferenceModel("plackett-luce", _best_residual, _best_loss, numba_gradients.BEST)
+_RANKING = PreferenceModel(
+    "plackett-luce", _ranking_residual, _ranking_loss, numba_gradients.RANKING
+)
 
 
 def preference_model(name: str, kind: Kind = "pairs", width: int = 1) -> PreferenceModel:

@@ -8,7 +8,7 @@ Decisions:
   weights.
 - Accuracy is taken on feature differences, where two texts with equal features tie exactly.
 
-    from preference.reward import RewardModel
+    from murmuration.preference.reward import RewardModel
     model = RewardModel.load("r/model")
     model.score("Spend or save?", "Put it aside for now.")
 
@@ -28,15 +28,15 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from preference.examples import PairExamples, pair_examples
-from preference.features import FeatureMap, feature_map, finite_features
-from preference.judgements import InputError, Judgements
-from preference.model_folder import replace_folder
-from preference.models import MODELS
-from preference.sources import first_line
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.sources import first_line
+from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
+from murmuration.preference.linear.examples import PairExamples, pair_examples
+from murmuration.preference.model_folder import replace_folder
+from murmuration.preference.models import MODELS
 
 if TYPE_CHECKING:
-    from preference.token_examples import TokenExamples
+    from murmuration.preference.language.examples import TokenExamples
 
 FORMAT = "murmuration-linear-reward-1"
 _CHUNK = 4096

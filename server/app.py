@@ -8,9 +8,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.logger import log
 
-from server.config import RunConfig
-from server.replies import decode_each_by_itself
-from server.training import train
+from murmuration.server.config import RunConfig
+from murmuration.server.replies import decode_each_by_itself
+from murmuration.server.training import train
 
 app = ServerApp()
 

@@ -13,9 +13,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
-from preference.judgements import InputError
-from privacy.chained_record import Head
-from privacy.durable import replace_file
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.chained_record import Head
+from murmuration.privacy.durable_files import replace_file
 
 #: Where it lies in a run's folder.
 PLACE = Path("checkpoint") / "state.safetensors"

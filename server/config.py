@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from preference.judgements import InputError
-from preference.schema import Schema
-from privacy import hold_out
-from privacy.adjacency import Adjacency
-from privacy.hold_out import HoldOut
-from server.choices import FEW_ROUNDS
-from server.config_checks import check
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.schema import Schema
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import hold_out
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.server.config_checks import check
+from murmuration.strategies.settings import FEW_ROUNDS
 
 Scalar = bool | int | float | str
 
@@ -33,7 +33,7 @@ class RunConfig:
     Raises InputError, naming the option, for a value that no run could use.
     """
 
-    data: str = "sims.population:train"
+    data: str = "murmuration.population:train"
     test: str = ""  # public judgements of other users; empty: hold out a share of the users
     columns: str = ""  # field=column,…
     on_bad_rows: str = "refuse"
@@ -87,7 +87,7 @@ class RunConfig:
     sum_zero: bool = False  # of local-label: weights sum to zero
     calibration: str = ""  # of objective-perturbation: analytic or paper; empty: analytic
     optimizer: str = ""  # sgd, adam or adafactor; empty: the strategy's default
-    learning_rate: float = 0.0  # 0: limited by noise, see strategies.optimizer
+    learning_rate: float = 0.0  # 0: limited by noise, see murmuration.strategies.optimizers
     momentum: float = 0.9
     warmup: float = 0.05
     averaging: float = 0.25
@@ -95,7 +95,7 @@ class RunConfig:
     out: str = ""  # "": ~/murmuration-runs/<time>
     resume: bool = False
     accept_ledger_loss: bool = False  # go on with a damaged ledger: the plan is charged again
-    noise: str = ""  # discrete, gaussian or distributed; empty: see server.noise
+    noise: str = ""  # discrete, gaussian or distributed; empty: see murmuration.strategies.noise
     honest_nodes: int = 0  # of distributed noise: how many add theirs and stay; 0: by the protocol
     secure_aggregation: bool = False  # the server sees the cohort's sum only
     timeout: float = 0.0  # seconds to wait for the nodes of a round; 0: as a probe says
@@ -156,7 +156,7 @@ class RunConfig:
     def hold_out(self) -> HoldOut | None:
         """How users are held out; None if nobody is, or nothing said of them is protected.
 
-        See ``privacy.hold_out``.
+        See ``privacy.mechanisms.hold_out``.
         """
         if self.test or self.exact_heldout or self.strategy == "nonprivate":
             return None

@@ -6,14 +6,16 @@ Values of single options first, then options that have no meaning together.
 import math
 from typing import TYPE_CHECKING
 
-from preference.judgements import InputError
-from preference.language_base import TRAINED
-from preference.models import MODELS, preference_model
-from preference.tasks import TASKS
-from privacy.adjacency import Adjacency
-from privacy.hold_out import LEAST_SHARE
-from server import noise
-from server.choices import (
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import TASKS
+from murmuration.preference.language.base_model import TRAINED
+from murmuration.preference.models import MODELS, preference_model
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE
+from murmuration.strategies import noise, support
+from murmuration.strategies.optimizers import KINDS
+from murmuration.strategies.protocol import secure_rounds
+from murmuration.strategies.settings import (
     ADAPTATIONS,
     CALIBRATIONS,
     ESTIMATORS,
@@ -25,11 +27,9 @@ from server.choices import (
     STRATEGIES,
     VARIANTS,
 )
-from strategies import secure_rounds, support
-from strategies.optimizer import KINDS
 
 if TYPE_CHECKING:
-    from server.config import RunConfig
+    from murmuration.server.config import RunConfig
 
 #: Options about steps and sampling, which have no meaning there.
 _ABOUT_STEPS = ("--learning-rate", "--optimizer", "--group-size", "--batch-users")

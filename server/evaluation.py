@@ -3,9 +3,9 @@
 With a test source, which its owner thereby declares public, the server evaluates by itself, as
 often as it likes. Without one, a share of the registered users is held out, by a secret coin of
 each; their nodes are asked once, at the end, and what is told of them is one release with noise,
-charged to the ledger (``privacy.tally``): accuracy by user, of models that say the next token also
-the loss. How many they are is told as a nominal number. Only ``--exact-heldout``, or a run that
-promises nothing, leaves out the noise.
+charged to the ledger (``privacy.mechanisms.tally``): accuracy by user, of models that say the next
+token also the loss. How many they are is told as a nominal number. Only ``--exact-heldout``, or a
+run that promises nothing, leaves out the noise.
 """
 
 import math
@@ -14,16 +14,16 @@ from functools import partial
 
 import numpy as np
 
-from preference.bases import Base, Examples, accuracy_at, examples_of
-from preference.judgements import InputError, Judgements, OnBadRows
-from preference.next_tokens import NextTokens
-from preference.tasks import load_data
-from privacy.ledger import BudgetExceeded, Ledger
-from privacy.tally import HeldOutRelease, Tally
-from server.config import RunConfig
-from server.resuming import HELD_OUT_FIGURES
-from server.setting import Setting
-from strategies.rounds import CohortStrategy
+from murmuration.preference.bases import Base, Examples, accuracy_at, examples_of
+from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
+from murmuration.preference.data.loading import load_data
+from murmuration.preference.language.next_tokens import NextTokens
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
+from murmuration.server.config import RunConfig
+from murmuration.server.resuming import HELD_OUT_FIGURES
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.spec import Setting
 
 
 @dataclass(frozen=True)

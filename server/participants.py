@@ -8,14 +8,14 @@ away counts as zero, and stays charged; whoever is back is asked again at once.
 
 from flwr.serverapp import Grid
 
-from privacy.adjacency import Adjacency
-from privacy.randomness import Randomness
-from server.config import RunConfig
-from server.registration import registration_for
-from server.run_directory import RunDirectory
-from strategies.availability import Reason, RunAborted, wait_until_online
-from strategies.cohort import Registry, RegistryError
-from strategies.rounds import CohortStrategy, Participants
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.config import RunConfig
+from murmuration.server.registration import registration_for
+from murmuration.server.run_directory import RunDirectory
+from murmuration.strategies.base import CohortStrategy, Participants
+from murmuration.strategies.protocol.availability import Reason, RunAborted, wait_until_online
+from murmuration.strategies.protocol.users import Registry, RegistryError
 
 
 def participants(

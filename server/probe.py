@@ -13,13 +13,13 @@ from math import ceil
 
 import numpy as np
 
-from preference.bases import Base, largest_examples
-from preference.schema import Schema
-from privacy.randomness import Randomness
-from server.config import RunConfig
-from server.setting import Built
-from strategies.catalogue import NODE_HALVES
-from strategies.messages import Work
+from murmuration.preference.bases import Base, largest_examples
+from murmuration.preference.data.schema import Schema
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.config import RunConfig
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.registry import NODE_HALVES
+from murmuration.strategies.spec import Built
 
 #: Nodes may be so much slower than the server, or have so much else to do.
 FACTOR = 20.0

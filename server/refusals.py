@@ -4,11 +4,11 @@ from collections.abc import Collection
 
 from flwr.serverapp import Grid
 
-from server.config import RunConfig
-from server.run_directory import RunDirectory
-from strategies import plan_query
-from strategies.plan_query import Answers
-from strategies.rounds import CohortStrategy
+from murmuration.server.config import RunConfig
+from murmuration.server.run_directory import RunDirectory
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.protocol import plan_query
+from murmuration.strategies.protocol.plan_query import Answers
 
 #: Seconds, at least, that owners' agents have: each accounts for the plan, which it does once.
 PATIENCE = 120.0

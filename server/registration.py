@@ -19,11 +19,11 @@ from flwr.serverapp import Grid
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from preference.judgements import InputError
-from preference.rows import BadRow, user_cell
-from privacy.adjacency import Adjacency
-from server.config import RunConfig
-from strategies.registration import Hosted, Registration
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.rows import BadRow, user_cell
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.config import RunConfig
+from murmuration.strategies.protocol.registration import Hosted, Registration
 
 _FIELDS = {"key", "users", "user-ids"}
 

@@ -14,7 +14,7 @@ from flwr.app import Message, RecordDict
 from flwr.supercore.logger import log
 from flwr.superlink.grid import http_grid
 
-from strategies.exchange import UNDECODABLE
+from murmuration.strategies.protocol.exchange import UNDECODABLE
 
 _NAME = "inflate_object_from_contents"
 

@@ -3,14 +3,14 @@
 import math
 from dataclasses import dataclass
 
-from privacy import accounting
-from privacy.distributed import against_server
-from privacy.ledger import Ledger
-from server.config import RunConfig
-from server.evaluation import HeldOut
-from server.run_directory import RunDirectory
-from server.setting import Built, Setting
-from server.task_words import in_words
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.mechanisms.distributed import against_server
+from murmuration.server.config import RunConfig
+from murmuration.server.evaluation import HeldOut
+from murmuration.server.reporting.figures import in_words
+from murmuration.server.run_directory import RunDirectory
+from murmuration.strategies.spec import Built, Setting
 
 _MOST_LOSS = 700.0  # nats; the perplexity of more is no floating-point number
 
@@ -126,12 +126,13 @@ def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:
 def against_server_epsilon(ledger: Ledger) -> float | None:
     """ε of what the server itself saw, where all noise was added by nodes; else None.
 
-    Unlike what is published it knows who was in which round; see ``privacy.distributed``.
+    Unlike what is published it knows who was in which round; see
+    ``privacy.mechanisms.distributed``.
     """
     seen = None if ledger.unsettled else against_server(ledger.spent())
     if not seen:
         return None
-    return accounting.epsilon(seen.items(), adjacency=ledger.adjacency, delta=ledger.delta)
+    return accountant.epsilon(seen.items(), adjacency=ledger.adjacency, delta=ledger.delta)
 
 
 def _heldout_users(setting: Setting, figure: HeldOut | None) -> int:

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from privacy.adjacency import Adjacency
-from privacy.chained_record import Head
-from privacy.hold_out import HoldOut
-from privacy.ledger import Ledger, LedgerLoss
-from privacy.ledger_lines import Account
-from server import checkpoints
-from server.checkpoints import Checkpoint
-from server.run_files import CHECK, read_json, read_metrics
-from server.run_lock import RunLock
+from murmuration.privacy.accounting.chained_record import Head
+from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
+from murmuration.privacy.accounting.ledger_lines import Account
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.server import checkpoints
+from murmuration.server.checkpoints import Checkpoint
+from murmuration.server.run_files import CHECK, read_json, read_metrics
+from murmuration.server.run_lock import RunLock
 
 #: The name in ``released.json`` of what is told after the last round; all else there came before
 #: the first.

@@ -27,18 +27,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from preference.judgements import InputError
-from privacy.adjacency import Adjacency
-from privacy.chained_record import NO_LINES, Head
-from privacy.durable import replace_file
-from privacy.events import Event, HoldOut
-from privacy.ledger import Ledger, LedgerError, read_account, read_charges
-from privacy.randomness import Randomness
-from server import checkpoints, resuming
-from server.checkpoints import Checkpoint
-from server.config import RunConfig
-from server.run_files import CHECK, check_of, former_nodes, read_json, read_metrics
-from server.run_lock import RunInUse, RunLock
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.chained_record import NO_LINES, Head
+from murmuration.privacy.accounting.events import Event, HoldOut
+from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account, read_charges
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server import checkpoints, resuming
+from murmuration.server.checkpoints import Checkpoint
+from murmuration.server.config import RunConfig
+from murmuration.server.run_files import CHECK, check_of, former_nodes, read_json, read_metrics
+from murmuration.server.run_lock import RunInUse, RunLock
 
 _PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 

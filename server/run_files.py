@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from preference.judgements import InputError
+from murmuration.preference.data.judgements import InputError
 
 #: In ``config.json`` and ``released.json``, beside what they hold: what ``check_of`` it.
 CHECK = "check"

@@ -1,8 +1,8 @@
 """Whose a run's folder is: one process at a time, from before anything is written.
 
 The lock is on a file, ``private/lock``, and gone when its process is. Like that of a user's own
-state (``client.private_file``) it also remembers what must not get lost: that a ledger was begun,
-and how often the loss of one was accepted.
+state (``client.labels.private_file``) it also remembers what must not get lost: that a ledger was
+begun, and how often the loss of one was accepted.
 """
 
 import fcntl
@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from privacy.durable import sync_folder
+from murmuration.privacy.durable_files import sync_folder
 
 _LOOK = 0.1  # seconds between looks
 _BEGUN, _LOST = b"a ledger was begun here\n", b"its loss was accepted\n"

@@ -11,28 +11,27 @@ from dataclasses import dataclass, replace
 
 from flwr.serverapp import Grid
 
-from preference.bases import Base, Examples, base_of
-from preference.judgements import InputError
-from preference.language_reward import reward_model
-from privacy.adjacency import Adjacency
-from privacy.ledger import BudgetExceeded, Ledger
-from privacy.randomness import Randomness
-from privacy.spending import Spending
-from server.build import build
-from server.card import model_card
-from server.checkpoints import Checkpoint
-from server.config import RunConfig
-from server.evaluation import on_held_out, on_test, public_test
-from server.language import base_config, trains_layers
-from server.participants import participants, refresh
-from server.probe import FLOOR, deadline
-from server.refusals import check_refusals, show_newcomers
-from server.report import write_report
-from server.result import Pace, result_of
-from server.run_directory import RunDirectory
-from server.setting import Built, Setting
-from strategies.availability import RunAborted
-from strategies.stated import StatedPlan
+from murmuration.preference.bases import Base, Examples, base_of
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.reward import reward_model
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.spending import Spending
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.checkpoints import Checkpoint
+from murmuration.server.config import RunConfig
+from murmuration.server.evaluation import on_held_out, on_test, public_test
+from murmuration.server.participants import participants, refresh
+from murmuration.server.probe import FLOOR, deadline
+from murmuration.server.refusals import check_refusals, show_newcomers
+from murmuration.server.reporting.model_card import model_card
+from murmuration.server.reporting.report import write_report
+from murmuration.server.result import Pace, result_of
+from murmuration.server.run_directory import RunDirectory
+from murmuration.strategies.build import build
+from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.protocol.stated_plan import StatedPlan
+from murmuration.strategies.spec import Built, Setting, base_config, trains_layers
 
 _SECONDS_BETWEEN_CHECKPOINTS = 1.0
 _EVALUATIONS = 20

@@ -24,26 +24,26 @@ for _name, _value in {
 if sys.argv[1:2] != ["bench"]:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from preference.judgements import InputError  # noqa: E402
-from sims import (  # noqa: E402
-    agent_command,
-    audit_command,
-    base_command,
-    bounds_command,
-    compare_command,
-    ledger_command,
-    plan_command,
-    population_command,
-    privatize_command,
-    reproduce_command,
-    run_command,
-    score_command,
+from murmuration.preference.data.judgements import InputError  # noqa: E402
+from murmuration.sims.cli import (  # noqa: E402
+    agent,
+    audit,
+    base,
+    bounds,
+    compare,
+    ledger,
+    plan,
+    population,
+    privatize,
+    reproduce,
+    run,
+    score,
 )
-from sims.bench_command import bench  # noqa: E402
-from sims.deploy_command import deploy  # noqa: E402
-from sims.flower import FlowerRunFailed  # noqa: E402
-from strategies.availability import RunAborted  # noqa: E402
-from strategies.node_texts import escaped  # noqa: E402
+from murmuration.sims.cli.bench import bench  # noqa: E402
+from murmuration.sims.cli.deploy import deploy  # noqa: E402
+from murmuration.sims.runtimes.flower import FlowerRunFailed  # noqa: E402
+from murmuration.strategies.protocol.availability import RunAborted  # noqa: E402
+from murmuration.strategies.protocol.node_texts import escaped  # noqa: E402
 
 app = typer.Typer(
     name="murmuration",
@@ -52,18 +52,18 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run_command.run)
-app.command("plan")(plan_command.plan)
-app.command("score")(score_command.score)
-app.command("compare")(compare_command.compare_command)
-app.command("reproduce")(reproduce_command.reproduce)
-app.command("privatize")(privatize_command.privatize)
-app.command("bounds")(bounds_command.bounds)
-app.command("agent")(agent_command.agent)
-app.command("ledger")(ledger_command.ledger)
-app.command("base")(base_command.base)
-app.command("population")(population_command.population)
-app.command("audit")(audit_command.audit)
+app.command("run")(run.run)
+app.command("plan")(plan.plan)
+app.command("score")(score.score)
+app.command("compare")(compare.compare_command)
+app.command("reproduce")(reproduce.reproduce)
+app.command("privatize")(privatize.privatize)
+app.command("bounds")(bounds.bounds)
+app.command("agent")(agent.agent)
+app.command("ledger")(ledger.ledger)
+app.command("base")(base.base)
+app.command("population")(population.population)
+app.command("audit")(audit.audit)
 app.add_typer(bench, name="bench")
 app.add_typer(deploy, name="deploy")
 

@@ -4,7 +4,7 @@ Source: Andrew et al. 2021. Each sampled user sends their clipped averaged gradi
 had to be clipped; sum and count get noise, in one charge, and the clip norm moves geometrically
 towards the one that leaves a share ``quantile`` of users unclipped. Unlike there, the noise on the
 sum is fixed first, for the clip norm that nodes were told; the optimizer is given the gradient in
-units of that norm (see ``strategies.radius``); and the denominator is the nominal cohort M.
+units of that norm (see ``strategies.adaptive``); and the denominator is the nominal cohort M.
 
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
 any of the four, for the whole sequence of models *and clip norms*: T compositions of the
@@ -24,25 +24,93 @@ from typing import Any
 import numpy as np
 import torch
 
-from preference.gradients import Examples, sum_over_users
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
-from privacy.discrete import DiscreteNoise
-from privacy.distributed import DistributedNoise, NodeNoise, NoisySum, node_noise
-from privacy.events import Event
-from privacy.grid import COUNT_STEP
-from privacy.hold_out import HoldOut, charges_of
-from privacy.joint import CountingClip, JointSum, sum_noise_for
-from privacy.ledger import Ledger
-from privacy.randomness import Randomness
-from privacy.sampling import PoissonSampler
-from strategies import messages
-from strategies.messages import Work
-from strategies.node import batches_users, clip_of, model_of, sampled
-from strategies.radius import QuantileRule
-from strategies.rounds import CohortStrategy
-from strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit, least_noise
+from murmuration.preference.linear.gradients import Examples, sum_over_users
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
+from murmuration.privacy.mechanisms.distributed import (
+    DistributedNoise,
+    NodeNoise,
+    NoisySum,
+    node_noise,
+)
+from murmuration.privacy.mechanisms.grid import COUNT_STEP
+from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies import uls
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
+from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.spec import Built, Setting, cohort_bytes, promise
+from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit, least_noise
+
+# How a bound follows the users' gradients, and how long a step is when the bound moves.
+#
+# The next bound is computed from what has been released, so it costs nothing more.
+#
+# **Steps are counted in radii.** The gradient that the optimizer gets is divided by the radius it
+# was clipped with, so noise has the same size in every round, whatever the data made of the radius,
+# and the step size can be limited by it beforehand (see ``strategies.optimizers``). Only where
+# noise is small would such steps be longer than of any use: features of unit scale that spread
+# evenly over D dimensions curve the log loss by ¼ · 2 / D, and a run whose steps add up to a few
+# times the inverse of that has converged; noise from longer steps is not averaged out any more.
+# Below the radius at which the two limits meet, gradients are divided by that radius instead.
+
+#: Time constants of evenly spread features in a run: these leave a twelfth of the way, which makes
+#: up for the few percent that clipping overshoots (measured on ``sims.reproductions.btl``).
+_CONVERGED = 2.5
+#: How far, as a factor, a radius may get from where it started: no run of bad luck ends at zero.
+_RANGE = 1e4
+_FARTHEST = 2.0 * math.log(_RANGE)  # from one end of that range to the other
+
+
+@dataclass(frozen=True)
+class QuantileRule:
+    """Moves a radius until a share ``quantile`` of users is within it (Andrew et al. 2021, Eq. 2).
+
+    Geometric: radius · exp(−rate · (share − quantile)). Too few within it makes the radius larger,
+    too many smaller. ``start`` is where it begins.
+    """
+
+    start: float
+    quantile: float
+    rate: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.quantile < 1.0:
+            raise ValueError(f"--quantile must be between 0 and 1, got {self.quantile}")
+        if not (math.isfinite(self.rate) and self.rate > 0.0):
+            raise ValueError(f"the rate of adaptation must be positive, got {self.rate}")
+
+    def next(self, radius: float, share: float) -> float:
+        """The radius after one in which a (noisy) ``share`` of users was within ``radius``."""
+        # Noise on the count of a small cohort can be any number of cohorts.
+        step = min(max(-self.rate * (share - self.quantile), -_FARTHEST), _FARTHEST)
+        return bounded(radius * math.exp(step), self.start)
+
+
+def bounded(radius: float, start: float) -> float:
+    """``radius``, no further than a large factor from ``start``."""
+    return min(max(radius, start / _RANGE), start * _RANGE)
+
+
+def least_unit(settings: OptimizerSettings, dimension: int) -> float:
+    """The least radius to divide gradients by, at this step size; see the module's docstring.
+
+    Zero for optimizers that divide by the gradient's own scale.
+    """
+    if settings.kind != "sgd":
+        return 0.0
+    steps = sum(settings.factor(t) for t in range(1, settings.rounds + 1))
+    return settings.rate * steps / (_CONVERGED * 2.0 * dimension)
+
 
 #: Most users are scaled down to one length, so that they count about equally. Real users' longest
 #: gradients are those of few judgements, the least reliable; a high quantile bends gradients less,
@@ -128,7 +196,7 @@ class AdaptivePlan:
 
     def epsilon(self) -> float:
         """The epsilon of the whole run."""
-        return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
 
 
 def contribute(
@@ -168,7 +236,7 @@ def contribute(
 class Adaptive(CohortStrategy):
     """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
 
-    ``least_unit`` is the least radius that gradients are divided by; see ``strategies.radius``.
+    ``least_unit`` is the least radius that gradients are divided by; see ``strategies.adaptive``.
     ``radius`` is the clip norm of the next round.
 
     Raises:
@@ -257,3 +325,82 @@ class Adaptive(CohortStrategy):
         """Continue from ``state()``."""
         super().restore(state)
         self.radius = float(state["radius"][0])
+
+
+# Strategies whose clip norm adapts, from settings: ``adaptive``, and ``aup`` centred.
+
+#: Steps are limited by noise, and by what is of use: see ``strategies.adaptive``.
+NO_CEILING = 1e9
+
+
+def build_adaptive(setting: Setting, ledger: Ledger) -> Built:
+    """ULS with adaptive clipping."""
+    plan = quantile_plan(setting)
+    account = (
+        "A user's gradient is clipped to a norm that follows quantile "
+        f"{plan.rule.quantile:g} of all users' norms, from {plan.start:g} on. Who was not clipped "
+        f"is counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge "
+        "as the gradients."
+    )
+    return built(setting, ledger, Adaptive, plan, account, down=1)
+
+
+def quantile_plan(setting: Setting) -> AdaptivePlan:
+    """The plan of a strategy whose bound follows a quantile."""
+    config = setting.config
+    rule = QuantileRule(config.clip or DEFAULT_START, config.quantile or DEFAULT_QUANTILE)
+    discrete = setting.noise.on(setting.dimension + 1)  # of sum and count
+    return AdaptivePlan.for_epsilon(
+        config.epsilon, rule=rule, discrete=discrete, **plan_sizes(setting)
+    )
+
+
+def plan_sizes(setting: Setting) -> dict[str, object]:
+    """What such plans take from the settings, whatever their bound follows."""
+    config = setting.config
+    return {
+        "users": setting.users,
+        "cohort": config.cohort,
+        "rounds": config.rounds,
+        "delta": config.delta,
+        "adjacency": Adjacency(config.adjacency),
+        "group_size": config.group_size or uls.DEFAULT_GROUP_SIZE,
+        "retain": config.retain,
+        "hold_out": setting.hold_out,
+    }
+
+
+def built(
+    setting: Setting,
+    ledger: Ledger,
+    strategy: type[Adaptive],
+    plan: Any,
+    account: str,
+    *,
+    down: int,
+) -> Built:
+    """A strategy whose bound adapts, with the figures of its report."""
+    optimizer = setting.optimizer("sgd", plan.noise, NO_CEILING)
+    return Built(
+        strategy=strategy(
+            plan,  # type: ignore[arg-type]
+            ledger,
+            least_unit_of(setting, optimizer),
+            **setting.arguments(optimizer),
+        ),
+        charges=plan.charges,
+        noise_multiplier=plan.noise_multiplier,
+        clip_norm=plan.start,
+        group_size=plan.group_size,
+        noise=plan.noise,
+        guarantee=promise(setting.config),
+        gradients=plan.rounds * plan.cohort,
+        bytes_per_user=cohort_bytes(setting, down=down),
+        account=account,
+    )
+
+
+def least_unit_of(setting: Setting, optimizer: ServerOptimizer) -> float:
+    """Only a step size that was chosen for the user is limited in two ways."""
+    given = setting.config.learning_rate > 0
+    return 0.0 if given else least_unit(optimizer.settings, setting.dimension)

@@ -17,12 +17,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from preference.gradients import Examples, LocalSteps
-from privacy.randomness import Randomness
-from strategies import messages
-from strategies.messages import Work
-from strategies.node import bounded_sum, clip_of
-from strategies.uls import DEFAULT_CLIP, Uls, UlsPlan
+from murmuration.preference.linear.gradients import Examples, LocalSteps
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies import uls
+from murmuration.strategies.contributions import bounded_sum, clip_of
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.spec import Built, Setting, cohort_bytes, promise
+from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan
 
 #: Features have unit scale, so the log loss curves by less than one along any direction:
 #: steps of length one stay well inside what is stable (two), and a few of them use a user's
@@ -65,3 +70,51 @@ class DpFedAvg(Uls):
         """Those of ULS, and the local steps."""
         local = self.plan.local
         return {**super().parameters(), "local-steps": local.steps, "local-rate": local.rate}
+
+
+# DP-FedAvg, from settings.
+
+
+def build_fedavg(setting: Setting, ledger: Ledger) -> Built:
+    """The plan, the strategy and the report's figures."""
+    config = setting.config
+    local = LocalSteps(
+        config.local_steps or DEFAULT_LOCAL.steps, config.local_rate or DEFAULT_LOCAL.rate
+    )
+    plan = FedAvgPlan.for_epsilon(
+        config.epsilon,
+        users=setting.users,
+        cohort=config.cohort,
+        rounds=config.rounds,
+        delta=config.delta,
+        adjacency=Adjacency(config.adjacency),
+        clip=UserClip(config.clip or default_clip(local)),
+        discrete=setting.noise.on(setting.dimension),
+        group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
+        retain=config.retain,
+        normalized=config.normalized,
+        local=local,
+        hold_out=setting.hold_out,
+    )
+    ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.cohort
+    optimizer = setting.optimizer("sgd", plan.noise, ceiling)
+    return Built(
+        strategy=DpFedAvg(plan, ledger, **setting.arguments(optimizer)),
+        charges=plan.charges,
+        noise_multiplier=plan.noise_multiplier,
+        clip_norm=plan.clip.norm,
+        group_size=plan.group_size,
+        noise=plan.noise,
+        guarantee=promise(config),
+        gradients=plan.rounds * plan.cohort * local.steps,
+        bytes_per_user=cohort_bytes(setting),
+        account=(
+            f"In each round every user took part with probability {plan.cohort / plan.users:.3g}, "
+            f"by a coin of their own. Whoever did took {local.steps} gradient steps of length "
+            f"{local.rate:g} on at most {plan.group_size:,} of their judgements, starting from the "
+            "model, and contributed one vector: how far these had led, clipped to length "
+            f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
+            f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
+            "many had taken part."
+        ),
+    )

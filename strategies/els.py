@@ -1,10 +1,11 @@
 """ELS / DP-SGD-ELS: sample and clip single judgements, and account for whole users.
 
 Source: Charles et al. 2024, Algorithm 1. Every user keeps at most G judgements, chosen once for
-the run (see ``strategies.node``). In every round each kept judgement is in with probability p, by a
-coin that its node tosses; its gradient is clipped to C, and the node sends the sum over its users.
-The noise is added to the sum, which is divided by B = p·G·N, a constant fixed before any data is
-seen: Algorithm 1 divides by p·|D_sub|, and the number of kept judgements is private.
+the run (see ``strategies.contributions``). In every round each kept judgement is in with
+probability p, by a coin that its node tosses; its gradient is clipped to C, and the node sends the
+sum over its users. The noise is added to the sum, which is divided by B = p·G·N, a constant fixed
+before any data is seen: Algorithm 1 divides by p·|D_sub|, and the number of kept judgements is
+private.
 
 Formal guarantee: (epsilon, delta) at the level of users under add-remove and zero-out, for the
 whole sequence of models: T compositions of the mixture of Gaussians with Binomial(G, p) means
@@ -19,35 +20,45 @@ writes to.
 Legend: S asked users, K their judgements, D dimensions.
 """
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from preference.cores import on_each_core
-from preference.examples import PairExamples
-from preference.gradients import Examples, sum_over_users
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.coins import heads
-from privacy.discrete import DiscreteNoise
-from privacy.distributed import DistributedNoise, NodeNoise, NoisySum, node_noise
-from privacy.events import Event, PureChoice
-from privacy.example_clipping import ExampleClip
-from privacy.group_event import GroupGaussian
-from privacy.hold_out import HoldOut, charges_of
-from privacy.ledger import Ledger
-from privacy.mixture import MixtureGaussian
-from privacy.randomness import Randomness
-from privacy.release import ExampleSum
-from privacy.sampling import PoissonSampler
-from strategies import messages, uls
-from strategies.messages import Work
-from strategies.node import batches_users, model_of, retained
-from strategies.rounds import CohortStrategy
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.gradients import Examples, sum_over_users
+from murmuration.preference.linear.parallel import on_each_core
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import Event, GroupGaussian, PureChoice
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import ExampleClip
+from murmuration.privacy.mechanisms.coins import heads
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
+from murmuration.privacy.mechanisms.distributed import (
+    DistributedNoise,
+    NodeNoise,
+    NoisySum,
+    node_noise,
+)
+from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+from murmuration.privacy.mechanisms.median import release_median
+from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.server.config import RunConfig
+from murmuration.strategies import support, uls
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.contributions import batches_users, model_of, retained
+from murmuration.strategies.protocol import group_size_histogram, messages
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.secure_rounds import check_nodes
+from murmuration.strategies.spec import Built, Setting, promise
 
 #: As for ULS: well below a judgement's gradient at the start, which is about half a unit long.
 DEFAULT_CLIP = uls.DEFAULT_CLIP
@@ -102,7 +113,7 @@ class ElsPlan:
         def charges(sigma: float) -> dict[Event, int]:
             return cls(noise_multiplier=sigma, **plan).charges
 
-        sigma = accounting.calibrate_noise(
+        sigma = accountant.calibrate_noise(
             epsilon, charges, delta=plan["delta"], adjacency=plan["adjacency"]
         )
         return cls(noise_multiplier=sigma, **plan)
@@ -143,7 +154,7 @@ class ElsPlan:
 
     def epsilon(self) -> float:
         """The epsilon of the whole run, choosing G included: what ``for_epsilon`` bounds."""
-        return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
 
 
 def same_compute(cohort: int, users: int, group_size: int) -> float:
@@ -247,3 +258,169 @@ class Els(CohortStrategy):
             source=self.source,
         )
         return noisy_D / self.plan.divisor
+
+
+# ELS and its group-privacy baseline, from settings.
+#
+# The group size of ELS, unless it is given, is the median number of judgements (Charles et al.
+# 2024, App. H) of those users who are trained on. Their numbers of judgements are private wherever
+# ELS has a guarantee, so the median is released with a twentieth of epsilon, and the rounds get the
+# rest. It is released once: a resumed run goes on with the value that is on file.
+
+#: Of epsilon, for choosing the group size. With 1,000 users at ε = 1 that lands within about 60
+#: ranks of the median; the noise of the rounds grows by 5 %.
+MEDIAN_SHARE = 0.05
+
+
+def build_els(setting: Setting, ledger: Ledger) -> Built:
+    """The plan, the strategy and the report's figures."""
+    config = setting.config
+    support.check("els", Adjacency(config.adjacency))  # before anything is spent
+    group_size, chosen_at = config.group_size, 0.0
+    if not group_size:
+        chosen_at = MEDIAN_SHARE * config.epsilon
+        group_size = setting.once("group-size", lambda: _median(setting, ledger, chosen_at))
+    plan = ElsPlan.for_epsilon(config.epsilon, chosen_at=chosen_at, **_fields(setting, group_size))
+    optimizer = setting.optimizer("sgd", plan.noise, _ceiling(plan))
+    strategy = Els(plan, ledger, **setting.arguments(optimizer))
+    return _built(config, plan, strategy, setting.dimension)
+
+
+def build_group(setting: Setting, ledger: Ledger) -> Built:
+    """The plan, the strategy and the report's figures."""
+    config = setting.config
+    fields = _fields(setting, config.group_size or DEFAULT_GROUP_SIZE)
+    plan = GroupPlan.for_epsilon(config.epsilon, **fields)
+    optimizer = setting.optimizer("sgd", plan.noise, _ceiling(plan))
+    strategy = Group(plan, ledger, **setting.arguments(optimizer))
+    return _built(config, plan, strategy, setting.dimension)
+
+
+def _fields(setting: Setting, group_size: int) -> dict[str, object]:
+    config, users = setting.config, setting.users
+    uls.check_size(users, config.cohort, config.rounds, group_size)
+    norm = config.clip or DEFAULT_CLIP
+    by_cohort = same_compute(config.cohort, users, group_size)
+    return {
+        "users": users,
+        "group_size": group_size,
+        "probability": config.sampling_probability or by_cohort,
+        "rounds": config.rounds,
+        "delta": config.delta,
+        "adjacency": Adjacency(config.adjacency),
+        "clip": ExampleClip(norm),
+        "discrete": setting.noise.on(setting.dimension),
+        "normalized": config.normalized,
+        "hold_out": setting.hold_out,
+    }
+
+
+def _median(setting: Setting, ledger: Ledger, epsilon: float) -> int:
+    if setting.config.secure_aggregation:  # before anything is asked or spent
+        taking_part = setting.participants
+        check_nodes(taking_part.registry, 1.0 - taking_part.share)
+    users_J = group_size_histogram.ask(
+        setting.grid,
+        setting.participants,
+        features=setting.features,
+        log=setting.log,
+        timeout=setting.config.timeout,
+        masked=setting.config.secure_aggregation,
+    )
+    return release_median(
+        users_J, epsilon, adjacency=ledger.adjacency, ledger=ledger, source=setting.source
+    )
+
+
+def _ceiling(plan: ElsPlan) -> float:
+    return uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.batch
+
+
+def _built(config: RunConfig, plan: ElsPlan, strategy: Els, dimension: int) -> Built:
+    how = (
+        "as a mixture of Gaussians, whose means are the numbers of their judgements in the sum"
+        if strategy.name == "els"
+        else "for one judgement, and converted to users as a black box: group privacy, a baseline"
+    )
+    chosen = (
+        f" {plan.group_size:,} is near the median number of judgements; choosing it cost a pure "
+        f"epsilon of {plan.chosen_at:.3g}, which is part of the total."
+        if plan.chosen_at
+        else ""
+    )
+    return Built(
+        strategy=strategy,
+        charges=plan.charges,
+        noise_multiplier=plan.noise_multiplier,
+        clip_norm=plan.clip.norm,
+        group_size=plan.group_size,
+        noise=plan.noise,
+        guarantee=promise(config),
+        # In gradients of a user under ULS, each over so many judgements.
+        gradients=plan.rounds * plan.batch / uls.DEFAULT_GROUP_SIZE,
+        bytes_per_user=plan.rounds * (4 + 8) * dimension,  # everybody is asked every round
+        account=(
+            f"Before training every user kept at most {plan.group_size:,} judgements.{chosen} In "
+            f"each round each of these took part with probability {plan.probability:.3g}, by a "
+            "coin that its node tossed; nodes are trusted with these coins. Its gradient was "
+            f"clipped to length {plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} "
+            f"times that length per coordinate was added to the sum, which was divided by "
+            f"{plan.batch:,.6g}, however many had taken part. What a whole user could change was "
+            f"accounted {how}."
+        ),
+    )
+
+
+# Group privacy: ELS, accounted as a black box. A baseline.
+#
+# Source: the baseline of AUP-RLHF and of Charles et al. 2024, Figure 1 (there diverging); the
+# conversion is Vadhan 2017, Lemma 2.2; see ``privacy.accounting.group_privacy``. What runs is ELS,
+# round for round: every user keeps at most k judgements, a cap that the nodes enforce, and single
+# judgements are sampled and clipped. Only the noise differs: it is calibrated to an example-level
+# guarantee (Poisson-subsampled Gaussian), which is then converted for groups of k.
+#
+# Formal guarantee: (epsilon, delta) at the level of users under any of the four adjacencies; a
+# replaced user is k replaced judgements, or 2k that come or go, whichever costs less. The
+# conversion grows exponentially with k and soon certifies nothing; such a plan is refused, with the
+# largest k that works. Trusted: as for ELS.
+
+#: Noise grows faster than k, and k judgements of one person tell less than k times one: few do.
+DEFAULT_GROUP_SIZE = 4
+_ENORMOUS = 1e7  # a noise multiplier beside which nothing else matters
+
+
+class GroupPlan(ElsPlan):
+    """An ELS plan that is accounted by group privacy; ``group_size`` is k."""
+
+    event_kind: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = GroupGaussian
+
+    @classmethod
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> ElsPlan:
+        """As for ELS; ValueError, naming the largest k that works, if the conversion diverges."""
+        check(cls(noise_multiplier=_ENORMOUS, **plan), epsilon)
+        return super().for_epsilon(epsilon, **plan)
+
+
+def check(plan: GroupPlan, most: float = sys.float_info.max) -> None:
+    """ValueError, naming the largest k that works, if ``plan`` costs more than ``most``."""
+
+    def works(group_size: int) -> bool:
+        return replace(plan, group_size=group_size).epsilon() <= most
+
+    if works(plan.group_size):
+        return
+    low, high = 0, plan.group_size
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if works(middle) else (low, middle)
+    advice = f"the largest --group-size that works here is {low}" if low else "none works here"
+    raise ValueError(
+        f"group privacy certifies nothing for {plan.group_size} judgements a user: its conversion "
+        f"diverges; {advice}. --strategy els has no such limit"
+    )
+
+
+class Group(Els):
+    """The server half: that of ELS, with a ``GroupPlan``."""
+
+    name = "group"

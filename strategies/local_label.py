@@ -1,9 +1,9 @@
 """Training on labels that leave their users randomized: one round, no trusted server.
 
 Every node tells its users' labels through randomized response, once and for all
-(``client.label_state``), and the server fits a model to what was told and to public features. The
-flip rate of every label comes with the label. Which estimator: see ``preference.debiased`` and
-``preference.one_pass``.
+(``client.labels.memory``), and the server fits a model to what was told and to public features. The
+flip rate of every label comes with the label. Which estimator: see
+``preference.estimation.debiased`` and ``preference.estimation.projected_sgd``.
 
 Formal guarantee, under ``replace-labels``: at *user* level (ε, δ) for all labels of one user
 together, δ = 0 unless labels are told with one; at *item* level (ε, 0) for each label, which
@@ -17,6 +17,7 @@ Source: Chowdhury et al. 2024 ("L"), §4 (item level); AUP-RLHF, §4 (user level
 Legend: S asked users, N labels, J public judgements, D dimensions.
 """
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,21 +28,27 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
-from preference.debiased import fit
-from preference.examples import PairExamples
-from preference.one_pass import DECAYING, PUBLISHED, one_pass
-from preference.randomized import LINKS, RandomizedLabels
-from privacy.adjacency import Adjacency
-from privacy.events import Event
-from privacy.label_event import RandomizedLabels as LabelsTold
-from privacy.ledger import Ledger
-from privacy.randomized_response import LabelPromise
-from privacy.sampling import PoissonSampler
-from strategies import local_labels, messages, support
-from strategies.cohort import RegistryError
-from strategies.public_items import PublicItems
-from strategies.rounds import CohortStrategy
-from strategies.solved import SolvedModel
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.estimation.debiased import fit
+from murmuration.preference.estimation.projected_sgd import DECAYING, PUBLISHED, one_pass
+from murmuration.preference.estimation.randomized_labels import LINKS, RandomizedLabels
+from murmuration.preference.features.hashing import feature_map
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.models import preference_model
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.server.config import RunConfig
+from murmuration.strategies import support
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.protocol import label_queries, messages
+from murmuration.strategies.protocol.public_items import PublicItems
+from murmuration.strategies.protocol.users import RegistryError
+from murmuration.strategies.spec import Built, Setting
 
 Estimator = Literal["debiased", "mle", "sgd", "square"]
 Weights = Literal["information", "equal"]
@@ -199,8 +206,8 @@ class LocalLabel(CohortStrategy):
         for node, asked in self.participants.registry.by_node(self.invited(server_round)):
             self._asked_users[node] = slice(first, first + len(asked))
             first += len(asked)
-            content = local_labels.request(self.plan.promise, asked)
-            outgoing.append(messages.outgoing(content, local_labels.QUERY, node, server_round))
+            content = label_queries.request(self.plan.promise, asked)
+            outgoing.append(messages.outgoing(content, label_queries.QUERY, node, server_round))
         self.attendance.begin(first)
         return outgoing
 
@@ -237,9 +244,9 @@ class LocalLabel(CohortStrategy):
     def _told(self, reply: Message, users: slice) -> RandomizedLabels:
         """A node's labels with their features; MalformedReply or RegistryError if unusable."""
         asked = users.stop - users.start
-        labels = local_labels.read_reply(reply.content, asked)
-        local_labels.check_promise(labels, self.plan.promise)
-        rows_N = local_labels.places(labels, self.items.select(users))
+        labels = label_queries.read_reply(reply.content, asked)
+        label_queries.check_promise(labels, self.plan.promise)
+        rows_N = label_queries.places(labels, self.items.select(users))
         rows_N += int(self.items.start_S[users.start])
         x_JWD = self.examples.x_RD.view(-1, self.examples.width, self.examples.dimension)
         return RandomizedLabels.of_choices(
@@ -259,3 +266,105 @@ class LocalLabel(CohortStrategy):
                 f"to {promise.epsilon:g}·k on them; the most of one user here is {self.plan.most}.",
             )
         return found
+
+
+# Training on labels that leave their users randomized, from settings.
+
+#: Of a label on its way: its item, the answer, and how many could have been given.
+_LABEL_BYTES = 8 + 1 + 1
+_HOW = {
+    "debiased": "the log loss, corrected so that coins cancel on average, was minimised",
+    "mle": "the likelihood of what was told was maximised",
+    "square": "the square loss, corrected so that coins cancel on average, was minimised",
+    "sgd": "each judgement was used once, by a gradient step corrected for the coins",
+}
+
+
+def label_promise(config: RunConfig) -> LabelPromise:
+    """What users are promised for their labels; InputError if it cannot be."""
+    try:
+        return LabelPromise(
+            epsilon=config.epsilon,
+            level="item" if config.level == "item" else "user",
+            cap=config.label_cap,
+            delta=config.label_delta,
+        )
+    except ValueError as error:
+        raise InputError(f"--epsilon, --level, --label-cap, --label-delta: {error}") from None
+
+
+def build_local_label(setting: Setting, ledger: Ledger) -> Built:
+    """One round of randomized labels, and a fit to public items."""
+    config, participants = setting.config, setting.participants
+    promise = label_promise(config)
+    items = PublicItems.ask(
+        setting.grid,
+        participants.registry,
+        participants.train,
+        schema=setting.config.schema,
+        timeout=config.timeout,
+    )
+    if items.schema.kind == "ranking":
+        raise InputError(
+            "--strategy local-label takes pairs or the best of several: a whole ranking is no "
+            "single label"
+        )
+    examples = items.examples(feature_map(json.loads(setting.features)))
+    preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
+    most = int(np.diff(items.start_S).max())
+    estimate = Estimate(
+        estimator=config.estimator or "debiased",  # type: ignore[arg-type]
+        model=config.model,
+        ball=config.ball,
+        ridge=config.ridge,
+        weights=config.label_weights or "information",  # type: ignore[arg-type]
+        sum_zero=config.sum_zero,
+        steps=config.sgd_steps or "decaying",  # type: ignore[arg-type]
+    )
+    plan = LocalLabelPlan(
+        promise,
+        users=setting.users,
+        most=min(most, promise.cap or most),
+        adjacency=Adjacency(config.adjacency),
+        estimate=estimate,
+    )
+    labels = float(np.minimum(np.diff(items.start_S), promise.cap or most).sum())
+    return Built(
+        strategy=LocalLabel(
+            plan, ledger, items, examples, **setting.arguments(SolvedModel(setting.dimension))
+        ),
+        charges=plan.charges,
+        noise_multiplier=0.0,
+        clip_norm=None,
+        group_size=plan.most,
+        noise=0.0,
+        guarantee=_guarantee(promise),
+        gradients=setting.users,
+        bytes_per_user=(items.bytes + labels * _LABEL_BYTES) / len(participants.train) + 16,
+        account=(
+            "What was shown to each user is public and was sent to the server. Every user's own "
+            f"node told their labels through randomized response, once, with {promise}; flip "
+            "rates came with the labels. From these and public features "
+            f"{_HOW[estimate.estimator]}. Epsilon was spent before labels left their users; "
+            "what the server did with them costs nothing."
+        ),
+        level=promise.level,
+    )
+
+
+def _guarantee(promise: LabelPromise) -> str:
+    sentence = Adjacency.REPLACE_LABELS.sentence
+    local = (
+        "The server is not trusted: true labels of those trained on never leave their own nodes."
+    )
+    if promise.level == "item":
+        return (
+            f"Item-level local ({promise.epsilon:g}, 0)-differential privacy of labels: each "
+            "judgement's label is protected by itself, and a user's labels add up. "
+            "Neighbouring data sets differ in one label; prompts, responses and the number of "
+            f"judgements are public. {local}"
+        )
+    return (
+        f"User-level local ({promise.epsilon:g}, {promise.delta:g})-differential privacy of all "
+        f"labels of a user together. {sentence} {local}"
+    )

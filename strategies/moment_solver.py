@@ -15,10 +15,16 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from preference.examples import PairExamples
-from preference.moments import averaged
-from preference.solving import PublicLikelihood, label_linear_model, minimise, reciprocal, spread
-from privacy.clipping import UserClip
+from murmuration.preference.estimation.public_likelihood import (
+    PublicLikelihood,
+    averaged,
+    label_linear_model,
+    minimise,
+    reciprocal,
+    spread,
+)
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.mechanisms.clipping import UserClip
 
 _DRAWS = 8
 #: How often weights are computed at the solution so far; fewer if it moves by less than a share.

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from preference.gradients import Examples
-from privacy.clipping import NoClip
-from privacy.events import Unprotected
-from privacy.ledger import Ledger
-from privacy.randomness import Randomness
-from privacy.sampling import PoissonSampler
-from strategies import messages
-from strategies.messages import Work
-from strategies.node import bounded_sum
-from strategies.rounds import CohortStrategy
-from strategies.uls import DEFAULT_GROUP_SIZE, check_size
+from murmuration.preference.linear.gradients import Examples
+from murmuration.privacy.accounting.events import Unprotected
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.mechanisms.clipping import NoClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.contributions import bounded_sum
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size
 
 #: Step size of Adam, whose steps do not depend on the scale of unclipped gradients.
 RATE = 0.1

@@ -1,7 +1,8 @@
 """Objective perturbation: a random linear term in the likelihood, whose minimiser is released.
 
 Source: Chowdhury et al. 2024, Algorithm 2, Theorems 5.2 and E.1; Kifer et al. 2012; Iyengar et al.
-2019 for approximate minimisers. What the noise must be is derived in ``privacy.objective``.
+2019 for approximate minimisers. What the noise must be is derived in
+``privacy.mechanisms.objective_noise``.
 
 A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
 send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how
@@ -33,23 +34,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from preference.examples import PairExamples
-from preference.judgements import InputError
-from preference.moments import averaged
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
-from privacy.events import Event
-from privacy.ledger import Ledger
-from privacy.objective import Calibration, LabelObjective
-from privacy.randomness import Randomness
-from privacy.release import GaussianSum
-from privacy.sampling import PoissonSampler
-from strategies import messages, support
-from strategies.messages import Work
-from strategies.perturbed_minimiser import solve, user_weights, usual_ridge, weighted
-from strategies.rounds import CohortStrategy
-from strategies.solved import SolvedModel
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.estimation.public_likelihood import averaged
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
+from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies import support
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.perturbed_minimiser import solve, user_weights, usual_ridge, weighted
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class ObjectivePlan:
             # A label moves a user's vector by up to the length: two clip norms of half of it.
             sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
         else:
-            sigma = accounting.noise_multiplier_for(
+            sigma = accountant.noise_multiplier_for(
                 epsilon,
                 delta=plan["delta"],
                 probability=1.0,
@@ -112,7 +114,7 @@ class ObjectivePlan:
 
     def epsilon(self) -> float:
         """The epsilon of the run."""
-        return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
 
 
 def contribute(

@@ -2,7 +2,7 @@
 
 Source: Chowdhury et al. 2024, Algorithm 2, Theorems 5.2 (labels) and E.1 (everything); Kifer et al.
 2012; Iyengar et al. 2019 for approximate minimisers. What the noise must be is derived in
-``privacy.objective``.
+``privacy.mechanisms.objective_noise``.
 
     theta_D = perturbed_minimiser(
         x_RD, y_R, epsilon=1.0, delta=1e-5, length=2.0, generator=numpy.random.default_rng(0)
@@ -24,12 +24,21 @@ import math
 import numpy as np
 import torch
 
-from preference.examples import PairExamples
-from preference.moments import averaged
-from preference.solving import PublicLikelihood, label_linear_model, minimise, reciprocal
-from privacy.adjacency import Adjacency, Unsupported
-from privacy.objective import Calibration, FullObjective, LabelObjective
-from strategies.moment_solver import noise_aware_ridge
+from murmuration.preference.estimation.public_likelihood import (
+    PublicLikelihood,
+    averaged,
+    label_linear_model,
+    minimise,
+    reciprocal,
+)
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.objective_noise import (
+    Calibration,
+    FullObjective,
+    LabelObjective,
+)
+from murmuration.strategies.moment_solver import noise_aware_ridge
 
 _TOLERANCE = 1e-7
 

@@ -7,7 +7,7 @@ without the user's examples, and nothing is proved for examples that are replace
 solve for the model on public prompts and responses protect labels only.
 """
 
-from privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency, Unsupported
 
 _ALL = frozenset(Adjacency)
 _COMES_OR_GOES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})

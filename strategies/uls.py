@@ -19,22 +19,28 @@ from typing import Any
 
 import numpy as np
 
-from preference.gradients import Examples
-from privacy import accounting, grid
-from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
-from privacy.discrete import DiscreteNoise
-from privacy.distributed import DistributedNoise, NodeNoise, NoisySum, node_noise
-from privacy.events import Event, PoissonGaussian
-from privacy.hold_out import HoldOut, charges_of
-from privacy.ledger import Ledger
-from privacy.randomness import Randomness
-from privacy.release import GaussianSum
-from privacy.sampling import PoissonSampler
-from strategies import messages
-from strategies.messages import Work
-from strategies.node import bounded_sum, clip_of
-from strategies.rounds import CohortStrategy
+from murmuration.preference.linear.gradients import Examples
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import Event, PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import grid
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
+from murmuration.privacy.mechanisms.distributed import (
+    DistributedNoise,
+    NodeNoise,
+    NoisySum,
+    node_noise,
+)
+from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.contributions import bounded_sum, clip_of
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
 
 #: Default clip norm. Features have unit scale by construction, so a user's averaged gradient at the
 #: start is a few tenths long; clipping well below that makes users count about equally, and leaves
@@ -102,14 +108,14 @@ class UlsPlan:
 
     def epsilon(self) -> float:
         """The epsilon of the whole run."""
-        return accounting.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
 
 
 def least_noise(epsilon: float, plan: Mapping[str, Any]) -> float:
     """The noise multiplier at which the rounds of a plan with these fields cost ``epsilon``."""
     probability, rounds = plan["cohort"] / plan["users"], plan["rounds"]
     delta, adjacency, hold_out = plan["delta"], plan["adjacency"], plan.get("hold_out")
-    sigma = accounting.noise_multiplier_for(
+    sigma = accountant.noise_multiplier_for(
         epsilon,
         delta=delta,
         probability=probability,
@@ -127,10 +133,10 @@ def least_noise(epsilon: float, plan: Mapping[str, Any]) -> float:
 
     # Discrete noise costs next to nothing more: the same, or a hair more of it, is enough.
     for much in (sigma, sigma * (1 + 1e-7), sigma * (1 + 1e-5)):
-        cost = accounting.epsilon(charges(much).items(), adjacency=adjacency, delta=delta)
+        cost = accountant.epsilon(charges(much).items(), adjacency=adjacency, delta=delta)
         if cost <= epsilon:
             return much
-    return accounting.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
+    return accountant.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
 
 
 def check_users_fit(users: int, norm: float, step: float) -> None:

@@ -23,8 +23,8 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from preference.examples import PairExamples  # noqa: E402
-from preference.models import ABSENT, preference_model  # noqa: E402
+from murmuration.preference.linear.examples import PairExamples  # noqa: E402
+from murmuration.preference.models import ABSENT, preference_model  # noqa: E402
 
 torch.set_num_threads(1)
 # No test is about time, and a busy machine would make some of these fail.
@@ -233,8 +233,8 @@ _ACCOUNTED: dict[tuple, float] = {}
 def quick_runs(monkeypatch):
     """Runs write no plots; privacy is accounted for on a coarser grid, which errs upward, and what
     was accounted for once is not computed again."""
-    import server.training
-    from privacy import accounting
+    import murmuration.server.training
+    from murmuration.privacy.accounting import accountant
 
     def remembered(function):
         def call(*arguments, **more):
@@ -253,26 +253,26 @@ def quick_runs(monkeypatch):
         )
 
     for name in ("composed_epsilon", "composition"):
-        monkeypatch.setattr(accounting, name, coarsely(getattr(accounting, name)))
+        monkeypatch.setattr(accountant, name, coarsely(getattr(accountant, name)))
     for name in ("epsilon", "noise_multiplier_for"):
-        monkeypatch.setattr(accounting, name, remembered(getattr(accounting, name)))
-    monkeypatch.setattr(server.training, "write_report", lambda *_: None)
+        monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
+    monkeypatch.setattr(murmuration.server.training, "write_report", lambda *_: None)
 
 
 @pytest.fixture
-def murmuration(monkeypatch, capsys):
+def cli(monkeypatch, capsys):
     """A function: the command line in this process; its exit code, stdout and lines of stderr.
 
     Progress, which a busy machine may show, is not among the lines.
     """
     import sys
 
-    import sims.main
+    import murmuration.sims.main
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["murmuration", *map(str, arguments)])
         try:
-            sims.main.main()
+            murmuration.sims.main.main()
             code = 0
         except SystemExit as end:
             code = end.code or 0

@@ -11,16 +11,16 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian
-from privacy.grid import step_for
-from privacy.randomness import Randomness
-from privacy.secure_sum import ProtocolError
-from strategies import messages
-from strategies.availability import Attendance
-from strategies.cohort import Registry
-from strategies.secure_rounds import Asker, masked_totals
-from strategies.stated import PARAMETER, StatedPlan
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.grid import step_for
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.secure_aggregation.party import ProtocolError
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.availability import Attendance
+from murmuration.strategies.protocol.secure_rounds import Asker, masked_totals
+from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
+from murmuration.strategies.protocol.users import Registry
 
 D, CLIP, SECONDS = 33, 0.1, 60.0
 FEATURES = json.dumps({"kind": "hashing", "dimension": D})

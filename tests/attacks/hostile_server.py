@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from flwr.app import RecordDict
 
-from client.agent import Agent
-from privacy.unmasking import Session, unmasked
-from strategies import secure_messages as wire
+from murmuration.client.agent.agent import Agent
+from murmuration.privacy.secure_aggregation.server import Session, unmasked
+from murmuration.strategies.protocol import secure_messages as wire
 
 Work = Mapping[int, RecordDict]
 

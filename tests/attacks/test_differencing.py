@@ -8,19 +8,19 @@ import pytest
 from hostile_server import exact_sum
 from named import asked
 
-from client.agent import Agent
-from client.policy import Policy, PolicyRefusal
-from client.store import UserStore
-from preference.features import HashingFeatures
-from preference.judgements import Judgements
-from privacy import grid
-from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian
-from privacy.hold_out import HoldOut
-from privacy.secure_sum import ProtocolError
-from strategies import messages
-from strategies import secure_messages as wire
-from strategies.stated import PARAMETER, StatedPlan
+from murmuration.client.agent.agent import Agent
+from murmuration.client.agent.policy import Policy, PolicyRefusal
+from murmuration.client.store import UserStore
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import grid
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.privacy.secure_aggregation.party import ProtocolError
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol import secure_messages as wire
+from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
 D = 33
 FEATURES = json.dumps(HashingFeatures(dimension=D).to_config())
@@ -56,7 +56,7 @@ def work(users=(0, 1), round_=1, theta=0.0, **changes):
 @pytest.fixture(autouse=True)
 def cheap(monkeypatch):
     """What a plan costs is another test's."""
-    monkeypatch.setattr("client.agent.bounded_cost", lambda plans, delta: 1.0)
+    monkeypatch.setattr("murmuration.client.agent.agent.bounded_cost", lambda plans, delta: 1.0)
 
 
 @pytest.fixture

@@ -12,20 +12,20 @@ import pytest
 from flwr.app import Error, Message
 from flwr.proto.node_pb2 import NodeInfo
 
-from client.app import app as client_app
-from preference.reward import RewardModel
-from privacy.clipping import UserClip
-from privacy.ledger import read_charges
-from privacy.randomness import user_key
-from privacy.tally import STEPS
-from server.config import RunConfig
-from server.registration import read_registration
-from server.training import train
-from sims.certificates import client_key
-from sims.local import RAISED, LocalGrid
-from strategies import messages
-from strategies.messages import RegistryEntry
-from strategies.node_texts import LONGEST
+from murmuration.client.app import app as client_app
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import user_key
+from murmuration.privacy.mechanisms.tally import STEPS
+from murmuration.server.config import RunConfig
+from murmuration.server.registration import read_registration
+from murmuration.server.training import train
+from murmuration.sims.deploy.certificates import client_key
+from murmuration.sims.runtimes.local import RAISED, LocalGrid
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import RegistryEntry
+from murmuration.strategies.protocol.node_texts import LONGEST
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

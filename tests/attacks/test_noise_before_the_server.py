@@ -13,22 +13,22 @@ from hostile_server import exact_sum
 from named import asked
 from scipy import stats
 
-from client.agent import Agent
-from client.policy import Policy, PolicyRefusal
-from client.store import UserStore
-from preference.features import HashingFeatures
-from preference.judgements import Judgements
-from privacy import grid
-from privacy.adjacency import Adjacency
-from privacy.discrete import installed
-from privacy.distributed import DistributedNoise, NodeNoise, NoisySum
-from privacy.events import PoissonGaussian
-from privacy.hold_out import HoldOut
-from privacy.mixture import MixtureGaussian
-from privacy.secure_sum import ProtocolError
-from strategies import messages
-from strategies import secure_messages as wire
-from strategies.stated import PARAMETER, StatedPlan, cost
+from murmuration.client.agent.agent import Agent
+from murmuration.client.agent.policy import Policy, PolicyRefusal
+from murmuration.client.store import UserStore
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import grid
+from murmuration.privacy.mechanisms.discrete_gaussian import installed
+from murmuration.privacy.mechanisms.distributed import DistributedNoise, NodeNoise, NoisySum
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.privacy.secure_aggregation.party import ProtocolError
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol import secure_messages as wire
+from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan, cost
 
 pytestmark = pytest.mark.skipif(not installed(), reason="needs OpenDP")
 
@@ -80,7 +80,8 @@ def at_once(monkeypatch):
     """What plans cost is computed here, not in a process for each agent."""
     known = lru_cache(lambda plans, delta: cost(list(plans), delta))
     monkeypatch.setattr(
-        "client.agent.bounded_cost", lambda plans, delta: known(tuple(plans), delta)
+        "murmuration.client.agent.agent.bounded_cost",
+        lambda plans, delta: known(tuple(plans), delta),
     )
 
 

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from named import asked
 
-from client.agent import Agent
-from client.policy import Policy, PolicyRefusal
-from client.store import UserStore
-from preference.features import HashingFeatures
-from preference.judgements import Judgements
-from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian
-from strategies import messages
-from strategies.stated import PARAMETER, StatedPlan
+from murmuration.client.agent.agent import Agent
+from murmuration.client.agent.policy import Policy, PolicyRefusal
+from murmuration.client.store import UserStore
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
 D, J = 512, 33
 FEATURES = HashingFeatures(dimension=D)
@@ -49,7 +49,7 @@ def rows(user, seed):
 @pytest.fixture
 def make(monkeypatch, tmp_path):
     """A function: an agent of two users."""
-    monkeypatch.setattr("client.agent.bounded_cost", lambda plans, delta: 1.0)
+    monkeypatch.setattr("murmuration.client.agent.agent.bounded_cost", lambda plans, delta: 1.0)
     found = [row for number in (0, 1) for row in rows(f"u{number:03}", number)]
 
     def agent(**rules):

@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sims import confined
-from sims.bundle import write_bundle
-from sims.deploy_doctor import examine
-from sims.deploy_init import Deployment, write_deployment
-from sims.deployed import Site, listens, until
-from sims.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
+from murmuration.sims.deploy import confined
+from murmuration.sims.deploy.doctor import examine
+from murmuration.sims.deploy.init import Deployment, write_deployment
+from murmuration.sims.deploy.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
+from murmuration.sims.deploy.processes import Site, listens, until
+from murmuration.sims.runtimes.app_bundle import write_bundle
 
 pytestmark = [
     pytest.mark.deploy,
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 ATTACKS = Path(__file__).parent
-ROOT = str(Path(confined.__file__).parents[1])
+ROOT = str(Path(confined.__file__).parents[2])
 
 
 def _stranger():
@@ -154,7 +154,14 @@ def _examined(folder, machine):
     assert not here["without a key"].well  # this account runs the server
     assert ANSWERED in here["without a key"].seen
     if machine:
-        command = [sys.executable, "-m", "sims.main", "deploy", "doctor", str(folder / "clients/a")]
+        command = [
+            sys.executable,
+            "-m",
+            "murmuration.sims.main",
+            "deploy",
+            "doctor",
+            str(folder / "clients/a"),
+        ]
         done = subprocess.run(
             [*machine, *command], capture_output=True, text=True, check=False,
             env={**os.environ, "PYTHONPATH": ROOT},
@@ -171,7 +178,8 @@ def test_nothing_stays_when_a_deployment_is_killed(tmp_path, make_rows):
     data.write_text("".join(json.dumps(row) + "\n" for row in make_rows([3, 2])))
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from sims.deploy_init import Deployment; from sims.deployed import Site\n"
+        "from murmuration.sims.deploy.init import Deployment; "
+        "from murmuration.sims.deploy.processes import Site\n"
         "folder, data, port, node_port = sys.argv[1:]\n"
         "site = Site(Path(folder) / 'd', Deployment(('127.0.0.1',), int(port), ('a',)),"
         " Path(folder) / 'logs')\n"

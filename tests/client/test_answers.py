@@ -5,16 +5,16 @@ import pytest
 from flwr.app import RecordDict
 from named import asked
 
-from client import answers
-from client.answers import Host, answer
-from client.label_state import LabelState
-from client.store import UserStore
-from preference.judgements import InputError, Judgements
-from preference.user_texts import UserTexts
-from privacy.randomized_response import LabelPromise
-from privacy.randomness import Randomness
-from privacy.secure_sum import ProtocolError
-from strategies import local_labels, messages, public_items
+from murmuration.client import answers
+from murmuration.client.answers import Host, answer
+from murmuration.client.labels.memory import LabelState
+from murmuration.client.store import UserStore
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.texts import UserTexts
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.secure_aggregation.party import ProtocolError
+from murmuration.strategies.protocol import label_queries, messages, public_items
 
 FEATURES = '{"kind": "hashing", "dimension": 33}'
 
@@ -77,7 +77,7 @@ def test_terms_of_the_owner_count(host):
 
 
 def test_every_kind_has_an_answer_in_the_app():
-    from client.app import app
+    from murmuration.client.app import app
 
     names = {kind.removeprefix("query.") for kind in answers.ANSWERS}
     registered = {*app._registered_funcs, "train.default", "evaluate.default"}
@@ -91,7 +91,7 @@ def test_texts_are_not_told_as_what_was_shown_or_judged(host):
     promise = LabelPromise(1.0)
     for kind, content in (
         ("query.items", public_items.request(asked([0]))),
-        ("query.labels", local_labels.request(promise, asked([0]))),
+        ("query.labels", label_queries.request(promise, asked([0]))),
     ):
         with pytest.raises(ValueError, match="hosts users' texts, not judgements"):
             answer(kind, content, writers)

@@ -7,16 +7,17 @@ import pytest
 from flwr.app import RecordDict
 from named import asked
 
-import client.answers
-from client.app import app
-from client.store import store_for
-from preference.features import HashingFeatures
-from preference.reward import accuracy_of
-from privacy.randomness import Randomness
-from privacy.tally import STEPS, Tally
-from sims.local import LocalGrid
-from strategies import messages, uls
-from strategies.messages import Work
+import murmuration.client.answers
+from murmuration.client.app import app
+from murmuration.client.store import store_for
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.reward import accuracy_of
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.tally import STEPS, Tally
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import uls
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 PARAMETERS = {
@@ -116,7 +117,7 @@ def test_a_model_that_is_not_finite_gives_zero(ask):
 
 def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
     monkeypatch.setitem(
-        client.answers.NODE_HALVES, "uls", lambda *_: {"sum": np.array([1.0, np.inf])}
+        murmuration.client.answers.NODE_HALVES, "uls", lambda *_: {"sum": np.array([1.0, np.inf])}
     )
     with pytest.raises(FloatingPointError, match="not finite"):
         ask(work([0]), "train")

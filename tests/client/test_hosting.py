@@ -5,8 +5,8 @@ import json
 import pytest
 from flwr.app import Context, RecordDict
 
-from client.hosting import host_for
-from preference.judgements import InputError
+from murmuration.client.hosting import host_for
+from murmuration.preference.data.judgements import InputError
 
 
 def test_a_deployed_node_draws_for_itself(crowd):

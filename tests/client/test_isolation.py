@@ -16,19 +16,19 @@ from flwr.app import Context, RecordDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from client.answers import registry
-from client.hosting import host_for
-from client.stated_labels import stated_labels
-from preference.bases import examples_of
-from preference.features import HashingFeatures
-from preference.judgements import Judgements, LeftOut
-from preference.schema import Schema
-from privacy.randomized_response import LabelPromise, RandomizedResponse
-from privacy.randomness import Randomness, user_key
-from privacy.sampling import PoissonSampler
-from strategies import messages
-from strategies.catalogue import NODE_HALVES
-from strategies.cohort import Registry
+from murmuration.client.answers import registry
+from murmuration.client.hosting import host_for
+from murmuration.client.labels.pre_randomized import stated_labels
+from murmuration.preference.bases import examples_of
+from murmuration.preference.data.judgements import Judgements, LeftOut
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
+from murmuration.privacy.mechanisms.randomness import Randomness, user_key
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.registry import NODE_HALVES
 
 ONE = "user one"  # whose rows are drawn
 OTHERS = ("a", "user", "user p", "zoe")
@@ -211,7 +211,7 @@ def test_who_has_nothing_of_use_stays_hosted(tmp_path):
 
 
 def test_an_endless_line_is_nobodys(tmp_path, monkeypatch):
-    from preference import loading
+    from murmuration.preference.data import loading
 
     monkeypatch.setattr(loading, "_MOST_LINE", 500)
     others = lines(rows_of_others("pairs"))

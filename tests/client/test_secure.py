@@ -7,24 +7,24 @@ import pytest
 from flwr.app import ConfigRecord, RecordDict
 from named import asked
 
-from client import secure
-from client.agent import Agent
-from client.answers import Host, answer
-from client.app import app
-from client.policy import Policy, PolicyRefusal
-from client.store import UserStore
-from preference.features import HashingFeatures
-from preference.judgements import Judgements
-from privacy import grid
-from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian
-from privacy.randomness import Randomness
-from privacy.secure_sum import Party, ProtocolError, PublicKeys
-from privacy.unmasking import Session, unmasked
-from sims.local import LocalGrid
-from strategies import messages
-from strategies import secure_messages as wire
-from strategies.stated import PARAMETER, StatedPlan
+from murmuration.client import secure
+from murmuration.client.agent.agent import Agent
+from murmuration.client.agent.policy import Policy, PolicyRefusal
+from murmuration.client.answers import Host, answer
+from murmuration.client.app import app
+from murmuration.client.store import UserStore
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import grid
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.secure_aggregation.party import Party, ProtocolError, PublicKeys
+from murmuration.privacy.secure_aggregation.server import Session, unmasked
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol import secure_messages as wire
+from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 SESSION, STEP = b"s" * 16, grid.step_for(0.1)

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from named import asked
 
-from client import store
-from client.store import UserStore, share, source_for, store_for
-from preference.features import HashingFeatures
-from preference.judgements import InputError, Judgements
-from preference.user_texts import UserTexts
-from privacy.randomness import Randomness, user_key
-from strategies.messages import Asked
+from murmuration.client import store
+from murmuration.client.store import UserStore, share, source_for, store_for
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.privacy.mechanisms.randomness import Randomness, user_key
+from murmuration.strategies.protocol.messages import Asked
 
 HASHING = json.dumps(HashingFeatures(dimension=9).to_config())
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from preference.bases import base_of, examples_of
-from preference.examples import PairExamples
-from preference.features import HashingFeatures
-from preference.judgements import InputError, Judgements
-from preference.token_examples import TokenExamples
+from murmuration.preference.bases import base_of, examples_of
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.linear.examples import PairExamples
 
 
 def test_features_make_differences(make_rows):

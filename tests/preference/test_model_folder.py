@@ -2,8 +2,8 @@
 
 import pytest
 
-from preference.judgements import InputError
-from preference.model_folder import replace_folder
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.model_folder import replace_folder
 
 
 def write(text):

@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from preference.examples import PairExamples, pair_examples
-from preference.features import HashingFeatures
-from preference.judgements import InputError, Judgements
-from preference.models import ABSENT
-from preference.reward import Accuracy, RewardModel, accuracy_of
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.linear.examples import PairExamples, pair_examples
+from murmuration.preference.models import ABSENT
+from murmuration.preference.reward import Accuracy, RewardModel, accuracy_of
 
 FEATURES = HashingFeatures(dimension=33)
 

@@ -19,12 +19,12 @@ import torch
 from hypothesis import settings
 from scipy import stats
 
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.analytic_gaussian import epsilon_of
-from privacy.events import PoissonGaussian, PureDp
-from privacy.ledger import BudgetExceeded, Ledger, LedgerError
-from privacy.randomness import Randomness
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.analytic_gaussian import epsilon_of
+from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomness import Randomness
 
 _SPEC = importlib.util.spec_from_file_location(
     "exact_sums", Path(__file__).with_name("exact_sums.py")
@@ -274,8 +274,8 @@ def reserves_what_is_planned(make: Callable[..., Ledger], path: Path) -> None:
     """
     planned, more = {EVENT: 4, PureDp(0.2): 2}, PoissonGaussian(0.1, 8.0)
     terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
-    budget = accounting.epsilon(planned.items(), **terms)
-    assert accounting.epsilon([(EVENT, 2), (PureDp(0.2), 1), (more, 1)], **terms) < budget
+    budget = accountant.epsilon(planned.items(), **terms)
+    assert accountant.epsilon([(EVENT, 2), (PureDp(0.2), 1), (more, 1)], **terms) < budget
     with make(path, budget=budget) as ledger:
         ledger.clear(planned)
         for round_, event in enumerate([EVENT, PureDp(0.2), EVENT], start=1):

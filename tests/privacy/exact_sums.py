@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from privacy.composition import OneWay
-from privacy.convolution import Masses, Parts, convolve
+from murmuration.privacy.accounting.composition import OneWay
+from murmuration.privacy.accounting.convolution import Masses, Parts, convolve
 
 _DIGITS = 50
 

@@ -3,8 +3,8 @@ import math
 import pytest
 from dp_accounting import NeighboringRelation
 
-from privacy.adjacency import Adjacency
-from privacy.clipping import NoClip, UserClip
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 
 
 def test_names_are_the_ones_that_users_type() -> None:

@@ -18,14 +18,15 @@ import pytest
 import torch
 from dp_accounting.pld import PLDAccountant
 
-from privacy import accounting, convolution
-from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
-from privacy.composition import composition
-from privacy.events import Event, PoissonGaussian
-from privacy.ledger import BudgetExceeded, Charge, Ledger, LedgerError
-from privacy.randomness import Randomness
-from privacy.sampling import PoissonSampler
+from murmuration.privacy.accounting import accountant as accounting
+from murmuration.privacy.accounting import convolution
+from murmuration.privacy.accounting.composition import composition
+from murmuration.privacy.accounting.events import Event, PoissonGaussian
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Charge, Ledger, LedgerError
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
 
 EVENT = PoissonGaussian(0.1, 4.0)
 

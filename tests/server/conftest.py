@@ -91,10 +91,10 @@ def make_metrics():
 @pytest.fixture
 def broken_off(monkeypatch):
     """A function: run a config and die right after the checkpoint of a round."""
-    from client.app import app as client_app
-    from server import training
-    from server.run_directory import RunDirectory
-    from sims.local import LocalGrid
+    from murmuration.client.app import app as client_app
+    from murmuration.server import training
+    from murmuration.server.run_directory import RunDirectory
+    from murmuration.sims.runtimes.local import LocalGrid
 
     class Killed(BaseException):
         pass

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from flwr.app import Error, Message
 
-from client import answers
-from client.app import app as client_app
-from preference.judgements import InputError
-from privacy.ledger import read_charges
-from server.choices import FEW_ROUNDS, STRATEGIES
-from server.config import RunConfig
-from server.training import train
-from sims.local import LocalGrid
-from strategies.availability import Reason, RunAborted
-from strategies.catalogue import NODE_HALVES
-from strategies.support import SUPPORT
+from murmuration.client import answers
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.protocol.availability import Reason, RunAborted
+from murmuration.strategies.registry import NODE_HALVES
+from murmuration.strategies.settings import FEW_ROUNDS, STRATEGIES
+from murmuration.strategies.support import SUPPORT
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from client.app import app as client_app
-from preference.judgements import InputError
-from server.app import app as server_app
-from server.choices import FEW_ROUNDS, STRATEGIES
-from server.config import RunConfig
-from sims.local import run_local
-from strategies.support import SUPPORT
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.server.app import app as server_app
+from murmuration.server.config import RunConfig
+from murmuration.sims.runtimes.local import run_local
+from murmuration.strategies.settings import FEW_ROUNDS, STRATEGIES
+from murmuration.strategies.support import SUPPORT
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 pytestmark = pytest.mark.usefixtures("quick_runs")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preference.judgements import InputError
-from privacy.chained_record import Head
-from server.checkpoints import PLACE, Checkpoint, load, save
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.chained_record import Head
+from murmuration.server.checkpoints import PLACE, Checkpoint, load, save
 
 STATE = {"theta": np.linspace(0, 1, 5), "averaged": np.array([3]), "empty": np.zeros((0, 2))}
 CHECKPOINT = Checkpoint(7, STATE, Head(9, "ab" * 32))

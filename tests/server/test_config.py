@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from preference.judgements import InputError
-from server.config import RunConfig, parse_delta
+from murmuration.preference.data.judgements import InputError
+from murmuration.server.config import RunConfig, parse_delta
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

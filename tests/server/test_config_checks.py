@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from preference.judgements import InputError
-from server.choices import FEW_ROUNDS
-from server.config import RunConfig
+from murmuration.preference.data.judgements import InputError
+from murmuration.server.config import RunConfig
+from murmuration.strategies.settings import FEW_ROUNDS
 
 BAD = {
     "task": ["", "write"],

@@ -5,18 +5,18 @@ import math
 
 import pytest
 
-from client.app import app as client_app
-from preference.features import HashingFeatures
-from preference.judgements import InputError
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.discrete import installed
-from privacy.events import PoissonGaussian
-from server.config import RunConfig
-from server.training import train
-from sims.ledger_command import ledger
-from sims.local import LocalGrid
-from sims.population import Population, write
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.discrete_gaussian import installed
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.cli.ledger import ledger
+from murmuration.sims.population.population import Population, write
+from murmuration.sims.runtimes.local import LocalGrid
 
 pytestmark = pytest.mark.skipif(not installed(), reason="needs OpenDP")
 
@@ -60,7 +60,7 @@ def test_both_figures_and_neither_in_the_place_of_the_other(make_run, capsys):
     assert result["epsilon"] <= 4.0
     event = PoissonGaussian(1.0, result["noise_multiplier"])
     terms = {"adjacency": Adjacency.ZERO_OUT, "delta": 1e-4}
-    expected = accounting.epsilon([(event, 3)], **terms)
+    expected = accountant.epsilon([(event, 3)], **terms)
     assert result["epsilon_against_server"] == pytest.approx(expected, abs=1e-3)
     assert result["epsilon_against_server"] > 2 * result["epsilon"]
     assert (result["noise"], result["noise_parties"], result["warnings"]) == ("distributed", 3, [])

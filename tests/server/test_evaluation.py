@@ -5,16 +5,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from preference.features import HashingFeatures
-from preference.judgements import InputError
-from preference.loading import load_judgements
-from preference.reward import RewardModel
-from privacy.adjacency import Adjacency
-from privacy.events import HoldOut
-from privacy.ledger import Ledger
-from privacy.randomness import Randomness
-from server.config import RunConfig
-from server.evaluation import HeldOut, on_held_out, on_test, public_test
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_judgements
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting.events import HoldOut
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.config import RunConfig
+from murmuration.server.evaluation import HeldOut, on_held_out, on_test, public_test
 
 FEATURES = HashingFeatures(dimension=65)
 

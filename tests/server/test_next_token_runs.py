@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from client.app import app as client_app
-from preference.judgements import InputError
-from preference.likelihood import load_scorer
-from server.config import RunConfig
-from server.training import train
-from sims.local import LocalGrid
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.likelihood import load_scorer
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from client.app import app as client_app
-from preference.judgements import InputError
-from privacy.ledger import read_charges
-from server import participants as module
-from server.config import RunConfig
-from server.run_directory import RunDirectory
-from server.training import train
-from sims.local import LocalGrid
-from strategies.availability import RunAborted
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.server import participants as module
+from murmuration.server.config import RunConfig
+from murmuration.server.run_directory import RunDirectory
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.protocol.availability import RunAborted
 
 CONFIG = RunConfig(
     rounds=6, cohort=10, users=20, epsilon=8.0, delta=1e-3, seed=3, refresh=2, timeout=0.5

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from client.app import app as client_app
-from server import probe
-from server.choices import STRATEGIES
-from server.config import RunConfig
-from server.probe import FACTOR, FLOOR, deadline
-from server.training import train
-from sims.local import LocalGrid
-from strategies.catalogue import NODE_HALVES
-from strategies.support import SUPPORT
+from murmuration.client.app import app as client_app
+from murmuration.server import probe
+from murmuration.server.config import RunConfig
+from murmuration.server.probe import FACTOR, FLOOR, deadline
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.registry import NODE_HALVES
+from murmuration.strategies.settings import STRATEGIES
+from murmuration.strategies.support import SUPPORT
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -32,7 +32,7 @@ def built(monkeypatch, tmp_path):
             found.append((config, built, base, real(config, built, base)))
             return found[-1][-1]
 
-        monkeypatch.setattr("server.training.deadline", watched)
+        monkeypatch.setattr("murmuration.server.training.deadline", watched)
         config = replace(config, out=str(tmp_path / f"run-{len(list(tmp_path.iterdir()))}"))
         train(config, LocalGrid(client_app, 1, config.to_run_config()))
         ((config, made, base, seconds),) = found
@@ -103,7 +103,7 @@ def test_it_is_a_multiple_of_what_a_cohort_would_take(config, built, monkeypatch
 
 
 def test_what_is_asked_for_is_not_probed(config, monkeypatch, tmp_path):
-    monkeypatch.setattr("server.training.deadline", None)
+    monkeypatch.setattr("murmuration.server.training.deadline", None)
     config = replace(config, timeout=7.0, out=str(tmp_path / "run"))
     train(config, LocalGrid(client_app, 1, config.to_run_config()))
 
@@ -112,7 +112,7 @@ def test_a_server_that_cannot_do_the_work_waits_as_long_as_it_must(config, monke
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr("server.training.deadline", fail)
+    monkeypatch.setattr("murmuration.server.training.deadline", fail)
     out = tmp_path / "run"
     config = replace(config, out=str(out))
     assert train(config, LocalGrid(client_app, 1, config.to_run_config()))["rounds"] == 1

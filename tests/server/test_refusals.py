@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-import client.agent
-import client.app
-from client.agent import Agent
-from client.policy import Policy
-from client.store import UserStore
-from preference.judgements import Judgements
-from privacy.ledger import read_charges
-from server.config import RunConfig
-from server.training import train
-from sims.local import LocalGrid
-from strategies.availability import Reason, RunAborted
+import murmuration.client.agent.agent
+import murmuration.client.app
+from murmuration.client.agent.agent import Agent
+from murmuration.client.agent.policy import Policy
+from murmuration.client.store import UserStore
+from murmuration.preference.data.judgements import Judgements
+from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.protocol.availability import Reason, RunAborted
 
 POLICY = Policy(
     strategies=("uls",),
@@ -32,7 +32,9 @@ POLICY = Policy(
 @pytest.fixture(autouse=True)
 def accounted_here(quick_runs, monkeypatch):
     """Plans are accounted for in this process."""
-    monkeypatch.setattr(client.agent, "bounded_cost", client.plan_cost.cost)
+    monkeypatch.setattr(
+        murmuration.client.agent.agent, "bounded_cost", murmuration.client.agent.plan_cost.cost
+    )
 
 
 @pytest.fixture
@@ -40,7 +42,9 @@ def crowd_of(tmp_path, make_rows, monkeypatch):
     """A function: a grid over agents with these policies, six users at each, and the agents."""
     made: dict[str, Agent] = {}
     monkeypatch.setattr(
-        client.app, "ask_agent", lambda path, kind, content: made[path].handle(kind, content)
+        murmuration.client.app,
+        "ask_agent",
+        lambda path, kind, content: made[path].handle(kind, content),
     )
 
     def crowd(config, *policies):
@@ -54,7 +58,9 @@ def crowd_of(tmp_path, make_rows, monkeypatch):
             state = tmp_path / f"state{number}"
             made[str(number)] = Agent(UserStore(judged, place=-1), policy, state)
         nodes = [{"agent": str(number)} for number in range(len(policies))]
-        grid = LocalGrid(client.app.app, len(nodes), config.to_run_config(), node_configs=nodes)
+        grid = LocalGrid(
+            murmuration.client.app.app, len(nodes), config.to_run_config(), node_configs=nodes
+        )
         return grid, list(made.values())
 
     yield crowd
@@ -211,7 +217,7 @@ def test_what_was_begun_and_is_resumed_is_asked_from_its_next_round_on(crowd_of,
 
 def test_a_simulation_asks_nobody(config, crowd):
     config = replace(config, data=crowd, adjacency="add-remove", seed=1)
-    grid = LocalGrid(client.app.app, 3, config.to_run_config())
+    grid = LocalGrid(murmuration.client.app.app, 3, config.to_run_config())
     train(config, grid)
     assert not any("shown the plan" in line for line in log(config))
 

@@ -3,11 +3,11 @@
 import pytest
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from preference.judgements import InputError
-from server.config import RunConfig
-from server.registration import read_registration, registration_for
-from sims.certificates import client_key
-from strategies.registration import Hosted, Registration
+from murmuration.preference.data.judgements import InputError
+from murmuration.server.config import RunConfig
+from murmuration.server.registration import read_registration, registration_for
+from murmuration.sims.deploy.certificates import client_key
+from murmuration.strategies.protocol.registration import Hosted, Registration
 
 
 @pytest.fixture

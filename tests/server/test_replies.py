@@ -14,10 +14,10 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.superlink.grid import http_grid
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from server.replies import decode_each_by_itself
-from sims.local import identify
-from strategies import messages
-from strategies.exchange import exchange
+from murmuration.server.replies import decode_each_by_itself
+from murmuration.sims.runtimes.local import identify
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.exchange import exchange
 
 DAMAGE = {
     "other bytes": lambda data: data[:-3] + b"\xff\xff\xff",

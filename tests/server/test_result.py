@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from server.config import RunConfig
-from server.evaluation import HeldOut
-from server.result import _loss, as_published
+from murmuration.server.config import RunConfig
+from murmuration.server.evaluation import HeldOut
+from murmuration.server.result import _loss, as_published
 
 
 def test_loss_and_perplexity():

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from client.app import app as client_app
-from preference.judgements import InputError
-from preference.reward import RewardModel
-from privacy import chained_record
-from privacy.ledger import read_account
-from server import training
-from server.config import RunConfig
-from server.run_directory import RunDirectory
-from server.run_files import read_metrics
-from server.training import train
-from sims.local import LocalGrid
-from strategies.rounds import CohortStrategy
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting import chained_record
+from murmuration.privacy.accounting.ledger import read_account
+from murmuration.server import training
+from murmuration.server.config import RunConfig
+from murmuration.server.run_directory import RunDirectory
+from murmuration.server.run_files import read_metrics
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.base import CohortStrategy
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

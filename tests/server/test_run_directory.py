@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from preference.judgements import InputError
-from privacy import chained_record
-from privacy.adjacency import Adjacency
-from privacy.chained_record import NO_LINES
-from privacy.events import HoldOut, PoissonGaussian
-from privacy.ledger import Ledger, LedgerLoss
-from server import run_directory
-from server.config import RunConfig
-from server.run_directory import RunDirectory
-from server.run_lock import RunLock
-from sims.run_settings import settings
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting import chained_record
+from murmuration.privacy.accounting.chained_record import NO_LINES
+from murmuration.privacy.accounting.events import HoldOut, PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.server import run_directory
+from murmuration.server.config import RunConfig
+from murmuration.server.run_directory import RunDirectory
+from murmuration.server.run_lock import RunLock
+from murmuration.sims.cli.run import settings
 
 
 @pytest.fixture
@@ -456,8 +456,9 @@ def test_a_discarded_folder_is_not_taken_from_who_made_it_anew(config):
 def test_two_processes_at_once_on_one_folder(config, tmp_path):
     """Whoever is refused leaves what the other one wrote."""
     code = (
-        "import sys; from server.config import RunConfig; from server.run_directory import *\n"
-        "from preference.judgements import InputError\n"
+        "import sys; from murmuration.server.config import RunConfig; "
+        "from murmuration.server.run_directory import *\n"
+        "from murmuration.preference.data.judgements import InputError\n"
         "sys.stdin.readline()\n"
         "for turn in range(30):\n"
         "    try: folder = RunDirectory(RunConfig(data='d', seed=7, out=f'{sys.argv[1]}/{turn}'))\n"

@@ -11,21 +11,21 @@ import pytest
 from flwr.app import Error, Message
 from safetensors.numpy import load_file
 
-from client.app import app as client_app
-from preference.judgements import InputError
-from preference.loading import load_judgements
-from preference.reward import RewardModel
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.events import HoldOut
-from privacy.ledger import Ledger, read_charges
-from server import training
-from server.config import RunConfig
-from server.run_directory import RunDirectory
-from server.training import train
-from sims.local import LocalGrid
-from strategies import messages
-from strategies.stated import StatedPlan
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_judgements
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import HoldOut
+from murmuration.privacy.accounting.ledger import Ledger, read_charges
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.server import training
+from murmuration.server.config import RunConfig
+from murmuration.server.run_directory import RunDirectory
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -205,7 +205,7 @@ def spent_by_round(config):
     found = []
     for line in folder.metrics():
         until = Counter(charge.event for charge in charges if charge.round <= line["round"])
-        found.append((line["epsilon"], accounting.epsilon(until.items(), **terms)))
+        found.append((line["epsilon"], accountant.epsilon(until.items(), **terms)))
     return found
 
 
@@ -254,7 +254,7 @@ def test_rounds_that_are_charged_again_show(config, monkeypatch):
     event = read_charges(RunDirectory(replace(unseeded, resume=True)).ledger_path)[1].event
     terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": config.delta}
     held_out = HoldOut(0.2, 0.25).charges.items()  # its figures count from the start
-    assert again == accounting.epsilon([*held_out, (event, 4)], **terms)
+    assert again == accountant.epsilon([*held_out, (event, 4)], **terms)
 
 
 def test_nothing_about_held_out_users_is_published_by_round(config):
@@ -464,7 +464,7 @@ def test_golden_trajectory(config, monkeypatch):
     Calibration is left out and all settings with a default that might be tuned are given, so a
     change of these numbers is a change of what a seed means.
     """
-    monkeypatch.setattr(accounting, "noise_multiplier_for", lambda *_, **__: 2.5)
+    monkeypatch.setattr(accountant, "noise_multiplier_for", lambda *_, **__: 2.5)
     golden = replace(
         config, users=64, epsilon=8.0, clip=0.05, group_size=3, optimizer="sgd", learning_rate=2.0,
         momentum=0.5, warmup=0.4, averaging=0.5, rounds=8, cohort=16,

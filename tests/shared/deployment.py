@@ -6,15 +6,15 @@ import socket
 from contextlib import contextmanager
 from pathlib import Path
 
-from client.app import app as client_app
-from preference.reward import RewardModel
-from server.config import RunConfig
-from server.training import train
-from sims.deploy_init import Deployment, write_deployment
-from sims.deploy_run import run_deployed
-from sims.deployed import Site, until
-from sims.local import LocalGrid
-from sims.population import Population, write
+from murmuration.client.app import app as client_app
+from murmuration.preference.reward import RewardModel
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.deploy.init import Deployment, write_deployment
+from murmuration.sims.deploy.processes import Site, until
+from murmuration.sims.deploy.run import run_deployed
+from murmuration.sims.population.population import Population, write
+from murmuration.sims.runtimes.local import LocalGrid
 
 POLICY = """\
 strategies = ["uls"]

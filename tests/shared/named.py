@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from privacy.randomness import user_key
-from strategies.messages import Asked
+from murmuration.privacy.mechanisms.randomness import user_key
+from murmuration.strategies.protocol.messages import Asked
 
 
 def asked(users: Iterable[int], salt: bytes = b"salt", name: str = "u{:03}") -> Asked:

@@ -28,25 +28,25 @@ import pytest
 from flwr.app import Message
 from neighbours import CHANGED, DECLARED, GONE, USERS, Change, after, everybody, housed
 
-import client.hosting
-import client.store
-import privacy.ledger
-import server.build_els
-import server.training
-import strategies.aup_published
-from client.app import app as client_app
-from preference.judgements import InputError
-from privacy import accounting, concentration
-from privacy.filtered_mean import FilteredMean
-from privacy.joint import JointSum
-from privacy.randomized_response import RandomizedResponse
-from privacy.randomness import Randomness, user_key
-from privacy.release import ExampleSum, GaussianSum
-from privacy.tally import STEPS, HeldOutRelease
-from privacy.threshold import OpenThreshold
-from server.config import RunConfig
-from sims.local import LocalGrid
-from strategies import messages
+import murmuration.client.hosting
+import murmuration.client.store
+import murmuration.privacy.accounting.ledger
+import murmuration.server.training
+import murmuration.strategies.aup.published
+import murmuration.strategies.els
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.mechanisms import filtered_mean
+from murmuration.privacy.mechanisms.above_threshold import OpenThreshold
+from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
+from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
+from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
+from murmuration.privacy.mechanisms.randomness import Randomness, user_key
+from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease
+from murmuration.server.config import RunConfig
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.protocol import messages
 
 #: Per node: the lines of its file, or files of a folder by name.
 Population = Mapping[int, list[bytes] | dict[str, bytes]]
@@ -191,10 +191,10 @@ class Watch:
             _noise_alone(patched, seen)
             _coarsely(patched)
             try:
-                server.training.train(settings, grid)
+                murmuration.server.training.train(settings, grid)
             except InputError as error:
                 seen.refused = str(error)
-        client.store._kept.clear()
+        murmuration.client.store._kept.clear()
         if (out / "out").exists():
             seen.public = public(out / "out")
         return seen
@@ -229,8 +229,8 @@ class _StoppedClock:
 
 def stop_clocks(patched: pytest.MonkeyPatch) -> None:
     """Time does not pass for the server and in its ledger, whose hashes cover it."""
-    patched.setattr(server.training, "time", _StoppedClock)
-    patched.setattr(privacy.ledger, "_now", lambda: "now")
+    patched.setattr(murmuration.server.training, "time", _StoppedClock)
+    patched.setattr(murmuration.privacy.accounting.ledger, "_now", lambda: "now")
 
 
 def public(folder: Path, data: str = "") -> dict[str, object]:
@@ -259,7 +259,7 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
 
     Draws of nodes come from a seed, as in a simulation: the same for the same user.
     """
-    patched.setattr(client.hosting, "source_for", lambda context: Randomness(7))
+    patched.setattr(murmuration.client.hosting, "source_for", lambda context: Randomness(7))
     stop_clocks(patched)
     patched.setattr(os, "fsync", lambda descriptor: None)  # nothing here is about lost power
 
@@ -289,14 +289,14 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
         return joint(self, np.zeros_like(sum_D), 0.0, round_=round_, covers=covers, **more)
 
     def call_filtered(self, rows_SD, *, round_, covers, **more):
-        near_SS = concentration.near(rows_SD, self.radius)
-        weights_S = concentration.majority_weights(concentration.degrees(near_SS))
-        weight, mean_D = concentration.weighted_mean(rows_SD, weights_S)
+        near_SS = filtered_mean.near(rows_SD, self.radius)
+        weights_S = filtered_mean.majority_weights(filtered_mean.degrees(near_SS))
+        weight, mean_D = filtered_mean.weighted_mean(rows_SD, weights_S)
         # Floating point beside the proof: sums of a few dozen weights.
         slack = 1e-9
         note((round_, covers, "weight"), np.array([weight]), 2 + slack, 4 + slack)
         if weight >= self.least_weight:  # of others no mean is released
-            moves = concentration.mean_movement(self.radius, self.least_weight) * (1 + slack)
+            moves = filtered_mean.mean_movement(self.radius, self.least_weight) * (1 + slack)
             note((round_, covers, "mean"), mean_D, moves, 2 * moves)
         nobody_SD = np.zeros((30, rows_SD.shape[1]))
         return filtered(self, nobody_SD, round_=round_, covers=covers, **more)
@@ -311,7 +311,10 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
     patched.setattr(FilteredMean, "release", call_filtered)
     patched.setattr(OpenThreshold, "ask", call_ask)
 
-    noisy, median = strategies.aup_published.noisy_mean, server.build_els.release_median
+    noisy, median = (
+        murmuration.strategies.aup.published.noisy_mean,
+        murmuration.strategies.els.release_median,
+    )
 
     def call_noisy(mean_D, *others, **more):
         note((more["round_"], "published mean"), mean_D, None, None)
@@ -321,8 +324,8 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
         note((0, "histogram"), users_J, 1.0, math.sqrt(2.0))
         return median(np.ones_like(users_J), *others, **more)
 
-    patched.setattr(strategies.aup_published, "noisy_mean", call_noisy)
-    patched.setattr(server.build_els, "release_median", call_median)
+    patched.setattr(murmuration.strategies.aup.published, "noisy_mean", call_noisy)
+    patched.setattr(murmuration.strategies.els, "release_median", call_median)
 
     held_out = HeldOutRelease.release
 
@@ -344,12 +347,12 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
 
 def _coarsely(patched: pytest.MonkeyPatch) -> None:
     """What a plan costs is a function of public numbers: here it is enough to know it roughly."""
-    exactly = accounting.composed_epsilon
+    exactly = accountant.composed_epsilon
 
     def roughly(*events, interval, **more):
         return exactly(*events, interval=max(interval, 0.05), **more)
 
-    patched.setattr(accounting, "composed_epsilon", roughly)
+    patched.setattr(accountant, "composed_epsilon", roughly)
 
 
 def differences(

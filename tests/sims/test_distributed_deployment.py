@@ -7,11 +7,11 @@ import time
 import pytest
 from deployment import World
 
-from client.own_ledger import OwnLedger
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.discrete import installed
-from privacy.events import PoissonGaussian
+from murmuration.client.agent.ledger import OwnLedger
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.discrete_gaussian import installed
 
 pytestmark = [
     pytest.mark.deploy,
@@ -71,7 +71,7 @@ def test_eight_nodes_of_which_two_drop_out(tmp_path):
         print(f"{time.monotonic() - started:.0f} s in rounds", json.dumps(result)[:1000])
     assert result["rounds"] == 4
     assert result["noise_parties"] == 6
-    expected = accounting.epsilon(
+    expected = accountant.epsilon(
         [(PoissonGaussian(1.0, result["noise_multiplier"]), 4)],
         adjacency=Adjacency.ZERO_OUT,
         delta=1e-3,

@@ -13,8 +13,8 @@ import numpy as np
 import psutil
 import pytest
 
-from preference.reward import RewardModel
-from privacy.ledger import read_charges
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting.ledger import read_charges
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "deploying.md"
@@ -94,7 +94,7 @@ def test_the_page_as_it_is_printed(tmp_path):
     programs.mkdir()
     place.mkdir()
     shim = programs / "murmuration"
-    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m sims.main "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m murmuration.sims.main "$@"\n')
     shim.chmod(0o755)
     environment = {
         **os.environ,

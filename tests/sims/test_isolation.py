@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from neighbours import CHANGED, USERS, Change, changes, everybody, line, named, wide
 from watch import assert_none, compare
 
-import client.store
-from client.store import UserStore
-from preference.judgements import InputError
-from privacy.clipping import UserClip
-from privacy.grid import toward_zero
-from strategies.catalogue import NODE_HALVES
-from strategies.cohort import Registry
-from strategies.rounds import CohortStrategy
+import murmuration.client.store
+from murmuration.client.store import UserStore
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.grid import toward_zero
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.registry import NODE_HALVES
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -214,7 +214,7 @@ def coins_by_place(monkeypatch) -> None:
 
 def refused_row(monkeypatch) -> None:
     """A node gives up at a row that it cannot read."""
-    load = client.store.load
+    load = murmuration.client.store.load
 
     def strict(*arguments):
         found = load(*arguments)
@@ -222,7 +222,7 @@ def refused_row(monkeypatch) -> None:
             raise InputError(found.set_aside[0])
         return found
 
-    monkeypatch.setattr(client.store, "load", strict)
+    monkeypatch.setattr(murmuration.client.store, "load", strict)
 
 
 def counted_twice(monkeypatch) -> None:

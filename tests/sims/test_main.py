@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
-import preference.encoders
-import preference.loading
-from preference.judgements import InputError
-from sims import main, run_command
-from sims.flower import FlowerRunFailed
+import murmuration.preference.data.loading
+import murmuration.preference.features.encoders
+from murmuration.preference.data.judgements import InputError
+from murmuration.sims import main
+from murmuration.sims.cli import run
+from murmuration.sims.runtimes.flower import FlowerRunFailed
 
 GOOD = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10, "--seed", 1]
 
 
 @pytest.fixture
-def refused(murmuration, tmp_path):
+def refused(cli, tmp_path):
     """A function: the one line with which a run is refused; it leaves no folder behind."""
 
     def call(*arguments, leaves=False):
         out = tmp_path / "out"
-        code, stdout, lines = murmuration("run", "--out", out, *arguments)
+        code, stdout, lines = cli("run", "--out", out, *arguments)
         assert code == 2
         assert stdout == ""
         assert len(lines) == 1, lines
@@ -89,7 +90,7 @@ def test_bad_options(refused, crowd, arguments, message):
 
 @pytest.mark.parametrize("option", ["--data", "--features"])
 def test_hub_name_without_a_network(refused, crowd, monkeypatch, option):
-    for module in (preference.loading, preference.encoders):
+    for module in (murmuration.preference.data.loading, murmuration.preference.features.encoders):
         monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
     found = refused("--data", crowd, *GOOD, option, "nobody-at-all/nothing-here")
     assert "nobody-at-all/nothing-here: " in found
@@ -119,16 +120,16 @@ def test_a_place_that_is_taken(refused, crowd, tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
 
 
-def test_a_place_that_cannot_be_written(murmuration, crowd, tmp_path):
+def test_a_place_that_cannot_be_written(cli, crowd, tmp_path):
     (tmp_path / "file").write_text("…")
-    code, _, lines = murmuration("run", "--data", crowd, *GOOD, "--out", tmp_path / "file" / "run")
+    code, _, lines = cli("run", "--data", crowd, *GOOD, "--out", tmp_path / "file" / "run")
     assert code == 2
     assert len(lines) == 1
     assert "--out" in lines[0]
 
 
-def test_a_run_that_is_there_already(refused, murmuration, crowd, tmp_path, quick_runs):
-    assert murmuration("run", "--data", crowd, *GOOD, "--out", tmp_path / "out")[0] == 0
+def test_a_run_that_is_there_already(refused, cli, crowd, tmp_path, quick_runs):
+    assert cli("run", "--data", crowd, *GOOD, "--out", tmp_path / "out")[0] == 0
     before = sorted(tmp_path.rglob("*"))
     assert "holds a run already; continue it with --resume" in refused(
         "--data", crowd, *GOOD, leaves=True
@@ -139,11 +140,9 @@ def test_a_run_that_is_there_already(refused, murmuration, crowd, tmp_path, quic
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_delta_too_large_is_a_warning_that_stays(murmuration, crowd, tmp_path, quick_runs):
+def test_delta_too_large_is_a_warning_that_stays(cli, crowd, tmp_path, quick_runs):
     out = tmp_path / "out"
-    code, stdout, _ = murmuration(
-        "run", "--data", crowd, *GOOD, "--delta", 0.1, "--out", out, "--json"
-    )
+    code, stdout, _ = cli("run", "--data", crowd, *GOOD, "--delta", 0.1, "--out", out, "--json")
     assert code == 0
     result = json.loads(stdout.splitlines()[-1])
     assert any("not below 1 / users" in warning for warning in result["warnings"])
@@ -155,29 +154,29 @@ def test_delta_too_large_is_a_warning_that_stays(murmuration, crowd, tmp_path, q
     ("error", "code"),
     [(InputError("a [bold]b[/] [c]"), 2), (FlowerRunFailed("[x] failed", Path("flower.log")), 1)],
 )
-def test_messages_are_shown_as_they_are(murmuration, monkeypatch, crowd, error, code):
+def test_messages_are_shown_as_they_are(cli, monkeypatch, crowd, error, code):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(run_command, "execute", fail)
-    found, _, lines = murmuration("run", "--data", crowd)
+    monkeypatch.setattr(run, "execute", fail)
+    found, _, lines = cli("run", "--data", crowd)
     assert (found, lines) == (code, [f"error: {error}"])
 
 
-def test_long_messages_stay_on_one_line(murmuration, tmp_path):
+def test_long_messages_stay_on_one_line(cli, tmp_path):
     name = tmp_path / ("x" * 200) / ("y" * 150 + ".jsonl")
-    _, _, lines = murmuration("run", "--data", name)
+    _, _, lines = cli("run", "--data", name)
     assert len(lines) == 1
     assert str(name) in lines[0]
 
 
-def test_other_errors_are_not_hidden(murmuration, monkeypatch, crowd):
+def test_other_errors_are_not_hidden(cli, monkeypatch, crowd):
     def fail(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run_command, "execute", fail)
+    monkeypatch.setattr(run, "execute", fail)
     with pytest.raises(ZeroDivisionError):
-        murmuration("run", "--data", crowd)
+        cli("run", "--data", crowd)
 
 
 def test_commands():
@@ -188,7 +187,7 @@ def test_commands():
 def test_in_a_process_of_its_own(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
-        [sys.executable, "-m", "sims.main", "run", "--data", "missing.jsonl", "--out", "o"],
+        [sys.executable, "-m", "murmuration", "run", "--data", "missing.jsonl", "--out", "o"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 2
@@ -202,7 +201,7 @@ def test_in_a_process_of_its_own(tmp_path):
 def test_rivals_keep_their_threads_as_they_come(command, policy):
     """Idle threads are told to sleep, but not where others are measured beside us."""
     code = (
-        f"import sys; sys.argv = ['murmuration', {command!r}]; import os, sims.main; "
+        f"import sys; sys.argv = ['murmuration', {command!r}]; import os, murmuration.sims.main; "
         "print(os.environ.get('OMP_WAIT_POLICY'))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from watch import public, stop_clocks
 
-import server.training
-from preference.reward import RewardModel
-from privacy.filtered_mean import FilteredMean
-from privacy.joint import JointSum
-from privacy.randomized_response import RandomizedResponse
-from privacy.release import ExampleSum, GaussianSum
-from server.report import write_report
+import murmuration.server.training
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
+from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
+from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
+from murmuration.server.reporting.report import write_report
 
 
 @pytest.fixture
@@ -88,7 +87,7 @@ STRATEGIES = {
 )
 @pytest.mark.parametrize("change", ["gone", "other"])
 def test_nothing_gets_past_the_noise(
-    murmuration, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
+    cli, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
     quick_runs, monkeypatch, name, change,
 ):  # fmt: skip
     seen, printed = [], []
@@ -96,11 +95,11 @@ def test_nothing_gets_past_the_noise(
     if replaced and name == "els":
         pytest.skip("els has no guarantee there")
     if name in REPORTED:
-        monkeypatch.setattr(server.training, "write_report", write_report)
+        monkeypatch.setattr(murmuration.server.training, "write_report", write_report)
     for version in ("as it was", change):
         out = tmp_path / version.replace(" ", "-")
         data = write_rows(crowd(make_rows, version), f"{len(seen)}.jsonl")
-        code, text, _ = murmuration(
+        code, text, _ = cli(
             *("run", "--data", data, "--test", crowd_test, "--users", 40, "--cohort", 30),
             *("--rounds", 3, "--seed", 5, "--out", out, "--json"),
             *("--adjacency", "replace" if replaced else "add-remove"),
@@ -130,7 +129,7 @@ OF_LABELS = {
 
 @pytest.mark.parametrize("name", OF_LABELS)
 def test_labels_do_not_get_past_the_noise(
-    murmuration, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
+    cli, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
     quick_runs, monkeypatch, name,
 ):  # fmt: skip
     answer = RandomizedResponse.answer  # its coins alone, whatever is true
@@ -141,7 +140,7 @@ def test_labels_do_not_get_past_the_noise(
     for version in ("as it was", "flipped"):
         out = tmp_path / version.replace(" ", "-")
         data = write_rows(crowd(make_rows, version), f"{len(seen)}.jsonl")
-        code, text, _ = murmuration(
+        code, text, _ = cli(
             *("run", "--data", data, "--test", crowd_test, "--users", 40, "--epsilon", 8),
             *("--seed", 5, "--out", out, "--json", "--adjacency", "replace-labels"),
             *OF_LABELS[name],
@@ -156,7 +155,7 @@ def test_labels_do_not_get_past_the_noise(
 
 
 def test_the_test_can_fail(
-    murmuration,
+    cli,
     make_rows,
     write_rows,
     crowd_test,
@@ -166,7 +165,7 @@ def test_the_test_can_fail(
     monkeypatch,
 ):
     """With the realised cohort among the metrics, two runs differ."""
-    from strategies.uls import Uls
+    from murmuration.strategies.uls import Uls
 
     monkeypatch.setattr(
         Uls, "figures", lambda self: {"cohort": float(self._asked.total)}, raising=False
@@ -174,7 +173,7 @@ def test_the_test_can_fail(
     found = []
     for version in ("as it was", "gone"):
         out = tmp_path / version.replace(" ", "-")
-        code, _, _ = murmuration(
+        code, _, _ = cli(
             *("run", "--data", write_rows(crowd(make_rows, version), f"{len(found)}.jsonl")),
             *("--test", crowd_test, "--users", 40, "--cohort", 38, "--rounds", 3, "--seed", 5),
             *("--out", out, "--json"),
@@ -185,13 +184,13 @@ def test_the_test_can_fail(
 
 
 def test_models_differ_where_noise_does_not_hide_it(
-    murmuration, make_rows, write_rows, crowd_test, tmp_path
+    cli, make_rows, write_rows, crowd_test, tmp_path
 ):
     """The same two data sets without the blindfold: the released model does depend on them."""
     thetas = []
     for version in ("as it was", "flipped"):
         out = tmp_path / version.replace(" ", "-")
-        murmuration(
+        cli(
             *("run", "--data", write_rows(crowd(make_rows, version), f"{len(thetas)}.jsonl")),
             *("--test", crowd_test, "--users", 40, "--cohort", 40, "--rounds", 2, "--seed", 5),
             *("--out", out, "--json"),

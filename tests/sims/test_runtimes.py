@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from preference.reward import RewardModel
-from server.config import RunConfig
-from sims.execution import Runtime, execute
-from sims.population import Population, write
-from sims.population_texts import texts
+from murmuration.preference.reward import RewardModel
+from murmuration.server.config import RunConfig
+from murmuration.sims.population.population import Population, write
+from murmuration.sims.population.texts import texts
+from murmuration.sims.runtimes.execute import Runtime, execute
 
 SMALL = RunConfig(rounds=6, cohort=30, epsilon=8.0, delta=1e-3, seed=5)
 

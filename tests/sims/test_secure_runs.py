@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from preference.judgements import InputError
-from preference.reward import RewardModel
-from privacy.hold_out import HoldOut
-from privacy.ledger import read_charges
-from privacy.on_grid import OnGrid
-from server.config import RunConfig
-from sims.execution import Runtime, execute
-from sims.population import Population, write
-from sims.run_settings import settings
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.server.config import RunConfig
+from murmuration.sims.cli.run import settings
+from murmuration.sims.population.population import Population, write
+from murmuration.sims.runtimes.execute import Runtime, execute
 
 SMALL = RunConfig(rounds=4, cohort=30, epsilon=1.0, delta=1e-3, seed=5, adjacency="zero-out")
 

@@ -13,21 +13,21 @@ import pytest
 import torch
 from scipy import stats
 
-import client.hosting
-from client.app import app as client_app
-from client.store import UserStore, share
-from preference.examples import PairExamples
-from preference.judgements import Judgements
-from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
-from privacy.ledger import Ledger
-from privacy.randomness import Randomness
-from sims.local import LocalGrid
-from strategies.cohort import Registry
-from strategies.messages import Work
-from strategies.optimizer import OptimizerSettings, ServerOptimizer
-from strategies.rounds import Participants
-from strategies.uls import Uls, UlsPlan
+import murmuration.client.hosting
+from murmuration.client.app import app as client_app
+from murmuration.client.store import UserStore, share
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.base import Participants
+from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.uls import Uls, UlsPlan
 
 FEATURES = "{}"
 
@@ -81,7 +81,9 @@ def make_grid(monkeypatch):
             store._examples[FEATURES] = examples.select(mine)
             stores[place] = store
         monkeypatch.setattr(
-            client.hosting, "store_for", lambda context: stores[context.node_config["partition-id"]]
+            murmuration.client.hosting,
+            "store_for",
+            lambda context: stores[context.node_config["partition-id"]],
         )
         return LocalGrid(client_app, nodes, {} if seed is None else {"seed": seed})
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from preference.examples import PairExamples
-from privacy import accounting
-from privacy.adjacency import Adjacency
-from privacy.events import PoissonGaussian
-from strategies import adaptive, messages
-from strategies.adaptive import Adaptive, AdaptivePlan
-from strategies.radius import QuantileRule
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies import adaptive
+from murmuration.strategies.adaptive import Adaptive, AdaptivePlan, QuantileRule
+from murmuration.strategies.protocol import messages
 
 PLAN = {
     "users": 100,
@@ -79,7 +79,7 @@ def test_plan_binds_everything():
 def test_for_epsilon_pays_for_the_count_and_no_more_than_it_must(adjacency):
     plan = AdaptivePlan.for_epsilon(0.5, **{**PLAN, "adjacency": adjacency})
     assert 0.999 * 0.5 < plan.epsilon() <= 0.5
-    alone = accounting.noise_multiplier_for(
+    alone = accountant.noise_multiplier_for(
         0.5, delta=1e-4, probability=0.2, rounds=8, adjacency=adjacency
     )
     assert alone < plan.noise_multiplier < 1.04 * alone

@@ -8,13 +8,13 @@ import pytest
 from failing import Watched
 from scipy import stats
 
-from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
-from privacy.discrete import installed
-from privacy.distributed import DistributedNoise
-from strategies import messages
-from strategies.adaptive import Adaptive, AdaptivePlan
-from strategies.availability import RunAborted
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.discrete_gaussian import installed
+from murmuration.privacy.mechanisms.distributed import DistributedNoise
+from murmuration.strategies.adaptive import Adaptive, AdaptivePlan
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.availability import RunAborted
 
 pytestmark = pytest.mark.skipif(not installed(), reason="needs OpenDP")
 
@@ -167,7 +167,8 @@ def test_a_node_that_sends_nonsense_is_still_noticed(make_noisy, monkeypatch):
     world.run(1)
     assert world.left_out == []
     monkeypatch.setattr(
-        "strategies.secure_rounds.unmasked", lambda *_: np.full(D, 2**40, dtype=np.int64)
+        "murmuration.strategies.protocol.secure_rounds.unmasked",
+        lambda *_: np.full(D, 2**40, dtype=np.int64),
     )
     world.run(2)
     assert "cannot produce" in world.left_out[-1]

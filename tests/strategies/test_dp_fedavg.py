@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from preference.gradients import LocalSteps, windows
-from privacy.adjacency import Adjacency
-from privacy.clipping import UserClip
-from privacy.events import PoissonGaussian
-from privacy.randomness import Randomness
-from strategies import dp_fedavg, uls
-from strategies.dp_fedavg import DEFAULT_LOCAL, DpFedAvg, FedAvgPlan, default_clip
-from strategies.uls import Uls, UlsPlan
+from murmuration.preference.linear.gradients import LocalSteps, windows
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies import dp_fedavg, uls
+from murmuration.strategies.dp_fedavg import DEFAULT_LOCAL, DpFedAvg, FedAvgPlan, default_clip
+from murmuration.strategies.uls import Uls, UlsPlan
 
 COUNTS = [1, 30, 3, 1, 8, 60, 2]
 FEDAVG = {"strategy": DpFedAvg, "kind": FedAvgPlan}
@@ -93,7 +93,7 @@ def test_accepts_silence(checks):
 
 
 def test_users_may_be_processed_in_any_chunks(make_examples, checks, monkeypatch):
-    from preference import gradients
+    from murmuration.preference.linear import gradients
 
     examples = make_examples(COUNTS)
     whole = ask(checks, examples, theta_D=np.ones(5))

@@ -7,19 +7,18 @@ import pytest
 import torch
 from scipy import stats
 
-from preference.examples import PairExamples
-from preference.gradients import windows
-from privacy import accounting
-from privacy.adjacency import Adjacency, Unsupported
-from privacy.clipping import UserClip
-from privacy.coins import heads
-from privacy.events import PoissonGaussian, PureChoice, PureDp
-from privacy.example_clipping import ExampleClip
-from privacy.ledger import BudgetExceeded, Ledger
-from privacy.mixture import MixtureGaussian
-from privacy.randomness import Randomness
-from strategies import els, uls
-from strategies.els import Els, ElsPlan, same_compute
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.gradients import windows
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian, PureChoice, PureDp
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
+from murmuration.privacy.mechanisms.coins import heads
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies import els, uls
+from murmuration.strategies.els import Els, ElsPlan, same_compute
 
 PLAN = {
     "users": 100,
@@ -60,7 +59,7 @@ def test_for_epsilon_meets_its_target_from_below(chosen_at):
     plan = ElsPlan.for_epsilon(0.5, **PLAN, chosen_at=chosen_at)
     assert 0.999 * 0.5 < plan.epsilon() <= 0.5
     # What the ledger makes of it is less: it composes loss distributions.
-    composed = accounting.epsilon(plan.charges.items(), adjacency=plan.adjacency, delta=plan.delta)
+    composed = accountant.epsilon(plan.charges.items(), adjacency=plan.adjacency, delta=plan.delta)
     assert composed <= 0.5
     assert (PureChoice(0.025) in plan.charges) == (chosen_at > 0)
 
@@ -102,7 +101,7 @@ def test_one_judgement_a_user_is_the_poisson_gaussian():
     one = {**PLAN, "group_size": 1}
     plan = ElsPlan.for_epsilon(1.0, **one)
     whole = [(PoissonGaussian(0.1, plan.noise_multiplier), 8)]
-    assert accounting.epsilon(whole, adjacency=plan.adjacency, delta=1e-4) == pytest.approx(
+    assert accountant.epsilon(whole, adjacency=plan.adjacency, delta=1e-4) == pytest.approx(
         1.0, abs=1e-3
     )
 

@@ -13,17 +13,17 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preference import gradients
-from preference.bases import examples_of
-from preference.examples import PairExamples
-from preference.gradients import LocalSteps, user_gradients, windows
-from preference.judgements import Judgements
-from preference.language_base import BaseSettings, LanguageBase
-from preference.models import ABSENT, Gaussian, pair_model, preference_model
-from preference.user_texts import UserTexts
-from privacy.randomness import Randomness
-from strategies.catalogue import NODE_HALVES
-from strategies.messages import Work
+from murmuration.preference.bases import examples_of
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.linear import gradients
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.gradients import LocalSteps, user_gradients, windows
+from murmuration.preference.models import ABSENT, Gaussian, pair_model, preference_model
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.registry import NODE_HALVES
 from tests import language_models
 
 #: Model, kind of judgements, and how many others the widest of anybody's is over.

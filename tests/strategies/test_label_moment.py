@@ -9,21 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from preference.examples import PairExamples
-from preference.judgements import InputError
-from privacy import accounting
-from privacy.adjacency import Adjacency, Unsupported
-from privacy.analytic_gaussian import least_noise
-from privacy.clipping import NoClip, UserClip
-from privacy.events import PoissonGaussian
-from privacy.ledger import BudgetExceeded
-from sims.btl import Population
-from sims.btl_solved import without_labels
-from strategies import label_moment
-from strategies.label_moment import LabelMoment, LabelMomentPlan
-from strategies.messages import Work
-from strategies.moment_solver import MomentSolver
-from strategies.solved import SolvedModel
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.analytic_gaussian import least_noise
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.ledger import BudgetExceeded
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
+from murmuration.sims.reproductions.btl import Population, without_labels
+from murmuration.strategies import label_moment
+from murmuration.strategies.label_moment import LabelMoment, LabelMomentPlan
+from murmuration.strategies.moment_solver import MomentSolver
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.protocol.messages import Work
 
 LABELS = Adjacency.REPLACE_LABELS
 PLAN = {"users": 40, "rounds": 1, "delta": 1e-5, "adjacency": LABELS}
@@ -229,7 +228,7 @@ def test_noise_on_the_sum_is_as_promised(make_moment_world, checks):
         exact_D = moments(wide, clip=0.6)
         checks.released_noise(released_D - exact_D, multiplier * 0.6)
         assert world.ledger.epsilon() == pytest.approx(
-            accounting.epsilon(
+            accountant.epsilon(
                 [(PoissonGaussian(1.0, multiplier), 1)], adjacency=LABELS, delta=1e-5
             )
         )

@@ -8,23 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from client.app import app
-from client.store import load
-from preference.features import HashingFeatures, feature_map
-from preference.randomized import RandomizedLabels
-from preference.schema import PAIRS, Schema
-from privacy.adjacency import Adjacency, Unsupported
-from privacy.label_event import RandomizedLabels as LabelsTold
-from privacy.ledger import Ledger
-from privacy.randomized_response import LabelPromise, RandomizedResponse
-from privacy.randomness import Randomness
-from sims.local import LocalGrid
-from strategies.availability import RunAborted
-from strategies.cohort import Registry
-from strategies.local_label import Estimate, LocalLabel, LocalLabelPlan
-from strategies.public_items import PublicItems
-from strategies.rounds import Participants
-from strategies.solved import SolvedModel
+from murmuration.client.app import app
+from murmuration.client.store import load
+from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.estimation.randomized_labels import RandomizedLabels
+from murmuration.preference.features.hashing import HashingFeatures, feature_map
+from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.base import Participants
+from murmuration.strategies.local_label import Estimate, LocalLabel, LocalLabelPlan
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.protocol.public_items import PublicItems
+from murmuration.strategies.protocol.users import Registry
 
 FEATURES = HashingFeatures(dimension=9)
 PROMISE = LabelPromise(4.0)

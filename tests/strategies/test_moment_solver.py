@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from preference.examples import PairExamples
-from preference.solving import PublicLikelihood, label_linear_model
-from privacy.clipping import UserClip
-from sims.btl import Population
-from sims.btl_solved import without_labels
-from strategies.moment_solver import Moment, MomentSolver, _draw, noise_aware_ridge
+from murmuration.preference.estimation.public_likelihood import PublicLikelihood, label_linear_model
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.sims.reproductions.btl import Population, without_labels
+from murmuration.strategies.moment_solver import Moment, MomentSolver, _draw, noise_aware_ridge
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from privacy.events import Unprotected
-from strategies import nonprivate
-from strategies.nonprivate import NonPrivate, NonPrivatePlan
+from murmuration.privacy.accounting.events import Unprotected
+from murmuration.strategies import nonprivate
+from murmuration.strategies.nonprivate import NonPrivate, NonPrivatePlan
 
 
 class Twin(NonPrivate):

@@ -7,18 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from preference.examples import PairExamples
-from preference.judgements import InputError
-from privacy.adjacency import Adjacency, Unsupported
-from privacy.analytic_gaussian import least_noise
-from privacy.events import PoissonGaussian
-from privacy.ledger import BudgetExceeded
-from sims.btl import Population
-from sims.btl_solved import without_labels
-from strategies import objective_perturbation
-from strategies.messages import Work
-from strategies.objective_perturbation import ObjectivePerturbation, ObjectivePlan
-from strategies.solved import SolvedModel
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.accounting.analytic_gaussian import least_noise
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.ledger import BudgetExceeded
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.sims.reproductions.btl import Population, without_labels
+from murmuration.strategies import objective_perturbation
+from murmuration.strategies.objective_perturbation import ObjectivePerturbation, ObjectivePlan
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.protocol.messages import Work
 
 PLAN = {"users": 40, "delta": 1e-5, "adjacency": Adjacency.REPLACE_LABELS}
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from preference.examples import PairExamples
-from privacy.adjacency import Adjacency, Unsupported
-from privacy.objective import FullObjective, LabelObjective
-from sims.btl import Population
-from strategies import perturbed_minimiser as module
-from strategies.perturbed_minimiser import perturbed_minimiser, reach, user_weights
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.objective_noise import FullObjective, LabelObjective
+from murmuration.sims.reproductions.btl import Population
+from murmuration.strategies import perturbed_minimiser as module
+from murmuration.strategies.perturbed_minimiser import perturbed_minimiser, reach, user_weights
 
 TERMS = {"epsilon": 1.0, "delta": 1e-5, "length": 2.0}
 

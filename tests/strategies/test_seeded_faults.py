@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from preference.gradients import user_gradients, windows
-from preference.models import preference_model
-from privacy.clipping import UserClip
-from strategies import messages
-from strategies.node import bounded_sum
-from strategies.uls import Uls
+from murmuration.preference.linear.gradients import user_gradients, windows
+from murmuration.preference.models import preference_model
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.strategies.contributions import bounded_sum
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.uls import Uls
 
 
 def node_half(combine):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from privacy.adjacency import Adjacency, Unsupported
-from server.choices import STRATEGIES
-from strategies.support import SUPPORT, check
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.strategies.settings import STRATEGIES
+from murmuration.strategies.support import SUPPORT, check
 
 
 def test_every_strategy_is_in_the_matrix():

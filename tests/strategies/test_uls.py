@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from privacy.adjacency import Adjacency
-from privacy.clipping import NoClip, UserClip
-from privacy.events import PoissonGaussian
-from privacy.ledger import BudgetExceeded, Ledger, LedgerError
-from strategies import uls
-from strategies.uls import Uls, UlsPlan
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
+from murmuration.strategies import uls
+from murmuration.strategies.uls import Uls, UlsPlan
 
 PLAN = {
     "users": 100,

@@ -1,0 +1,419 @@
+"""What the owner of a node lets out of it, whatever code and requests a server sends.
+
+The owner's agent (``client.agent.agent``) looks here before it answers. A policy is a TOML file;
+every rule has a default that allows nothing, or next to nothing. What a rule can really enforce
+differs:
+
+- really: which strategies, clip norm, group size, how many users a sum is over, how many requests
+  are answered in all, how often a round is, what may be evaluated, that nobody is both trained and
+  measured on in one run (``HOLD_OUT``), with how many and with whom a sum under masks is made,
+  which features are computed, what is learnt on them, and everything about randomized labels (their
+  ε is spent on this machine);
+- on the server's word: ``max_epsilon`` of the other strategies. Their noise is added by the server,
+  and it draws who is sampled and who is held out. The agent computes what the *stated* plan costs,
+  and every run's plan is kept in the user's own ledger; that the server keeps to it, nobody here
+  can see.
+"""
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from flwr.app import RecordDict
+
+from murmuration.client import secure
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.stated_plan import MOST_SHARE, PARAMETER, StatedPlan
+
+#: How long one user's part of a sum can be, from a request's clip norm and group size; what is not
+#: listed has no bound and is allowed by no policy.
+BOUNDED: dict[str, bool] = {  # whether the clip norm is that of a single example
+    "uls": False,
+    "dp-fedavg": False,
+    "els": True,
+    "group": True,
+    "adaptive": False,
+    "aup-centred": False,
+    "label-moment": False,
+    "objective-perturbation": False,
+}
+#: Those that look at all judgements of a user, whatever group size a request names.
+_WHOLE = ("label-moment", "objective-perturbation")
+#: Tasks (``preference.data.loading``) of nodes that host judgements.
+_TASKS = ("reward", "sft")
+#: The node half that a strategy of ``murmuration run --strategy`` asks for, where it is another.
+NODE_HALF = {"aup": "aup-centred"}
+#: A rule that every policy has: what a plan with a hold-out costs rests on it.
+HOLD_OUT = "hold_out"
+#: What ELS asks before it has a plan: how many judgements users have.
+_COUNTS = "counts"
+_MOST_NGRAMS = 4
+_MOST_LOCAL_STEPS = 1_000
+_AGENT = re.compile(r"[0-9a-f]{64}")
+#: Characters of a stated plan; a kind of event takes about a hundred.
+_LONGEST_PLAN = 10_000
+
+
+class PolicyRefusal(InputError):
+    """A request that the owner's policy does not allow; the message names the rule."""
+
+    def __init__(self, rule: str, reason: str) -> None:
+        # What was asked may be quoted, and it may hold halves of characters, which no log can hold.
+        said = reason.encode("utf-8", "backslashreplace").decode("utf-8")
+        super().__init__(f"{messages.OWNER_REFUSES} ({rule}): {said}")
+        self.rule = rule
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of ``policy.toml``. InputError, naming the rule, for values that make no sense.
+
+    Attributes:
+        strategies: allowed ones, by the name of ``--strategy``; none by default.
+        adjacency: what a stated guarantee must protect against.
+        max_epsilon: ε at ``delta`` of all stated plans together, over the life of the node.
+        delta: see ``max_epsilon``.
+        max_clip: the longest that one user's part of an answer may be.
+        min_users: the fewest of the owner's users that a sum may be over, under masks or not.
+        max_group_size: the most judgements of a user in one round; 0: any number.
+        max_rounds: requests to work that are answered in all, over the life of the node.
+        max_repeats: how often the same round of a run is answered without masks (a crash repeats
+            a round); under masks it is once.
+        max_evaluations: answered requests for how often a model is right about users whom a run
+            holds out, over the life of the node; its stated plan must pay for them.
+        label_epsilon: the most for randomized labels, of a user or of an item (``label_level``);
+            above 0 true labels take no part in anything else.
+        label_delta: the most δ of randomized labels.
+        public_items: whether prompts, responses and numbers of judgements are public.
+        features: feature maps that may be computed: hashing, or the path or name of an encoder.
+        max_dimension: the most features of hashing; a model has those that it has.
+        tasks: what may be learnt on them: reward, sft (the words of responses, by a language
+            model).
+        secure_only: whether sums, of evaluations too, leave under the masks of secure aggregation
+            only.
+        min_parties: over at least so many nodes, of those whose sums arrived; 0: as many as the
+            protocol wants.
+        parties: whose, by the keys (hex) of their agents; empty: anybody's.
+        honest_parties: if positive, sums leave only with noise that the nodes add, each agent its
+            share, before the server sees anything; ``max_epsilon`` then bounds what the server
+            itself can learn, if at least so many of those whose sums arrive (this one among them)
+            add theirs. 0: it bounds what is published, if the server adds the noise it states.
+    """
+
+    strategies: tuple[str, ...] = ()
+    adjacency: str = "zero-out"
+    max_epsilon: float = 0.0
+    delta: float = 1e-6
+    max_clip: float = 0.0
+    min_users: int = 0
+    max_group_size: int = 0
+    max_rounds: int = 0
+    max_repeats: int = 2
+    max_evaluations: int = 0
+    label_epsilon: float = 0.0
+    label_min_epsilon: float = 0.0
+    label_level: str = "user"
+    label_delta: float = 0.0
+    label_cap: int = 0
+    public_items: bool = False
+    features: tuple[str, ...] = ("hashing",)
+    max_dimension: int = 100_000
+    tasks: tuple[str, ...] = ("reward",)
+    secure_only: bool = False
+    min_parties: int = 0
+    parties: tuple[str, ...] = ()
+    honest_parties: int = 0
+
+    def __post_init__(self) -> None:
+        known = {*BOUNDED, *NODE_HALF}
+        unknown = [name for name in self.strategies if name not in known]
+        amounts = ("max_epsilon", "max_clip", "label_epsilon", "label_min_epsilon", "label_delta")
+        counts = (
+            "min_users",
+            "max_group_size",
+            "max_rounds",
+            "max_repeats",
+            "max_evaluations",
+            "max_dimension",
+            "min_parties",
+            "honest_parties",
+            "label_cap",
+        )
+        checks = [
+            (not unknown, "strategies", f"some of {', '.join(sorted(known))}"),
+            (self.adjacency in set(Adjacency), "adjacency", f"one of {', '.join(Adjacency)}"),
+            (set(self.tasks) <= {*_TASKS}, "tasks", f"some of {', '.join(_TASKS)}"),
+            (0.0 < self.delta < 1.0, "delta", "between 0 and 1"),
+            (self.label_level in ("user", "item"), "label_level", "user or item"),
+            (self.label_delta < 1.0, "label_delta", "below 1"),
+            (
+                not (self.label_delta and self.label_level == "item"),
+                "label_delta",
+                "0 where label_level is item",
+            ),
+            (
+                self.label_min_epsilon <= self.label_epsilon,
+                "label_min_epsilon",
+                "at most label_epsilon",
+            ),
+            (
+                all(_AGENT.fullmatch(name) for name in self.parties),
+                "parties",
+                "a list of keys as murmuration agent prints them: 64 hexadecimal digits",
+            ),
+            *((getattr(self, name) >= 0, name, "a number, at least 0") for name in amounts),
+            *((getattr(self, name) >= 0, name, "a whole number, at least 0") for name in counts),
+            (
+                not (self.strategies and self.label_epsilon),
+                "strategies",
+                "empty where label_epsilon is set: labels leave randomized, or not at all",
+            ),
+        ]
+        for good, rule, expected in checks:
+            if not good:
+                raise InputError(f"policy {rule} must be {expected}; got {getattr(self, rule)!r}")
+
+    @classmethod
+    def load(cls, path: Path) -> "Policy":
+        """The policy in a file.
+
+        Raises:
+            InputError: it cannot be read, or has an unknown rule or a value of the wrong kind.
+        """
+        try:
+            rules = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"policy {path} cannot be read: {error}") from None
+        known = {field.name: field for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in rules.items():
+            if name not in known:
+                raise InputError(f"{path}: unknown rule {name!r}; known: {', '.join(known)}")
+            values[name] = _typed(path, name, value, known[name].default)
+        return cls(**values)
+
+    @property
+    def terms(self) -> dict[str, object]:
+        """As the settings of a node by which ``client.answers`` knows its owner's terms."""
+        terms: dict[str, object] = {"data": "agent", "public-items": self.public_items}
+        if self.secure_only:
+            terms |= {secure.ONLY: True}
+        if self.min_parties:
+            terms |= {secure.LEAST: self.min_parties}
+        if self.parties:
+            terms |= {secure.SIGNERS: self.parties}
+        if self.label_epsilon:
+            terms |= {"label-epsilon": self.label_epsilon, "label-level": self.label_level}
+            terms |= {"label-delta": self.label_delta, "label-cap": self.label_cap}
+            terms |= {"label-min-epsilon": self.label_min_epsilon or self.label_epsilon}
+            terms |= {"state": "agent"}
+        return terms
+
+    def check_registry(self, content: RecordDict) -> None:
+        """Whether to say whom the node hosts; PolicyRefusal if not."""
+        request = content.config_records["registry"]
+        self.check_features(str(request["features"]))
+        if request["counts"] and not self.public_items:
+            raise PolicyRefusal("public_items", "numbers of judgements are not public here")
+
+    def check_features(self, config: str) -> None:
+        """Whether a feature map may be computed and learnt on; PolicyRefusal if not."""
+        try:
+            data = json.loads(config)
+            kind, size = str(data["kind"]), data.get("dimension", 0)
+            name = kind if kind == "hashing" else str(data["path"])
+            if name == "hashing" != kind:
+                raise ValueError("a model that goes by the name of hashing")
+            whole = (size, data.get("ngrams", 1))
+            if any(type(number) is not int for number in whole):
+                raise TypeError("sizes that are no whole numbers")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise PolicyRefusal("features", "the request names no feature map") from None
+        if name not in self.features:
+            raise PolicyRefusal(
+                "features", f"{name!r} was asked for; allowed: {', '.join(self.features) or 'none'}"
+            )
+        if (task := data.get("task", "reward")) not in self.tasks:
+            raise PolicyRefusal(
+                "tasks", f"{task!r} was asked for; allowed: {', '.join(self.tasks) or 'none'}"
+            )
+        if size > self.max_dimension or whole[1] > _MOST_NGRAMS:
+            raise PolicyRefusal(
+                "max_dimension",
+                f"{size} features of {whole[1]} words; {self.max_dimension} of {_MOST_NGRAMS} are "
+                "the most",
+            )
+
+    def check_work(self, work: messages.Work) -> StatedPlan:
+        """The stated plan of a request to work that this policy allows, its cost not looked at.
+
+        Raises:
+            PolicyRefusal: it does not.
+        """
+        parameters = work.parameters
+        strategy = str(parameters.get("strategy", ""))
+        if strategy == _COUNTS:
+            raise PolicyRefusal(
+                "strategies",
+                "numbers of judgements are not told for choosing a group size: begin again with "
+                "--group-size",
+            )
+        allowed = {NODE_HALF.get(name, name) for name in self.strategies}
+        if strategy not in allowed:
+            listed = ", ".join(self.strategies) or "none"
+            raise PolicyRefusal("strategies", f"{strategy!r} was asked for; allowed: {listed}")
+        self.check_features(str(parameters.get("features", "")))
+        longest = _longest(strategy, parameters)
+        if not 0.0 < longest <= self.max_clip:  # turned around: NaN is not allowed
+            raise PolicyRefusal(
+                "max_clip", f"one user's part could be {longest:g} long; {self.max_clip:g} at most"
+            )
+        group_size = _number(parameters, "group-size", math.inf)
+        if strategy in _WHOLE:
+            group_size = math.inf
+        if self.max_group_size and not group_size <= self.max_group_size:
+            raise PolicyRefusal(
+                "max_group_size",
+                f"{group_size:g} judgements of a user in one round; {self.max_group_size} at most",
+            )
+        if not _number(parameters, "local-steps", 1.0) <= _MOST_LOCAL_STEPS:
+            raise PolicyRefusal("strategies", f"more than {_MOST_LOCAL_STEPS} local steps")
+        plan = self.check_plan(parameters)
+        round_ = _number(parameters, "round", -1.0)
+        if not (1 <= round_ <= plan.rounds and round_ == int(round_)):
+            raise PolicyRefusal("max_rounds", f"round {round_:g} of a plan of {plan.rounds}")
+        self._check_noise(strategy, parameters, plan)
+        return plan
+
+    def _check_noise(
+        self, strategy: str, parameters: Mapping[str, messages.Scalar], plan: StatedPlan
+    ) -> None:
+        """Whether the agents' own noise is what the stated plan counts on; PolicyRefusal if not.
+
+        How far one user can move the sums follows from the request, and so does all agents' noise:
+        no word of the server's is in it.
+        """
+        if not self.honest_parties:
+            return
+        try:
+            parties, shares = messages.read_noise(parameters)
+        except ValueError as error:
+            raise PolicyRefusal("honest_parties", str(error)) from None
+        if not parties:
+            raise PolicyRefusal(
+                "honest_parties",
+                "the server would see sums before noise; nodes must add it (--noise distributed)",
+            )
+        clip = _number(parameters, "clip-norm", math.inf)
+        for event, _ in plan.charges:
+            inner = event.event if isinstance(event, OnGrid) else event
+            lengths = {"sum": _longest(strategy, parameters)}
+            if isinstance(inner, MixtureGaussian) and _tosses(inner, strategy, parameters):
+                lengths["sum"] = clip  # of one example; the agent itself tosses their coins
+            if "middle" in parameters:
+                middle = _number(parameters, "middle", math.nan)
+                lengths["within"] = max(middle, 1.0 - middle)
+            there = NodeNoise(
+                parties,
+                {
+                    name: NoisySum(shares.get(name, 0.0) * math.sqrt(parties), 1.0, length)
+                    for name, length in lengths.items()
+                },
+            )
+            stated = getattr(inner, "noise_multiplier", math.inf)
+            agreed = isinstance(event, OnGrid) and event.parties == parties
+            if not (agreed and stated <= there.noise_multiplier * (1.0 + 1e-12)):
+                raise PolicyRefusal(
+                    "honest_parties",
+                    f"nodes' noise of {there.noise_multiplier:.4g} does not carry the stated plan",
+                )
+
+    def check_evaluation(self, parameters: Mapping[str, messages.Scalar]) -> StatedPlan:
+        """The stated plan of a request for figures about held-out users, its cost not looked at.
+
+        Raises:
+            PolicyRefusal: this policy does not allow them, or the plan does not pay for them.
+        """
+        self.check_features(str(parameters.get("features", "")))
+        plan = self.check_plan(parameters)
+        if not plan.figures:
+            raise PolicyRefusal(
+                "max_epsilon", "the stated plan pays for no figures about held-out users"
+            )
+        return plan
+
+    def check_plan(self, parameters: Mapping[str, messages.Scalar]) -> StatedPlan:
+        """The plan that a request states, if its promise is of the kind that is asked for here.
+
+        Raises:
+            PolicyRefusal: it is not, or there is none.
+        """
+        stated = parameters.get(PARAMETER)
+        if not isinstance(stated, str) or len(stated) > _LONGEST_PLAN:
+            raise PolicyRefusal(
+                "max_epsilon",
+                f"the request states no plan, in a text of up to {_LONGEST_PLAN:,} characters",
+            )
+        try:
+            plan = StatedPlan.from_json(stated)
+        except ValueError as error:
+            raise PolicyRefusal("max_epsilon", f"the request states no plan: {error}") from None
+        if plan.adjacency != self.adjacency:
+            raise PolicyRefusal(
+                "adjacency", f"the plan protects under {plan.adjacency}, not {self.adjacency}"
+            )
+        if plan.held_out > MOST_SHARE:
+            raise PolicyRefusal(
+                HOLD_OUT,
+                f"the plan holds out a share of {plan.held_out:g}; {MOST_SHARE:g} is the most that "
+                "is believed",
+            )
+        return plan
+
+
+def _longest(strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
+    if strategy == "objective-perturbation":  # whose bound is that of features, or of none
+        return (_number(parameters, "length", math.inf) or 1.0) / 2.0
+    clip = _number(parameters, "clip-norm", math.inf)
+    return clip * _number(parameters, "group-size", math.inf) if BOUNDED[strategy] else clip
+
+
+def _tosses(
+    event: MixtureGaussian, strategy: str, parameters: Mapping[str, messages.Scalar]
+) -> bool:
+    """Whether a request for a sum of examples is the one that ``event`` is about."""
+    return (
+        strategy == "els"
+        and _number(parameters, "group-size", math.inf) <= event.group_size
+        and _number(parameters, "probability", math.inf) <= event.probability
+    )
+
+
+def _number(parameters: Mapping[str, messages.Scalar], name: str, missing: float) -> float:
+    value = parameters.get(name, missing)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _typed(path: Path, name: str, value: object, default: object) -> object:
+    """A rule's value as the dataclass has it."""
+    if isinstance(default, tuple):
+        if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+            return tuple(value)
+    elif isinstance(default, float) and type(value) in (int, float):
+        number = float(value)  # type: ignore[arg-type]
+        if math.isfinite(number):
+            return number
+    elif type(value) is type(default):
+        return value
+    kind = "list of texts" if isinstance(default, tuple) else type(default).__name__
+    raise InputError(f"{path}: rule {name} must be a {kind}; got {value!r}")

@@ -1,0 +1,1 @@
+"""Judgements and texts: what they must hold, and how they are loaded."""

@@ -1,0 +1,365 @@
+"""Preference judgements, in columns and grouped by user.
+
+Decisions:
+- The user is the privacy unit, so rows are grouped by user when they are read and never ungrouped.
+  Two spellings of an id that look the same (surrounding blanks, accents written in two ways) are
+  one user: taking one person for two would double what they can contribute.
+- Responses of a row are in order of preference, the preferred one first. Those that tie keep their
+  given order, and y is one over their number: 1/2 for a pair.
+- Of which kind all rows are, and over how many responses at most, is declared
+  (`preference.data.schema`), never taken from them: one row would decide the arithmetic of all
+  others.
+- How labels came about travels with them (`LabelChannel`), so that a loss takes its flip rate from
+  the data.
+- A bad row is refused with its place, or left out; it is never repaired. Where it is left out, its
+  user stays, with what else they have: whose rows are good decides about nobody else's.
+
+Shape suffixes: R rows (judgements), U users.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal, get_args
+
+import numpy as np
+
+from murmuration.preference.data.rows import (
+    FIELDS,
+    REQUIRED,
+    BadRow,
+    InputError,
+    Kind,
+    Row,
+    parse_row,
+    readable_user,
+)
+from murmuration.preference.data.schema import PAIRS, OtherKind, Schema
+
+#: What is done with a bad row. `isolate` is for nodes: as `skip`, but nothing that users have or
+#: lack is an error, and no file is read in which one user's bytes could reach another's rows.
+OnBadRows = Literal["refuse", "skip", "isolate"]
+
+#: So many reasons are kept; further rows are only counted.
+_MOST_TOLD = 100
+
+
+@dataclass(frozen=True)
+class LabelChannel:
+    """How labels were made from what people preferred.
+
+    `flip_probability` is the chance that a label is not the true one, the largest where it differs
+    between judgements: 0 for `clean`, below 1 for `randomized-response` (for pairs below 1/2),
+    anything in [0, 1] for `corrupted`.
+    """
+
+    kind: Literal["clean", "randomized-response", "corrupted"]
+    flip_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        p = self.flip_probability
+        allowed = {
+            "clean": p == 0,
+            "randomized-response": 0 <= p < 1,
+            "corrupted": 0 <= p <= 1,
+        }
+        if self.kind not in allowed:
+            raise InputError(f"label channel {self.kind!r} is not one of {', '.join(allowed)}")
+        if not allowed[self.kind]:
+            raise InputError(f"a {self.kind} label channel cannot have flip probability {p}")
+
+
+CLEAN = LabelChannel("clean")
+
+
+@dataclass(frozen=True, eq=False)
+class Judgements:
+    """Judgements of U users in R rows; the rows of user i are `start_U[i]:start_U[i + 1]`.
+
+    Attributes:
+        user_ids: U distinct ids, in order of first appearance in the input.
+        start_U: int64, U + 1 row offsets; a user may be without rows.
+        prompts: R prompts.
+        responses: R tuples of two or more responses in order of preference; `(chosen, rejected)`
+            for pairs.
+        y_R: float32; 1 where the first response is preferred, 0.5 for a tie of a pair. Among the
+            best of several one over the number of those that tie, which come first.
+        channel: how the labels were made.
+        set_aside: `file:line: reason` of the first rows that were left out when loading.
+        left_out: how many were.
+        kind: `pairs`, `top-1` (the best of several) or `ranking`, as declared.
+        most_responses: K, as declared: no judgement has more.
+        flip_R: float64, the probability of each label not to be the true one, where that differs
+            between judgements; None where `channel` says it all.
+    """
+
+    user_ids: tuple[str, ...]
+    start_U: np.ndarray
+    prompts: list[str]
+    responses: list[tuple[str, ...]]
+    y_R: np.ndarray
+    channel: LabelChannel = CLEAN
+    set_aside: tuple[str, ...] = ()
+    left_out: int = 0
+    kind: Kind = "pairs"
+    most_responses: int = 2
+    flip_R: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        users, rows = len(self.user_ids), len(self.prompts)
+        if len(set(self.user_ids)) != users:
+            raise InputError("user ids of judgements must be distinct")
+        if len(self.responses) != rows or self.y_R.shape != (rows,):
+            raise InputError("prompts, responses and labels of judgements differ in number")
+        start_U = self.start_U
+        if start_U.shape != (users + 1,) or start_U[0] != 0 or start_U[-1] != rows:
+            raise InputError(
+                f"row offsets of judgements must be {users + 1} numbers from 0 to {rows}"
+            )
+        if (np.diff(start_U) < 0).any():
+            raise InputError("row offsets of judgements must not descend")
+        if not ((self.y_R >= 0) & (self.y_R <= 1)).all():
+            raise InputError("labels of judgements must lie in [0, 1]")
+        shown_R = np.array([len(listed) for listed in self.responses], dtype=np.int64)
+        if self.kind == "pairs" and self.most_responses != 2:
+            raise InputError("a judgement of a pair has two responses")
+        if ((shown_R < 2) | (shown_R > self.most_responses)).any():
+            raise InputError(
+                f"a judgement has at least two responses, and at most {self.most_responses} are "
+                "declared"
+            )
+        if self.flip_R is not None and (
+            self.channel.kind == "clean"
+            or self.flip_R.shape != (rows,)
+            or not ((self.flip_R >= 0) & (self.flip_R <= self.channel.flip_probability)).all()
+        ):
+            raise InputError("flip probabilities do not fit the judgements' channel")
+        if self.channel.kind == "randomized-response":
+            flip_R = self.channel.flip_probability if self.flip_R is None else self.flip_R
+            if (flip_R >= 1.0 - 1.0 / shown_R).any():
+                raise InputError("labels behind randomized response must be better than chance")
+
+    def __len__(self) -> int:
+        """Number of judgements R."""
+        return len(self.prompts)
+
+    @property
+    def counts_U(self) -> np.ndarray:
+        """int64: how many judgements each user has."""
+        return np.diff(self.start_U)
+
+    @property
+    def decided(self) -> int:
+        """How many judgements are not ties. Zero means that there is nothing to learn from."""
+        tied_R = self.y_R == 0.5 if self.kind == "pairs" else self.y_R < 1.0
+        return int(np.count_nonzero(~tied_R))
+
+    def select(self, user_indices: Sequence[int] | np.ndarray) -> "Judgements":
+        """The judgements of these users, in this order, with the same channel.
+
+        `set_aside` belongs to the loading as a whole and stays with the original. Raises IndexError
+        for an index outside 0…U-1 and InputError for one given twice.
+        """
+        chosen_S = np.asarray(user_indices, dtype=np.int64).reshape(-1)
+        users = len(self.user_ids)
+        if ((chosen_S < 0) | (chosen_S >= users)).any():
+            raise IndexError(f"user indices must lie in 0…{users - 1}")
+        counts_S = self.counts_U[chosen_S]
+        start_S = np.concatenate(([0], np.cumsum(counts_S)))
+        rows = np.arange(start_S[-1]) + np.repeat(self.start_U[chosen_S] - start_S[:-1], counts_S)
+        return Judgements(
+            user_ids=tuple(self.user_ids[i] for i in chosen_S),
+            start_U=start_S,
+            prompts=[self.prompts[row] for row in rows],
+            responses=[self.responses[row] for row in rows],
+            y_R=self.y_R[rows],
+            channel=self.channel,
+            kind=self.kind,
+            most_responses=self.most_responses,
+            flip_R=None if self.flip_R is None else self.flip_R[rows],
+        )
+
+    def keep(self, kept_R: np.ndarray) -> "Judgements":
+        """Some of the rows, (R,) bool, of all users: who has none left stays."""
+        rows = np.flatnonzero(kept_R)
+        before_R = np.concatenate(([0], np.cumsum(kept_R, dtype=np.int64)))
+        return replace(
+            self,
+            start_U=before_R[self.start_U],
+            prompts=[self.prompts[row] for row in rows],
+            responses=[self.responses[row] for row in rows],
+            y_R=self.y_R[rows],
+            flip_R=None if self.flip_R is None else self.flip_R[rows],
+        )
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Iterable[Mapping[str, object]],
+        *,
+        columns: Mapping[str, str] | None = None,
+        on_bad_rows: OnBadRows = "refuse",
+        name: str = "row",
+        schema: Schema = PAIRS,
+    ) -> "Judgements":
+        """Judgements from mappings with `user_id`, `prompt`, and what was preferred.
+
+        That is `chosen`, `rejected` and perhaps `tie`; or `responses` with `best` (a place counted
+        from 0, or a list of those that tie) or with `ranking` (the rank of each, 1 for the best).
+        Labels that passed through randomized response say so by their `flip_probability`. Which of
+        these they are is what `schema` declares.
+
+        Rows of a user need not be adjacent; inside a user they keep their order. `columns` maps
+        these field names to the mappings' own keys; other keys are ignored. Errors call the n-th
+        row `name:n`.
+
+        Raises:
+            InputError: a row that is bad or not as declared (unless bad rows are left out), or no
+                row left.
+        """
+        placed = ((name, number, row) for number, row in enumerate(rows, start=1))
+        return cls.from_placed_rows(
+            placed, columns=columns, on_bad_rows=on_bad_rows, source=name, schema=schema
+        )
+
+    @classmethod
+    def from_placed_rows(
+        cls,
+        rows: Iterable[tuple[str, int, Mapping[str, object] | BadRow]],
+        *,
+        columns: Mapping[str, str] | None = None,
+        on_bad_rows: OnBadRows = "refuse",
+        source: str = "rows",
+        schema: Schema = PAIRS,
+    ) -> "Judgements":
+        """Like `from_rows`, for rows that come with the file and line they stand in.
+
+        A reader that could not parse a row hands over a `BadRow` in its place. `source` names the
+        whole where it turns out to be empty.
+        """
+        names = _column_names(columns)
+        left_out = LeftOut(on_bad_rows)
+        found: dict[str, list[Row]] = {}
+        texts: dict[str, str] = {}  # one object per distinct text: prompts recur
+        placed = iter(rows)
+        for file, line, row in placed:
+            try:
+                judged = parse_row(row, names)
+                schema.check(judged)
+                schema.check_count(len(found.get(judged.user_id, ())))
+            except OtherKind as other:
+                rest = placed if on_bad_rows == "refuse" else iter(())
+                left_out.add(f"{file}:{line}", _declare(other, schema, _readable(rest, names)))
+            except BadRow as reason:
+                left_out.add(f"{file}:{line}", reason)
+            else:
+                found.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
+                continue
+            if (user := readable_user(row, names)) is not None:
+                found.setdefault(user, [])
+        left_out.check(sum(map(len, found.values())), f"{source}: no judgements: there are no rows")
+        ordered = [judged for mine in found.values() for judged in mine]
+        flip_R = None
+        if schema.labels == "randomized":
+            flip_R = np.array([judged.flip_probability for judged in ordered], dtype=np.float64)
+        return cls(
+            user_ids=tuple(found),
+            start_U=np.cumsum([0, *map(len, found.values())], dtype=np.int64),
+            prompts=[judged.prompt for judged in ordered],
+            responses=[judged.responses for judged in ordered],
+            y_R=np.array([judged.y for judged in ordered], dtype=np.float32),
+            channel=CLEAN
+            if flip_R is None
+            else LabelChannel("randomized-response", float(flip_R.max(initial=0.0))),
+            set_aside=tuple(left_out.reasons),
+            left_out=left_out.rows,
+            kind=schema.kind,
+            most_responses=schema.responses,
+            flip_R=flip_R,
+        )
+
+
+class LeftOut:
+    """Rows that cannot be used: refused, or left out and counted.
+
+    ``rows`` is how many, ``reasons`` holds the first ones' with their places.
+    """
+
+    def __init__(self, on_bad_rows: OnBadRows) -> None:
+        if on_bad_rows not in get_args(OnBadRows):
+            raise InputError(f"on_bad_rows must be refuse or skip, not {on_bad_rows!r}")
+        self._on_bad_rows = on_bad_rows
+        self.reasons: list[str] = []
+        self.rows = 0
+
+    def add(self, place: str, reason: BadRow) -> None:
+        """One more; InputError where bad rows are refused."""
+        # A reason may quote half a character, which no log can hold.
+        message = f"{place}: {reason}".encode("utf-8", "backslashreplace").decode("utf-8")
+        if self._on_bad_rows == "refuse":
+            raise InputError(message) from None
+        self.rows += 1
+        if len(self.reasons) < _MOST_TOLD:
+            self.reasons.append(message)
+
+    def add_all(self, kept_R: np.ndarray, reason: str) -> None:
+        """Those of some rows, (R,) bool, that are not kept, for one reason."""
+        for row in np.flatnonzero(~kept_R).tolist():
+            self.add(f"row {row + 1}", BadRow(reason))
+
+    def check(self, good: int, nothing: str) -> None:
+        """InputError if no row is ``good``, but where that is nobody's fault."""
+        if good or self._on_bad_rows == "isolate":
+            return
+        if self.rows:
+            raise InputError(f"all {self.rows} rows are bad, the first: {self.reasons[0]}")
+        raise InputError(nothing)
+
+
+def _readable(
+    rows: Iterator[tuple[str, int, Mapping[str, object] | BadRow]], names: Mapping[str, str]
+) -> Iterator[Row]:
+    """Those that are rows of any kind."""
+    for _, _, row in rows:
+        try:
+            yield parse_row(row, names)
+        except BadRow:
+            continue
+
+
+def _declare(other: OtherKind, schema: Schema, rows: Iterable[Row]) -> BadRow:
+    """What is wrong with a row of another kind, and what would suit it and those after it."""
+    first = other.row
+    most = max(len(row.responses) for row in chain([first], rows) if row.kind == first.kind)
+    suits = Schema(first.kind, most).options or "--kind pairs"
+    return BadRow(
+        f"{other}, and {schema.kind} are declared: pass {suits}, and keep pairs, the best of "
+        "several and rankings apart"
+    )
+
+
+def _with_shared_texts(judged: Row, texts: dict[str, str]) -> Row:
+    """With one object for each distinct text, of all rows so far."""
+    return replace(
+        judged,
+        user_id="",
+        prompt=texts.setdefault(judged.prompt, judged.prompt),
+        responses=tuple(texts.setdefault(response, response) for response in judged.responses),
+    )
+
+
+def _column_names(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Field → column; `tie` is there only if it was asked for, and then the column must exist."""
+    columns = dict(columns or {})
+    for field, column in columns.items():
+        if field not in FIELDS:
+            raise InputError(
+                f"--columns: {field!r} is not a field; the fields are {', '.join(FIELDS)}"
+            )
+        if not isinstance(column, str) or not column:
+            raise InputError(f"--columns: no column is named for {field!r}")
+    names = {field: field for field in REQUIRED} | columns
+    if len(set(names.values())) < len(names):
+        shown = ",".join(f"{field}={column}" for field, column in names.items())
+        raise InputError(f"--columns: two fields are read from one column ({shown})")
+    return names

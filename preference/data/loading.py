@@ -1,0 +1,369 @@
+"""Judgements and texts from files, folders, functions and dataset hubs.
+
+Decisions:
+- One reader per kind of file; each yields rows with the file and line they stand in, so that every
+  complaint about a row can be found with an editor. Parquet counts rows instead of lines.
+- A folder is its files of known kinds in the order of their names; users may span files.
+- Files are streamed; only the judgements themselves are held.
+- Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
+  setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
+  user has a file, a broken one is that user's zero.
+- Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
+  endless is that row's alone, and so is a cell of Parquet. Only of CSV this cannot be had: an open
+  quote swallows what follows, and to end every row at its line would let a text with line breaks
+  in it pass for somebody else's rows. Where several people's rows must be kept apart, CSV is not
+  read (``isolate``).
+"""
+
+import csv
+import gzip
+import importlib
+import json
+import os
+import re
+import stat
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+import pyarrow
+import pyarrow.parquet
+
+from murmuration.preference.data.judgements import Judgements, OnBadRows
+from murmuration.preference.data.rows import BadRow, InputError
+from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.data.sources import (
+    first_line,
+    hub_is_reachable,
+    is_hub_name,
+    looks_like_path,
+)
+from murmuration.preference.data.texts import UserTexts
+
+Placed = tuple[str, int, Mapping[str, object] | BadRow]
+
+#: Bytes of a line of JSONL; a judgement over 64 responses of 100,000 characters may have them.
+_MOST_LINE = 2**26
+
+_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
+
+
+def load_judgements(
+    source: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_rows: OnBadRows = "refuse",
+    split: str = "train",
+    schema: Schema = PAIRS,
+) -> Judgements:
+    """Judgements from a source, grouped by user.
+
+    Args:
+        source: a `.jsonl`, `.csv` or `.parquet` file, each also with `.gz`; a folder of such files;
+            `package.module:function`, called without arguments, that gives an iterable of mappings;
+            or a dataset's name on the Hugging Face hub. What exists here as a path is a path.
+        columns: field → column, for the fields of `preference.data.rows.FIELDS`.
+        on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
+            as the result's `set_aside` says; `isolate`, for nodes, does so even if nothing is left,
+            leaves out files of a folder that cannot be read, and reads no CSV.
+        split: which split of a hub dataset.
+        schema: what the rows are declared to be; a row that is something else is bad.
+
+    Raises:
+        InputError: one line that names the file and line, or the source, and what is wrong.
+    """
+    rows = _rows(source, split, on_bad_rows == "isolate")
+    return Judgements.from_placed_rows(
+        rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
+    )
+
+
+def load_texts(
+    source: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_rows: OnBadRows = "refuse",
+    split: str = "train",
+    schema: Schema = PAIRS,
+) -> UserTexts:
+    """Users' own texts from a source, grouped by user; as `load_judgements`, with the fields of
+    `preference.data.texts.FIELDS`.
+
+    Raises:
+        InputError: as there.
+    """
+    rows = _rows(source, split, on_bad_rows == "isolate")
+    return UserTexts.from_placed_rows(
+        rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
+    )
+
+
+def check_isolated(path: Path) -> None:
+    """InputError for a file in which one row's bytes could reach others'."""
+    if _kind(path.name) == ".csv":
+        raise InputError(
+            f"{path}: in CSV one open quote swallows the rows of others, so a node does not "
+            "read it; write the rows as .jsonl or .parquet"
+        )
+
+
+def parse_columns(option: str) -> dict[str, str]:
+    """Renamed columns from `field=column,field=column`; empty for the names as they are.
+
+    Raises InputError for anything else (an unknown field is refused when the source is read).
+    """
+    pairs = [part.partition("=") for part in option.split(",") if part.strip()]
+    for field, equals, column in pairs:
+        if not (field.strip() and equals and column.strip()):
+            raise InputError(f"--columns {option!r}: write field=column, as in user_id=annotator")
+    columns = {field.strip(): column.strip() for field, _, column in pairs}
+    if len(columns) < len(pairs):
+        raise InputError(f"--columns {option!r}: a field is named twice")
+    return columns
+
+
+def _rows(source: str, split: str, isolate: bool) -> Iterator[Placed]:
+    if not source.strip():
+        raise InputError("no source of judgements is named")
+    path = Path(os.path.expanduser(source))  # noqa: PTH111 (a ~ of nobody stays what it is)
+    if os.path.isdir(path):  # noqa: PTH112 (says no where it cannot look, whatever the reason)
+        return _isolated_folder(path) if isolate else _folder(path)
+    if os.path.lexists(path):
+        if isolate:
+            check_isolated(path)
+        return _file(path)
+    function = _FUNCTION.fullmatch(source)
+    if function:
+        return _function(source, *function.groups())
+    if looks_like_path(source) or not is_hub_name(source):
+        raise InputError(f"{source}: no such file or folder")
+    return _hub(source, split)
+
+
+def _kind(path: str) -> str | None:
+    name = path.lower().removesuffix(".gz")
+    return next((suffix for suffix in _READERS if name.endswith(suffix)), None)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Of known kinds, in order; also those whose reading will say why they cannot be."""
+    try:
+        named = [file for file in folder.iterdir() if _kind(file.name)]
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
+    return sorted(file for file in named if not file.name.startswith(".") and _is_file(file))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether this is a file, or a link that leads nowhere: what ought to be there is missing."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _folder(path: Path) -> Iterator[Placed]:
+    files = _files(path)
+    if not files:
+        raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
+    for file in files:
+        yield from _file(file)
+
+
+def _isolated_folder(path: Path) -> Iterator[Placed]:
+    """As ``_folder``, where files are different people's: one that cannot be read is theirs alone,
+    and a folder may be empty."""
+    for file in _files(path):
+        try:
+            check_isolated(file)
+            yield from _file(file)
+        except InputError as error:
+            yield str(file), 1, BadRow(str(error).removeprefix(f"{file}: "))
+
+
+def _file(path: Path) -> Iterator[Placed]:
+    kind = _kind(path.name)
+    if kind is None:
+        raise InputError(f"{path}: not a kind of file that can be read; known are {_known_kinds()}")
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opener(path, "rb") as stream:
+            for number, row in _READERS[kind](stream):
+                yield str(path), number, row
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
+    except csv.Error as error:
+        raise InputError(f"{path}: not readable as CSV: {first_line(error)}") from error
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror or first_line(error)}"
+        ) from error
+    except Exception as error:
+        if kind != ".parquet":
+            raise
+        # Of damaged bytes pyarrow raises errors of many types, some of them not its own.
+        raise InputError(f"{path}: not readable as Parquet: {first_line(error)}") from error
+
+
+def _known_kinds() -> str:
+    return ", ".join(_READERS) + " (each also .gz)"
+
+
+def _jsonl(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
+    for number, line in enumerate(_lines(stream), start=1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line.strip():
+            continue
+        if len(line) > _MOST_LINE:
+            yield number, BadRow(f"a line of more than {_MOST_LINE} bytes")
+            continue
+        try:
+            # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
+            row = json.loads(line.decode(errors="surrogateescape"))
+        except (ValueError, RecursionError) as error:
+            yield number, BadRow(f"broken JSON: {first_line(error)}{_undecodable(line)}")
+        else:
+            yield number, row
+
+
+def _undecodable(line: bytes) -> str:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f" (not valid UTF-8 at byte {error.start + 1})"
+    return ""
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Lines; of one that is too long only so much as shows that it is."""
+    while line := stream.readline(_MOST_LINE + 1):
+        rest = line
+        while len(rest) > _MOST_LINE and not rest.endswith(b"\n"):
+            rest = stream.readline(_MOST_LINE + 1)
+        yield line
+
+
+def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
+    # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
+    lines = (line.decode(errors="surrogateescape") for line in stream)
+    reader = csv.reader(lines, strict=True)
+    header = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
+    if len(set(header)) != len(header):
+        raise csv.Error(f"the header names a column twice: {', '.join(header)}")
+    first_line_of_row = reader.line_num + 1
+    for fields in reader:
+        if len(fields) == len(header):
+            yield first_line_of_row, dict(zip(header, fields, strict=True))
+        elif fields:
+            reason = f"{len(fields)} fields under a header of {len(header)}"
+            yield first_line_of_row, BadRow(reason)
+        first_line_of_row = reader.line_num + 1
+
+
+def _parquet(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    number = 0
+    for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=1024):
+        try:
+            rows = batch.to_pylist()
+        except Exception:  # of some cell
+            columns = list(zip(batch.schema.names, batch.columns, strict=True))
+            rows = [
+                {name: _cell(column[at]) for name, column in columns}
+                for at in range(batch.num_rows)
+            ]
+        for row in rows:
+            number += 1
+            yield number, row
+
+
+def _cell(cell: pyarrow.Scalar) -> object:
+    """What a cell holds; of text that is none, bytes, which no field takes."""
+    try:
+        return cell.as_py()
+    except Exception:  # a cell may hold anything
+        return b""
+
+
+_READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+
+
+def _function(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
+    # a console script does not look in the current folder by itself
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except ImportError as error:
+        raise InputError(f"{source}: cannot be imported: {first_line(error)}") from error
+    except AttributeError as error:
+        raise InputError(f"{source}: {module_name} has no {function_name!r}") from error
+    if not callable(function):
+        raise InputError(f"{source}: not a function but a {type(function).__name__}")
+    try:
+        rows = function()
+        if not isinstance(rows, Iterable) or isinstance(rows, (str, Mapping)):
+            raise TypeError(f"expected an iterable of rows, found {type(rows).__name__}")
+        for number, row in enumerate(rows, start=1):
+            yield source, number, row
+    except Exception as error:
+        raise InputError(
+            f"{source}: failed: {type(error).__name__}: {first_line(error)}"
+        ) from error
+
+
+def _hub(name: str, split: str) -> Iterator[Placed]:
+    try:
+        import datasets
+        from datasets import config
+    except ImportError:
+        raise InputError(
+            f"{name}: no such file or folder, and reading it from the dataset hub needs datasets: "
+            f"pip install 'murmuration[hub]'"
+        ) from None
+    offline = config.HF_HUB_OFFLINE
+    config.HF_HUB_OFFLINE = offline or not hub_is_reachable()
+    try:
+        rows = datasets.load_dataset(name, split=split)
+    except Exception as error:  # the hub client's errors have many unrelated types
+        raise InputError(
+            f"{name}: no such file or folder here, and the dataset hub does not give its split "
+            f"{split!r} (unknown name or split, or no network): {first_line(error)}"
+        ) from error
+    finally:
+        config.HF_HUB_OFFLINE = offline
+    for number, row in enumerate(rows, start=1):
+        yield name, number, dict(row)
+
+
+# What a run learns: a reward from judgements, or a language model from texts.
+#
+# - `reward`: a number for a prompt and a response, from judgements;
+# - `text`: the next token of users' own texts (Charles et al. 2024);
+# - `sft`: the next token of the responses in judgements, given the prompt (supervised fine-tuning).
+#
+# Each reads rows of its own kind.
+
+TASKS = ("reward", "text", "sft")
+
+#: What users have, grouped by user.
+Data = Judgements | UserTexts
+
+
+def load_data(
+    task: str,
+    source: str,
+    columns: str = "",
+    on_bad_rows: OnBadRows = "refuse",
+    schema: Schema = PAIRS,
+) -> Data:
+    """Users' rows of a source, as a task reads them; ``columns`` as `--columns` is written.
+
+    Raises:
+        InputError: one line that names the file and line, or the source, and what is wrong.
+    """
+    load = load_texts if task == "text" else load_judgements
+    renamed = parse_columns(columns)
+    return load(source, columns=renamed, on_bad_rows=on_bad_rows, schema=schema)

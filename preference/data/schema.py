@@ -1,0 +1,139 @@
+"""What a source of judgements is declared to hold: public constants, fixed before anybody looks.
+
+What kind of judgements a run learns from, and over how many responses at most, decides the
+arithmetic of everybody. Taken from the rows, it would let one user decide it for all others. So it
+is declared: on the command line of a simulation, by the owner of a deployed node, and by default
+pairs. A row that is something else is a bad row, and its user's alone.
+
+The same holds for what one user may take of a node's memory and time: how many judgements (or
+texts) of a user are kept, and how long a text may be, are public limits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+from murmuration.preference.data.rows import MOST_RESPONSES, BadRow, InputError, Kind, Row
+
+#: What `--kind` and `--labels` may name.
+KINDS: tuple[Kind, ...] = get_args(Kind)
+LABELS = ("true", "randomized")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The declaration. InputError, naming the option, for one that makes no sense.
+
+    Attributes:
+        kind: of every judgement.
+        responses: K, the most responses of a judgement; 0 stands for the two of a pair.
+        labels: `true`, or `randomized` where every row says with which probability its label is
+            false. True labels may be randomized on demand; these are told as they are.
+        most_judgements: of one user that a node keeps, the first ones; texts likewise.
+        most_characters: of a text.
+    """
+
+    kind: Kind = "pairs"
+    responses: int = 0
+    labels: str = "true"
+    most_judgements: int = 10_000
+    most_characters: int = 100_000
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"--kind must be one of {', '.join(KINDS)}; got {self.kind!r}")
+        if self.kind == "pairs" and not self.responses:
+            object.__setattr__(self, "responses", 2)
+        if self.kind == "pairs" and self.responses != 2:
+            raise InputError(
+                f"--responses {self.responses}: pairs have two; more need --kind top-1 or ranking"
+            )
+        if not 2 <= self.responses <= MOST_RESPONSES:
+            raise InputError(
+                f"--kind {self.kind} needs --responses, the most responses of a judgement, 2 to "
+                f"{MOST_RESPONSES}; got {self.responses}"
+            )
+        if self.labels not in LABELS:
+            raise InputError(f"--labels must be one of {', '.join(LABELS)}; got {self.labels!r}")
+        if self.labels == "randomized" and self.kind == "ranking":
+            raise InputError("--labels randomized is about single labels, not about rankings")
+        for name in ("most_judgements", "most_characters"):
+            if getattr(self, name) < 1:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
+
+    @classmethod
+    def of(cls, settings: Mapping[str, bool | int | float | str]) -> "Schema":
+        """The one that a run config or a node-config declares, under the names of the options.
+
+        What it does not name is as in ``Schema()``.
+
+        Raises:
+            InputError: a value of the wrong type, or a declaration that makes no sense.
+        """
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            key = field.name.replace("_", "-")
+            value = settings.get(key, field.default)
+            if type(value) is not type(field.default):
+                raise InputError(f"setting {key!r} must be a {type(field.default).__name__}")
+            values[field.name] = value
+        return cls(**values)
+
+    @property
+    def options(self) -> str:
+        """As it is declared on a command line; what is as by default is left out."""
+        given = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            of_pairs = field.name == "responses" and self.kind == "pairs"
+            if value != field.default and not of_pairs:
+                given += [f"--{field.name.replace('_', '-')} {value}"]
+        return " ".join(given)
+
+    def check(self, row: Row) -> None:
+        """BadRow unless a row is what is declared."""
+        if row.kind != self.kind:
+            raise OtherKind(row)
+        if len(row.responses) > self.responses:
+            raise BadRow(
+                f"{len(row.responses)} responses, and {self.responses} are declared as the most: "
+                "raise --responses"
+            )
+        if row.flip_probability is not None and self.labels == "true":
+            raise BadRow(
+                "a flip probability, and true labels are declared: this one is randomized already; "
+                "pass --labels randomized to learn from such (--test takes true ones)"
+            )
+        if row.flip_probability is None and self.labels == "randomized":
+            raise BadRow("no flip probability, and randomized labels are declared: see --labels")
+        self.check_length(row.prompt)
+        for response in row.responses:
+            self.check_length(response)
+
+    def check_length(self, text: str) -> None:
+        """BadRow for a text that is too long."""
+        if len(text) > self.most_characters:
+            raise BadRow(
+                f"a text of {len(text)} characters, and {self.most_characters} are the most: "
+                "raise --most-characters"
+            )
+
+    def check_count(self, count: int) -> None:
+        """BadRow for one more row of a user who has ``count``, if no more are kept."""
+        if count >= self.most_judgements:
+            raise BadRow(
+                f"more than {self.most_judgements} rows of this user: raise --most-judgements"
+            )
+
+
+#: What is declared where nobody says otherwise.
+PAIRS = Schema()
+
+
+class OtherKind(BadRow):
+    """A row of another kind than is declared."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
+        self.row = row

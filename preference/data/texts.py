@@ -1,0 +1,151 @@
+"""Users' own texts, in columns and grouped by user: what a language model is trained on as it is.
+
+The counterpart of `preference.data.judgements` where nobody judges anything: a row is a user and a
+text of theirs. The same rules hold: the user is the privacy unit, ids that look the same are one
+user, a bad row is refused with its place or left out while its user stays, and is never repaired.
+
+Shape suffixes: R rows (texts), U users.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from murmuration.preference.data.judgements import CLEAN, LabelChannel, LeftOut, OnBadRows
+from murmuration.preference.data.rows import (
+    BadRow,
+    InputError,
+    check_columns,
+    readable_user,
+    text_cell,
+    user_cell,
+)
+from murmuration.preference.data.schema import PAIRS, Schema
+
+FIELDS = ("user_id", "text")
+
+
+@dataclass(frozen=True, eq=False)
+class UserTexts:
+    """Texts of U users in R rows; the rows of user i are `start_U[i]:start_U[i + 1]`.
+
+    Attributes:
+        user_ids: U distinct ids, in order of first appearance in the input.
+        start_U: int64, U + 1 row offsets; a user may be without rows.
+        texts: R texts, none of them empty.
+        set_aside: `file:line: reason` of the first rows that were left out when loading.
+        left_out: how many were.
+    """
+
+    user_ids: tuple[str, ...]
+    start_U: np.ndarray
+    texts: list[str]
+    set_aside: tuple[str, ...] = ()
+    left_out: int = 0
+
+    def __post_init__(self) -> None:
+        users, start_U = len(self.user_ids), self.start_U
+        if len(set(self.user_ids)) != users:
+            raise InputError("user ids of texts must be distinct")
+        if start_U.shape != (users + 1,) or start_U[0] != 0 or start_U[-1] != len(self.texts):
+            raise InputError(
+                f"row offsets of texts must be {users + 1} numbers from 0 to {len(self.texts)}"
+            )
+        if (np.diff(start_U) < 0).any():
+            raise InputError("row offsets of texts must not descend")
+
+    def __len__(self) -> int:
+        """Number of texts R."""
+        return len(self.texts)
+
+    @property
+    def counts_U(self) -> np.ndarray:
+        """int64: how many texts each user has."""
+        return np.diff(self.start_U)
+
+    @property
+    def channel(self) -> LabelChannel:
+        """There are no labels that anything could have happened to."""
+        return CLEAN
+
+    def select(self, user_indices: Sequence[int] | np.ndarray) -> "UserTexts":
+        """The texts of these users, in this order; `set_aside` stays with the original.
+
+        Raises IndexError for an index outside 0…U-1 and InputError for one given twice.
+        """
+        chosen_S = np.asarray(user_indices, dtype=np.int64).reshape(-1)
+        if ((chosen_S < 0) | (chosen_S >= len(self.user_ids))).any():
+            raise IndexError(f"user indices must lie in 0…{len(self.user_ids) - 1}")
+        spans = [range(self.start_U[user], self.start_U[user + 1]) for user in chosen_S]
+        return UserTexts(
+            user_ids=tuple(self.user_ids[user] for user in chosen_S),
+            start_U=np.cumsum([0, *map(len, spans)], dtype=np.int64),
+            texts=[self.texts[row] for span in spans for row in span],
+        )
+
+    @classmethod
+    def from_placed_rows(
+        cls,
+        rows: Iterable[tuple[str, int, Mapping[str, object] | BadRow]],
+        *,
+        columns: Mapping[str, str] | None = None,
+        on_bad_rows: OnBadRows = "refuse",
+        source: str = "rows",
+        schema: Schema = PAIRS,
+    ) -> "UserTexts":
+        """Texts from mappings with `user_id` and `text` that come with the place they stand in.
+
+        As `preference.data.judgements.Judgements.from_placed_rows`: rows of a user need not be
+        adjacent and keep their order, and `columns` maps the two fields to the mappings' own keys.
+        Of `schema` the limits count.
+
+        Raises:
+            InputError: a bad row (unless bad rows are left out), or no row left.
+        """
+        names = _column_names(columns or {})
+        left_out = LeftOut(on_bad_rows)
+        found: dict[str, list[str]] = {}
+        for file, line, row in rows:
+            try:
+                user, text = _parse(row, names)
+                schema.check_length(text)
+                schema.check_count(len(found.get(user, ())))
+            except BadRow as reason:
+                left_out.add(f"{file}:{line}", reason)
+                if (named := readable_user(row, names)) is not None:
+                    found.setdefault(named, [])
+            else:
+                found.setdefault(user, []).append(text)
+        left_out.check(sum(map(len, found.values())), f"{source}: no texts: there are no rows")
+        return cls(
+            user_ids=tuple(found),
+            start_U=np.cumsum([0, *map(len, found.values())], dtype=np.int64),
+            texts=[text for texts in found.values() for text in texts],
+            set_aside=tuple(left_out.reasons),
+            left_out=left_out.rows,
+        )
+
+
+def _parse(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> tuple[str, str]:
+    """A row's user and text; BadRow for anything missing, empty or not text."""
+    if isinstance(row, BadRow):
+        raise row
+    if not isinstance(row, Mapping):
+        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    check_columns(row, names)
+    user, text = (row[names[field]] for field in FIELDS)
+    return user_cell(user, names["user_id"]), text_cell(text, names["text"])
+
+
+def _column_names(columns: Mapping[str, str]) -> dict[str, str]:
+    """Field → column."""
+    for field in columns:
+        if field not in FIELDS:
+            raise InputError(
+                f"--columns: {field!r} is not a field of texts; the fields are {', '.join(FIELDS)}"
+            )
+    names = {field: columns.get(field, field) for field in FIELDS}
+    if names["user_id"] == names["text"]:
+        raise InputError(f"--columns: two fields are read from one column ({names['text']})")
+    return names

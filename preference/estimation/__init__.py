@@ -1,0 +1,1 @@
+"""From public features and noisy labels to a reward: solvers, estimators, bounds."""

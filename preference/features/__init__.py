@@ -1,0 +1,1 @@
+"""Feature maps φ: from a prompt and a response to a vector."""

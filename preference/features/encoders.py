@@ -1,0 +1,171 @@
+"""Features from a frozen transformer.
+
+Decisions:
+- The encoder is never trained and never fitted to anybody's texts: it is as public as its name.
+- States are pooled and scaled to norm 1, which bounds the feature difference whatever the encoder.
+- Any encoder or decoder that transformers can load; `transformers` itself is needed only from here
+  on.
+
+Shape suffixes: R texts, D dimensions.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.sources import (
+    first_line,
+    hub_is_reachable,
+    is_hub_name,
+    looks_like_path,
+)
+from murmuration.preference.features.text_length import (
+    check_length_weight,
+    feature_difference_bound,
+    log_words,
+)
+from murmuration.preference.linear.parallel import on_each_core
+
+
+class EncoderFeatures:
+    """Pooled last states (l2-normalised) of a frozen transformer, and the response's length.
+
+    The transformer reads prompt and response as a pair of texts.
+
+    Runs in evaluation mode, in float32, without gradients, one text at a time: a text's features
+    depend on nothing but the text, to the last bit on one machine. (In a batch they would differ in
+    their last digits with the texts beside it, which may be other users'.) Each core takes texts of
+    its own. Too long inputs are cut, the longer of prompt and response first. Needs the extra
+    `murmuration[encoders]`.
+
+    Attributes:
+        path: folder or hub name of an encoder or a decoder; `to_config` keeps this name, not the
+            weights, so a saved model needs the same encoder to be there when it is loaded.
+        pooling: `mean` over the text's tokens, or `cls` for the first token's state.
+        max_tokens: cap on the tokens of prompt and response together.
+        length_weight: as in `HashingFeatures`.
+        device: where the encoder runs; a GPU if there is one.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        pooling: str = "mean",
+        max_tokens: int = 256,
+        length_weight: float = 0.3,
+        device: str | None = None,
+    ) -> None:
+        if pooling not in ("mean", "cls"):
+            raise InputError(f"pooling must be mean or cls, not {pooling!r}")
+        if max_tokens < 8:
+            raise InputError(f"max_tokens must be at least 8, not {max_tokens}")
+        check_length_weight(length_weight)
+        self.path = resolve_encoder(path)
+        self.pooling = pooling
+        self.length_weight = length_weight
+        self._tokenizer, self._model = _load_encoder(self.path)
+        self.max_tokens = max_tokens
+        positions = getattr(self._model.config, "max_position_embeddings", max_tokens)
+        self._limit = min(max_tokens, positions, self._tokenizer.model_max_length)
+        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._model.to(self._device)
+
+    @property
+    def dimension(self) -> int:
+        """D: the hidden size and the length."""
+        return self._model.config.hidden_size + 1
+
+    @property
+    def uses_prompt(self) -> bool:
+        """True: the response is read after its prompt."""
+        return True
+
+    @property
+    def difference_bound(self) -> float:
+        """Bound on the norm of a difference of two texts' features."""
+        return feature_difference_bound(self.length_weight)
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Features of R texts: (R, D) float32."""
+        phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
+        phi_RD[:, -1] = self.length_weight * log_words(responses)
+        if not len(responses):
+            return phi_RD
+        written = self._tokenizer(
+            list(prompts), list(responses), truncation="longest_first", max_length=self._limit
+        )
+
+        def piece(row: int) -> None:
+            if not written["input_ids"][row]:
+                return  # nothing to read
+            text = {name: torch.tensor([values[row]]) for name, values in written.items()}
+            with torch.no_grad():  # a setting of the thread
+                phi_RD[row, :-1] = self._pooled(text).cpu().numpy()
+
+        if self._device.type == "cpu":
+            on_each_core(piece, len(responses))
+        else:
+            for row in range(len(responses)):
+                piece(row)
+        return phi_RD
+
+    def _pooled(self, text: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The pooled state of one text, (D − 1,)."""
+        inputs = {name: value.to(self._device) for name, value in text.items()}
+        states_LD = self._model(**inputs).last_hidden_state[0].float()
+        pooled_D = states_LD[0] if self.pooling == "cls" else states_LD.mean(0)
+        return torch.nn.functional.normalize(pooled_D, dim=-1)
+
+    def to_config(self) -> dict:
+        """Description for `preference.features.hashing.feature_map`; the device is not part of
+        it.
+        """
+        return {
+            "kind": "encoder",
+            "path": self.path,
+            "pooling": self.pooling,
+            "max_tokens": self.max_tokens,
+            "length_weight": self.length_weight,
+        }
+
+
+def resolve_encoder(path: str) -> str:
+    """An existing folder's absolute path, or a hub name as it is.
+
+    Raises InputError for a folder that is not there.
+    """
+    if not path.strip():
+        raise InputError("--features: name hashing, a folder with an encoder, or a hub name")
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return str(folder.absolute())
+    if looks_like_path(path) or folder.exists() or not is_hub_name(path):
+        raise InputError(f"--features: no such folder: {path}")
+    return path
+
+
+def _load_encoder(path: str):
+    try:
+        import transformers
+    except ImportError:
+        raise InputError(
+            f"features from {path!r} need transformers: pip install 'murmuration[encoders]'"
+        ) from None
+    folder = Path(path).is_dir()
+    local = folder or not hub_is_reachable()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=local)
+        model = transformers.AutoModel.from_pretrained(
+            path, dtype=torch.float32, local_files_only=local
+        )
+    except Exception as error:  # broken files raise errors of many unrelated types
+        where = "the folder" if folder else "there is no such folder here, and the hub"
+        raise InputError(
+            f"--features {path}: {where} gives no encoder: {first_line(error)}"
+        ) from error
+    if model.config.is_encoder_decoder:
+        raise InputError(f"--features {path}: use an encoder or a decoder, not an encoder-decoder")
+    return tokenizer, model.eval().requires_grad_(False)

@@ -1,0 +1,215 @@
+"""Feature maps φ: from a prompt and a response to a vector.
+
+Decisions:
+- A feature map is fixed before any private text is seen: n-gram hashing has no state at all, a
+  transformer comes trained from elsewhere and stays frozen. Anything fitted to the users' texts
+  would need its own privacy budget.
+- The text part has norm at most 1, and the length is counted up to a cap, so the difference of two
+  feature vectors is bounded by a constant known in advance (`difference_bound`). A longer text
+  often wins, hence a feature of its own.
+- A map is described by a small JSON-able config, which is what travels to nodes and into saved
+  models.
+
+Shape suffixes: R texts, D dimensions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.sources import first_line
+from murmuration.preference.features.encoders import EncoderFeatures, resolve_encoder
+from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
+from murmuration.preference.features.language_head import LanguageHead
+from murmuration.preference.features.text_length import (
+    check_length_weight,
+    feature_difference_bound,
+    log_words,
+)
+
+__all__ = [
+    "EncoderFeatures",
+    "FeatureMap",
+    "HashingFeatures",
+    "feature_map",
+    "finite_features",
+    "parse_features",
+]
+
+
+class FeatureMap(Protocol):
+    """φ(prompt, response) → D numbers."""
+
+    @property
+    def dimension(self) -> int:
+        """D, all features counted."""
+        ...
+
+    @property
+    def uses_prompt(self) -> bool:
+        """Whether φ depends on the prompt; if not, equal responses need computing only once."""
+        ...
+
+    @property
+    def difference_bound(self) -> float | None:
+        """A bound on ‖φ(p, a) − φ(p, b)‖ over all texts, or None where none is known."""
+        ...
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Features of R texts: (R, D) float32."""
+        ...
+
+    def to_config(self) -> dict:
+        """JSON-able description from which `feature_map` makes an equal map."""
+        ...
+
+
+@dataclass(frozen=True)
+class HashingFeatures:
+    """Hashed word n-grams of the response (signed, l2-normalised) and its length.
+
+    The prompt is not used: both responses of a pair share it, and it would cancel in the
+    difference.
+
+    Attributes:
+        dimension: D; D − 1 n-gram buckets and the length.
+        ngrams: n-grams of 1 to this many words.
+        length_weight: the length feature is this times log(1 + number of words), words counted up
+            to 10,000.
+    """
+
+    dimension: int = 1025
+    ngrams: int = 2
+    length_weight: float = 0.3
+
+    def __post_init__(self) -> None:
+        if self.dimension < 2 or self.ngrams < 1:
+            raise InputError("hashing features need dimension >= 2 and ngrams >= 1")
+        check_length_weight(self.length_weight)
+
+    @property
+    def uses_prompt(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def difference_bound(self) -> float:
+        """Bound on the norm of a difference of two texts' features."""
+        return feature_difference_bound(self.length_weight)
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Features of R texts: (R, D) float32."""
+        phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
+        if len(responses):
+            vectorizer = HashingVectorizer(
+                n_features=self.dimension - 1,
+                ngram_range=(1, self.ngrams),
+                alternate_sign=True,
+                norm="l2",
+            )
+            phi_RD[:, :-1] = csr_matrix(vectorizer.transform(responses)).toarray()
+        phi_RD[:, -1] = self.length_weight * log_words(responses)
+        return phi_RD
+
+    def to_config(self) -> dict:
+        """Description for `feature_map`."""
+        return {"kind": "hashing", **asdict(self)}
+
+
+def finite_features(
+    feature_map: FeatureMap,
+    prompts: Sequence[str],
+    responses: Sequence[str],
+    rows: Sequence[int] | None = None,
+) -> np.ndarray:
+    """Features (R, D) float32, checked to be finite.
+
+    `rows` says in which row, counted from 0, each text stands, if not in its own order. Where a bad
+    text is not to stop the others, there is `usable_features`.
+
+    Raises:
+        InputError: the shape is not (R, D), or a feature is not finite (names the row, counted from
+            1).
+    """
+    phi_RD = np.asarray(feature_map(prompts, responses), dtype=np.float32)
+    if phi_RD.shape != (len(responses), feature_map.dimension):
+        raise InputError(
+            f"features have shape {phi_RD.shape}, not {(len(responses), feature_map.dimension)}"
+        )
+    bad = np.flatnonzero(~np.isfinite(phi_RD).all(axis=1))
+    if bad.size:
+        row = int(bad[0]) if rows is None else rows[bad[0]]
+        raise InputError(
+            f"features of row {row + 1} are NaN or infinite ({bad.size} such texts); "
+            f"check the feature model"
+        )
+    return phi_RD
+
+
+def usable_features(
+    feature_map: FeatureMap, prompts: Sequence[str], responses: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Features (R, D) float32, and of which texts there are any, (R,) bool; zeros of the others.
+
+    A feature map that cannot take every text says by a method ``fits`` which it can.
+
+    Raises:
+        InputError: the shape is not (R, D), which no text decides.
+    """
+    fits = getattr(feature_map, "fits", None)
+    fits_R = np.ones(len(responses), dtype=bool) if fits is None else fits(prompts, responses)
+    taken = np.flatnonzero(fits_R).tolist()
+    given = [prompts[text] for text in taken], [responses[text] for text in taken]
+    phi_TD = np.asarray(feature_map(*given), dtype=np.float32)
+    if phi_TD.shape != (len(taken), feature_map.dimension):
+        raise InputError(
+            f"features have shape {phi_TD.shape}, not {(len(taken), feature_map.dimension)}"
+        )
+    phi_RD = np.zeros((len(responses), feature_map.dimension), dtype=np.float32)
+    phi_RD[taken] = phi_TD
+    usable_R = fits_R & np.isfinite(phi_RD).all(axis=1)
+    phi_RD[~usable_R] = 0.0
+    return phi_RD, usable_R
+
+
+def feature_map(config: Mapping) -> FeatureMap:
+    """The feature map that a config describes (`kind` and the arguments of its class).
+
+    Raises:
+        InputError: an unknown kind or argument, or an encoder that cannot be loaded.
+    """
+    kinds = {
+        "hashing": HashingFeatures,
+        "encoder": EncoderFeatures,
+        LANGUAGE_HEAD: LanguageHead,
+    }
+    arguments = dict(config)
+    kind = arguments.pop("kind", None)
+    if kind not in kinds:
+        raise InputError(f"features of kind {kind!r}: known kinds are {', '.join(kinds)}")
+    try:
+        return kinds[kind](**arguments)
+    except TypeError as error:
+        raise InputError(f"{kind} features: {first_line(error)}") from error
+
+
+def parse_features(option: str) -> dict:
+    """The config that an option names: `hashing`, `hashing:D` with D features, or the folder or
+    hub name of a transformer encoder.
+
+    A folder is written down by its absolute path, since nodes may run elsewhere. Raises InputError
+    for a folder that is not there; whether the encoder itself can be loaded turns out in
+    `feature_map`.
+    """
+    option = option.strip()
+    if option == "hashing":
+        return HashingFeatures().to_config()
+    kind, _, dimension = option.partition(":")
+    if kind == "hashing" and dimension.isdecimal():
+        return HashingFeatures(dimension=int(dimension)).to_config()
+    return {"kind": "encoder", "path": resolve_encoder(option)}

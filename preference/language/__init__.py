@@ -1,0 +1,1 @@
+"""Language models that are trained: loading, tokens, gradients of each user."""

@@ -1,0 +1,333 @@
+"""Users' texts in tokens, and users' gradients by what is trained in a language model.
+
+The counterpart of `preference.linear.examples` and `preference.linear.gradients` where a loss is
+not linear in θ: the same sampled examples, the same mean over each user's, the same bound on each
+user's vector. What the loss of an example is, a reward's or the next token's, is for its kind to
+say.
+
+Users are computed one after the other, their examples in batches of so many tokens, padding
+included. So a user's vector is a function of that user's examples, θ and public constants, bit for
+bit on one machine: shapes, and with them the order in which a matrix product adds up, depend on
+nobody else. Memory is that of one batch and one gradient.
+
+With ``batch_users`` several share a batch, in chunks whose gradients fit into the memory that is
+set aside: users whose texts are about equally long are neighbours, so that there is little padding.
+That changes a gradient in its last digits only, but it does: one user then moves the others'
+vectors, by what was measured (docs/language-models.md) and nobody has proven.
+
+Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ.
+
+Legend: J examples of all users, N sampled ones, K texts of an example at most, T distinct texts,
+R texts in a batch, S sampled users, B users of a chunk, D trained parameters.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.rows import Kind
+from murmuration.preference.language.base_model import LanguageBase, naming_the_knob
+from murmuration.preference.language.tokens import Tokens
+from murmuration.preference.language.user_gradients import Span
+from murmuration.preference.models import PreferenceModel
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.gradients import LocalSteps
+from murmuration.preference.data.judgements import Judgements, LeftOut
+from murmuration.preference.linear.examples import distinct_texts, flips, labels
+
+_SAME = 1e-3  # of a gradient's length: a part that was missed is far more, rounding far less
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageExamples(ABC):
+    """Examples of users, in the order of the users.
+
+    Attributes:
+        base: the language model.
+        tokens: of the distinct texts.
+        text_JK: int64, which texts each example is made of; −1: there is none.
+        start_U: int64, U + 1 offsets of examples.
+        kind: as of judgements; every model of preferences suits pairs.
+    """
+
+    base: LanguageBase
+    tokens: Tokens
+    text_JK: np.ndarray
+    start_U: torch.Tensor
+    kind: Kind = field(default="pairs", kw_only=True)
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """As of judgements."""
+
+    @abstractmethod
+    def differentiate(
+        self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
+    ) -> None:
+        """Go forward and back through the loss of some examples, Σ weight · loss.
+
+        ``texts_R`` are the examples' texts, one example's after the other's.
+        """
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.base.dimension
+
+    @property
+    def counts_U(self) -> torch.Tensor:
+        """int64: how many examples each user has."""
+        return self.start_U.diff()
+
+    def select(self, users_S: np.ndarray) -> Self:
+        """The examples of some users, in the given order."""
+        start = self.start_U.tolist()
+        ranges = [np.arange(start[user], start[user + 1]) for user in users_S.tolist()]
+        kept_J = np.concatenate([np.empty(0, np.int64), *ranges])
+        start_S = torch.tensor(np.cumsum([0, *map(len, ranges)]), dtype=torch.int64)
+        chosen = replace(self, text_JK=self.text_JK[kept_J], start_U=start_S)
+        return chosen._with_rows_of(self, torch.from_numpy(kept_J))
+
+    def _with_rows_of(self, whole: Self, kept_J: torch.Tensor) -> Self:
+        """With those rows of whatever else belongs to examples."""
+        del whole, kept_J
+        return self
+
+    def user_gradients(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        model: PreferenceModel,
+        local: "LocalSteps | None" = None,
+        batch_users: bool = False,
+    ) -> Iterator[torch.Tensor]:
+        """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
+
+        With ``local``, how far these steps of their own lead them down from θ, θ − θ_u. A chunk is
+        one user, without ``batch_users``, and valid until the next is asked for.
+        """
+        ends_S = np.cumsum(taken_S.numpy())
+        taken, theta_D = taken_N.numpy(), theta_D.float()
+        most = 1
+        # After one step of their own, users are no longer at the same place.
+        if batch_users and (local is None or local.steps == 1):
+            most = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
+        with naming_the_knob():
+            grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
+        steps, rate = (local.steps, local.rate) if local else (1, 1.0)
+        for low in range(0, len(ends_S), most):
+            high = min(low + most, len(ends_S))
+            into_BD, first = grads_BD[: high - low], int(ends_S[low - 1]) if low else 0
+            chosen_N, count_B = taken[first : ends_S[high - 1]], taken_S.numpy()[low:high]
+            if low == 0 or steps > 1:
+                self.base.put(theta_D)
+            self._add(into_BD.zero_(), chosen_N, count_B, model)
+            down_BD = self.base.to_theta(into_BD).mul_(rate)
+            for _ in range(steps - 1):
+                self.base.put(theta_D.to(down_BD.device) - down_BD[0])
+                gradient_BD = torch.zeros_like(down_BD)
+                self._add(gradient_BD, chosen_N, count_B, model)
+                down_BD += rate * self.base.to_theta(gradient_BD)
+            yield down_BD
+
+    def sum_over_users(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        reduce: Callable[[torch.Tensor], torch.Tensor],
+        model: PreferenceModel,
+        local: "LocalSteps | None" = None,
+        width: int | None = None,
+        batch_users: bool = False,
+    ) -> torch.Tensor:
+        """As `preference.linear.gradients.sum_over_users`: Σ over chunks of ``reduce``, (D,)
+        float64.
+        """
+        total = torch.zeros(self.dimension if width is None else width, dtype=torch.float64)
+        if len(taken_S) == 0:
+            return total
+        if batch_users:
+            order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
+            taken_N, taken_S = torch.from_numpy(order_N), torch.from_numpy(order_S)
+        for grads_BD in self.user_gradients(theta_D, taken_N, taken_S, model, local, batch_users):
+            total += reduce(grads_BD)
+        return total
+
+    def check(self, model: PreferenceModel) -> None:
+        """Compute one gradient, of the longest example, so that what is wrong shows early.
+
+        Raises:
+            InputError: it does not fit into memory, or users cannot be told apart in a layer.
+        """
+        if not len(self.text_JK):
+            return
+        longest, one = np.array([self._lengths_J.argmax()]), torch.ones(1, dtype=torch.int64)
+        theta_D = torch.zeros(self.dimension)
+        found = next(self.user_gradients(theta_D, torch.from_numpy(longest), one, model))
+        text_K = self.text_JK[longest[0]]
+        with naming_the_knob(), self.base.differentiable() as parameters:
+            self.differentiate(text_K[text_K >= 0], longest, np.ones(1), model)
+            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters.values()]
+        expected = self.base.to_theta(torch.cat([g.reshape(1, -1) for g in grads], dim=1))[0]
+        start, scale = 0, float(expected.norm())
+        for name, parameter in parameters.items():
+            end = start + parameter.numel()
+            if float((found[0, start:end] - expected[start:end]).norm()) > _SAME * scale:
+                raise InputError(
+                    f"{name!r} is used outside its own layer, where users cannot be told apart: "
+                    "use --train lora with --lora-targets that leave it out"
+                )
+            start = end
+
+    @property
+    def _lengths_J(self) -> np.ndarray:
+        """Tokens of each example's longest text."""
+        return np.append(self.tokens.lengths_T, 0)[self.text_JK].max(axis=1)
+
+    def _by_length(self, taken_N: np.ndarray, taken_S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same users and examples, users with long texts last."""
+        first_S = np.cumsum(taken_S) - taken_S
+        lengths_N = np.append(self._lengths_J[taken_N], 0)
+        longest_S = np.maximum.reduceat(lengths_N, first_S) * (taken_S > 0)
+        order_S = np.argsort(longest_S, kind="stable")
+        parts = [taken_N[first_S[user] : first_S[user] + taken_S[user]] for user in order_S]
+        return np.concatenate([taken_N[:0], *parts]), taken_S[order_S]
+
+    def _add(
+        self,
+        grads_BD: torch.Tensor,
+        taken_N: np.ndarray,
+        taken_B: np.ndarray,
+        model: PreferenceModel,
+    ) -> None:
+        """Add users' mean gradients, at the θ that was put, to their rows."""
+        user_N = np.repeat(np.arange(len(taken_B)), taken_B)
+        weight_B = 1.0 / np.maximum(taken_B, 1)
+        lengths_N, shown_N = self._lengths_J[taken_N], (self.text_JK[taken_N] >= 0).sum(1)
+        at = 0
+        while at < len(taken_N):
+            longest = np.maximum.accumulate(lengths_N[at:])
+            tokens = longest * np.cumsum(shown_N[at:])
+            end = at + max(1, int((tokens <= self.base.batch_tokens).sum()))
+            part = slice(at, end)
+            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model)
+            at = end
+
+    def _add_batch(
+        self,
+        grads_BD: torch.Tensor,
+        taken_N: np.ndarray,
+        user_N: np.ndarray,
+        weight_B: np.ndarray,
+        model: PreferenceModel,
+    ) -> None:
+        text_NK = self.text_JK[taken_N]
+        texts_R = text_NK[text_NK >= 0]
+        users, shown = np.unique(user_N), (text_NK >= 0).sum(1)
+        ends = np.cumsum([shown[user_N == user].sum() for user in users])
+        starts = [0, *ends[:-1]]
+        spans: list[Span] = [
+            (int(u), int(a), int(b)) for u, a, b in zip(users, starts, ends, strict=True)
+        ]
+        with naming_the_knob(), self.base.backward.into(grads_BD, spans, len(texts_R)):
+            self.differentiate(texts_R, taken_N, weight_B[user_N], model)
+
+
+# Judgements as tokens, and the loss of a language model's reward on them.
+#
+# The slope of a judgement's loss comes from the model of preferences, as with linear rewards; what
+# is left is a reward's gradient by what is trained, for which see `preference.language.examples`.
+#
+# Legend: J judgements of all users, N sampled ones, W others in each, K = W + 1 responses, T
+# distinct texts, R texts in a batch.
+
+
+@dataclass(frozen=True, eq=False)
+class TokenExamples(LanguageExamples):
+    """Tokens of judgements, grouped by user like the judgements they come from.
+
+    Attributes:
+        base: the language model.
+        tokens: of the distinct texts.
+        text_JK: int64, which text each response is, in order of preference; −1: there is none.
+        y_R, start_U, flip_J, kind: as in `preference.linear.examples.PairExamples`, with R = J·W.
+    """
+
+    y_R: torch.Tensor
+    flip_J: torch.Tensor | None = None
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.text_JK.shape[1] - 1
+
+    def _with_rows_of(self, whole: "TokenExamples", kept_J: torch.Tensor) -> "TokenExamples":
+        y_R = whole.y_R.view(-1, self.width)[kept_J].reshape(-1)
+        return replace(self, y_R=y_R, flip_J=None if whole.flip_J is None else whole.flip_J[kept_J])
+
+    def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
+        """r(first) − r(other) of each row at θ, (R,) float32; 0 where there is no such response."""
+        self.base.put(theta_D)
+        reward_T = torch.zeros(len(self.tokens.lengths_T) + 1)  # the last is that of no text
+        with torch.no_grad():
+            for text in np.unique(self.text_JK[self.text_JK >= 0]).tolist():
+                reward_T[text] = self.base.rewards(self.tokens, np.array([text]))[0].cpu()
+        reward_JK = reward_T[torch.from_numpy(self.text_JK)]
+        logits_JW = reward_JK[:, :1] - reward_JK[:, 1:]
+        return torch.where(torch.from_numpy(self.text_JK[:, 1:] >= 0), logits_JW, 0.0).reshape(-1)
+
+    def differentiate(
+        self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
+    ) -> None:
+        """By the slope of each judgement's loss in its rewards."""
+        there_NK = torch.from_numpy(self.text_JK[taken_N] >= 0)
+        reward_R = self.base.rewards(self.tokens, texts_R)
+        reward_NK = torch.zeros(there_NK.shape)
+        reward_NK[there_NK] = reward_R.detach().cpu()
+        y_NW = self.y_R.view(-1, self.width)[torch.from_numpy(taken_N)]
+        slope_NW = model.each(reward_NK[:, :1] - reward_NK[:, 1:], y_NW)
+        slope_NW = slope_NW * torch.from_numpy(weight_N).float()[:, None]
+        first_N1 = torch.zeros(len(slope_NW), 1)
+        for slope_N1 in slope_NW.split(1, dim=1):  # in order: what is not there adds nothing
+            first_N1 += slope_N1
+        back_NK = torch.cat([first_N1, -slope_NW], dim=1)
+        reward_R.backward(back_NK[there_NK].to(reward_R.device))
+
+
+def token_examples(
+    judgements: Judgements, base: LanguageBase, left_out: LeftOut | None = None
+) -> TokenExamples:
+    """The tokens of judgements.
+
+    With ``left_out``, which takes them, judgements with a response that does not fit are left out.
+
+    Raises:
+        InputError: a response does not fit into the model's context (names the row), and there is
+            nothing to take it.
+    """
+    text_JK, prompts, responses, first_row_T = distinct_texts(judgements, uses_prompt=True)
+    if left_out is not None:
+        fits_T = np.append(base.texts.fits(prompts, responses), True)  # the last: no text
+        kept_J = np.asarray(fits_T[text_JK].all(axis=1))
+        if not kept_J.all():
+            left_out.add_all(kept_J, "a response that does not fit into the context")
+            return token_examples(judgements.keep(kept_J), base)
+    there_JW = text_JK[:, 1:] >= 0
+    return TokenExamples(
+        base=base,
+        tokens=base.texts(prompts, responses, first_row_T),
+        text_JK=text_JK,
+        y_R=labels(judgements, there_JW),
+        start_U=torch.tensor(judgements.start_U, dtype=torch.int64),
+        flip_J=flips(judgements),
+        kind=judgements.kind,
+    )

@@ -1,0 +1,76 @@
+"""A saved language model that says the next token, used to score responses.
+
+Its score of a response is the logarithm, in nats, of how likely the response is after the prompt,
+its end included: what the model was trained to raise. Long responses score lower than short ones.
+
+    from murmuration.preference.language.likelihood import load_scorer
+    load_scorer("r/model").score(["Spend or save?"], ["Put it aside for now."])
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import BaseSettings, context
+from murmuration.preference.language.loading import load_causal
+from murmuration.preference.language.reward import (
+    SavedReward,
+    is_language_model,
+    load_reward,
+    read_about,
+    with_adapter,
+)
+from murmuration.preference.language.tokens import TextTokens
+from murmuration.preference.reward import RewardModel
+
+
+class SavedLikelihood:
+    """A model that a run with `--task text` or `sft` saved."""
+
+    def __init__(self, model: torch.nn.Module, texts: TextTokens) -> None:
+        self._model, self._texts = model.eval(), texts
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> "SavedLikelihood":
+        """From a folder.
+
+        Raises:
+            InputError: the folder is not such a model, or its base is not there.
+        """
+        folder = Path(folder)
+        base = read_about(folder)["base"]
+        adapter = (folder / "adapter_config.json").exists()
+        path = base["path"] if adapter else str(folder)
+        tokenizer, model = load_causal(path)
+        limit = context(BaseSettings(path, "full", max_tokens=base["max_tokens"]), model.config)
+        return cls(with_adapter(model, folder) if adapter else model, TextTokens(tokenizer, limit))
+
+    def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
+        """Log-likelihoods of R responses, each after its prompt, (R,) float64."""
+        if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
+            raise InputError("score takes equally many prompts and responses")
+        tokens, found = self._texts(prompt, response, ended=True), np.empty(len(response))
+        for text in range(len(response)):  # one by one: no digit depends on what stands beside
+            ids_L = tokens.ids[tokens.start_T[text] : tokens.start_T[text + 1]]
+            first = max(1, int(tokens.second_T[text]))
+            with torch.no_grad():
+                logits_LV = self._model(input_ids=ids_L[None]).logits[0].double()
+            log_LV = logits_LV[first - 1 : -1].log_softmax(dim=1)
+            found[text] = float(log_LV.gather(1, ids_L[first:, None]).sum())
+        return found
+
+
+def load_scorer(folder: str | os.PathLike) -> RewardModel | SavedReward | SavedLikelihood:
+    """The model in a folder, whatever it was trained for: a reward, or the next token.
+
+    Raises:
+        InputError: it is not a model, or what it needs is not there.
+    """
+    if is_language_model(folder):
+        task = read_about(Path(folder))["base"].get("task", "reward")
+        return load_reward(folder) if task == "reward" else SavedLikelihood.load(folder)
+    return load_reward(folder)

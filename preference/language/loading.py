@@ -1,0 +1,198 @@
+"""Loading a language model, from a folder or a hub, and giving it LoRA layers.
+
+Its head gives one number, a reward, or it is the one that it came with, for the next token.
+
+What transformers and peft say when something does not fit becomes one line that names the option.
+Whatever is drawn is drawn from a fixed seed: every node begins with the same network.
+"""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.sources import (
+    first_line,
+    hub_is_reachable,
+    is_hub_name,
+    looks_like_path,
+)
+
+_SEED = 0  # of everything that is drawn before training; public
+
+
+def resolve_base(path: str) -> str:
+    """An existing folder's absolute path, or a hub name as it is.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return str(folder.absolute())
+    if not path.strip() or looks_like_path(path) or folder.exists() or not is_hub_name(path):
+        raise InputError(f"--base: no such folder: {path!r}")
+    return path
+
+
+def load_with_head(path: str):
+    """Tokenizer and network with a head of one number, and the head's layer.
+
+    A head that the checkpoint does not have is zero.
+
+    Raises:
+        InputError: there is no such model, or it and its tokenizer do not fit each other.
+    """
+    tokenizer, model, loading = _load(path, "AutoModelForSequenceClassification", num_labels=1)
+    name, head = _head(model, path)
+    if any(f"{name}.weight" in str(key) for key in _new(loading)):
+        torch.nn.init.zeros_(head.weight)
+        if head.bias is not None:
+            torch.nn.init.zeros_(head.bias)
+    return tokenizer, model, name
+
+
+def load_causal(path: str):
+    """Tokenizer and network with its own head for the next token.
+
+    Raises:
+        InputError: as `load_with_head`, or the model is an encoder, or has no such head.
+    """
+    tokenizer, model, loading = _load(path, "AutoModelForCausalLM")
+    said = f"--base {path}: no causal language model, which --task text and sft need"
+    head = model.get_output_embeddings()
+    missing = {str(key) for key in _new(loading)}
+    if head is None or any(
+        missing & {name, f"{name}.weight"} for name, m in model.named_modules() if m is head
+    ):
+        raise InputError(f"{said}: the checkpoint has no head for the next token")
+    if not _is_causal(model):
+        raise InputError(f"{said}: its tokens see what follows, as an encoder's do")
+    return tokenizer, model
+
+
+def _load(path: str, kind: str, **more: Any):
+    """Tokenizer, network of one of transformers' kinds, and what it says of the loading."""
+    try:
+        import transformers
+    except ImportError:
+        raise InputError("--base needs transformers: pip install 'murmuration[lm]'") from None
+    folder = Path(path).is_dir()
+    local = folder or not hub_is_reachable()
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=local)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_SEED)
+            model, loading = getattr(transformers, kind).from_pretrained(
+                path,
+                dtype=torch.float32,
+                local_files_only=local,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **more,
+            )
+    except Exception as error:  # broken files raise errors of many unrelated types
+        where = "the folder" if folder else "there is no such folder here, and the hub"
+        raise InputError(
+            f"--base {path}: {where} gives no language model: {first_line(error)}"
+        ) from error
+    if model.config.is_encoder_decoder:
+        raise InputError(f"--base {path}: use a causal model or an encoder, not an encoder-decoder")
+    embedded = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > embedded:
+        raise InputError(
+            f"--base {path}: the tokenizer has {len(tokenizer)} tokens and the model embeds "
+            f"{embedded}: they do not belong together"
+        )
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token_id is None:
+            raise InputError(f"--base {path}: the tokenizer has neither padding nor end of text")
+        tokenizer.pad_token = tokenizer.eos_token
+    model.config.pad_token_id = tokenizer.pad_token_id
+    return tokenizer, model, loading
+
+
+def _is_causal(model: torch.nn.Module) -> bool:
+    """Whether another last token leaves what is said of the tokens before it as it is.
+
+    Tried, not asked: configurations of encoders and of causal models say the same.
+    """
+    ids_RL = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1]])
+    with torch.no_grad():
+        logits_RLV = model.eval()(input_ids=ids_RL).logits
+    before_RLV = logits_RLV[:, :-1].float()
+    return bool(torch.allclose(before_RLV[0], before_RLV[1], atol=1e-4, rtol=1e-4))
+
+
+def _new(loading: Mapping[str, Any]) -> list:
+    """Parameters that a checkpoint did not give."""
+    return [key for kind in ("missing_keys", "mismatched_keys") for key in loading.get(kind, ())]
+
+
+def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
+    """The last linear layer with one output."""
+    found = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module.out_features == 1
+    ]
+    if not found:
+        raise InputError(f"--base {path}: no linear head of one number was found")
+    return found[-1]
+
+
+def with_lora(
+    model: torch.nn.Module, path: str, rank: int, targets_text: str, *, causal: bool = False
+) -> torch.nn.Module:
+    """The network with LoRA layers, and only these and a reward's head requiring gradients.
+
+    Raises:
+        InputError: peft is not installed, or there are no such layers (names those there are).
+    """
+    try:
+        import peft
+    except ImportError:
+        raise InputError("--train lora needs peft: pip install 'murmuration[lm]'") from None
+    targets = [name.strip() for name in targets_text.split(",") if name.strip()]
+    try:
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of what peft asks transformers
+            torch.manual_seed(_SEED)
+            return peft.get_peft_model(
+                model,  # type: ignore[arg-type]
+                peft.LoraConfig(
+                    task_type=peft.TaskType.CAUSAL_LM if causal else peft.TaskType.SEQ_CLS,
+                    r=rank,
+                    lora_alpha=rank,
+                    lora_dropout=0.0,
+                    target_modules=targets or None,
+                    fan_in_fan_out=_has_transposed(model, targets),
+                ),
+            )
+    except ValueError as error:
+        layers = sorted(
+            {
+                name.rpartition(".")[2]
+                for name, module in model.named_modules()
+                if hasattr(module, "weight") and getattr(module.weight, "ndim", 0) == 2
+            }
+        )
+        raise InputError(
+            f"--lora-targets {targets_text or '(the default)'}: {first_line(error)} "
+            f"Layers of {path}: {', '.join(layers)}"
+        ) from error
+
+
+def _has_transposed(model: torch.nn.Module, targets: list[str]) -> bool:
+    """Whether what LoRA changes are GPT-2's transposed layers, which peft wants to be told."""
+    kinds = {
+        type(module).__name__
+        for name, module in model.named_modules()
+        if not targets or name.rpartition(".")[2] in targets
+    }
+    return "Conv1D" in kinds

@@ -1,0 +1,167 @@
+"""Texts as tokens, and the loss of a language model that says their next token.
+
+- `text`: an example is a text of a user's own. One longer than the context is cut into windows, as
+  language models are trained; each window begins with the last token of the one before, so that
+  every token but the text's first is said exactly once, and each window is an example by itself.
+- `sft`: an example is a judgement: all its responses, each given the prompt, whose tokens are not
+  scored. Which of them was preferred is not looked at: they are put in the order of their letters
+  before anything is made of them, so that other labels give the same bits. Only `as_published`
+  takes the preferred response alone (those that tie, if several do).
+
+The loss of a text is the mean cross-entropy of its scored tokens, that of an example the mean over
+its texts. An end of text, if the tokenizer has one and no template writes its own, is appended and
+scored: where to stop is learnt, too.
+
+Legend: J examples, K texts of an example at most, N sampled examples, T distinct texts, R texts in
+a batch, L tokens of the longest, Q scored tokens in a batch, V words known, U users, D trained
+parameters.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from murmuration.preference.data.judgements import Judgements, LeftOut
+from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.models import PreferenceModel
+from murmuration.preference.reward import Accuracy
+
+
+@dataclass(frozen=True, eq=False)
+class NextTokens(LanguageExamples):
+    """Tokens of texts whose next tokens are said; from `second_T` on they are scored."""
+
+    @property
+    def width(self) -> int:
+        """As of pairs."""
+        return 1
+
+    def differentiate(
+        self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
+    ) -> None:
+        """By the cross-entropy of scored tokens."""
+        del model
+        shown_N = (self.text_JK[taken_N] >= 0).sum(1)
+        weight_R = np.repeat(weight_N / shown_N, shown_N) / self._scored_T[texts_R]
+        loss_Q, text_Q, _ = self._losses(texts_R)
+        weight_Q = torch.from_numpy(weight_R).float().to(loss_Q.device)[text_Q]
+        (loss_Q * weight_Q).sum().backward()
+
+    def accuracy(self, theta_D: torch.Tensor) -> Accuracy:
+        """How often the likeliest next token at θ is the right one, and the loss.
+
+        ``judgements`` counts scored tokens; ``chance`` is one over the words known. A text in
+        several examples counts in each.
+        """
+        self.base.put(theta_D)
+        right_T, loss_T = np.zeros((2, len(self.tokens.lengths_T) + 1))  # the last: of no text
+        words = self.base.words
+        with torch.no_grad():
+            for text in np.unique(self.text_JK[self.text_JK >= 0]).tolist():
+                loss_Q, _, right_Q = self._losses(np.array([text]))
+                right_T[text], loss_T[text] = float(right_Q.sum()), float(loss_Q.double().sum())
+        scored_T = np.append(self._scored_T, 0)
+        right_J, loss_J, scored_J = (a[self.text_JK].sum(1) for a in (right_T, loss_T, scored_T))
+        user_J = np.repeat(np.arange(len(self.counts_U)), self.counts_U.numpy())
+        right_U, scored_U = (
+            np.bincount(user_J, w, len(self.counts_U)) for w in (right_J, scored_J)
+        )
+        counted_U = scored_U > 0
+        scored = int(scored_J.sum())
+        if not scored:
+            return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+        return Accuracy(
+            pooled=float(right_J.sum()) / scored,
+            by_user=float((right_U[counted_U] / scored_U[counted_U]).mean()),
+            users=int(counted_U.sum()),
+            judgements=scored,
+            chance=1.0 / words,
+            loss=float(loss_J.sum()) / scored,
+        )
+
+    @property
+    def _scored_T(self) -> np.ndarray:
+        """How many tokens of each text are scored."""
+        return self.tokens.lengths_T - np.maximum(self.tokens.second_T, 1)
+
+    def _losses(self, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Of each scored token: the cross-entropy, which text it is of, and whether it was the
+        likeliest; at the θ that was put last, (Q,) each."""
+        logits_RLV, ids_RL = self.base.next_tokens(self.tokens, texts_R)
+        place_L = np.arange(ids_RL.shape[1])
+        begin_R = np.maximum(self.tokens.second_T[texts_R], 1)[:, None]
+        scored_RL = (place_L >= begin_R) & (place_L < self.tokens.lengths_T[texts_R][:, None])
+        there_RL = torch.from_numpy(scored_RL[:, 1:]).to(ids_RL.device)
+        said_QV, next_Q = logits_RLV[:, :-1][there_RL], ids_RL[:, 1:][there_RL]
+        loss_Q = cross_entropy(said_QV, next_Q, reduction="none")
+        return loss_Q, there_RL.nonzero()[:, 0], said_QV.detach().argmax(1) == next_Q
+
+
+def own_texts(data: UserTexts, base: LanguageBase, left_out: LeftOut | None = None) -> NextTokens:
+    """The tokens of users' own texts, in windows.
+
+    A text that has no token that could be said has no window either; ``left_out`` takes it.
+
+    Raises:
+        InputError: there is such a text (names the row), and nothing to take it.
+    """
+    tokens, windows_R = base.texts.windows(data.texts)
+    taken = left_out or LeftOut("refuse")
+    taken.add_all(windows_R > 0, "a text of a single token, which follows on none; leave it out")
+    start_R = np.concatenate([[0], np.cumsum(windows_R)])
+    return NextTokens(
+        base=base,
+        tokens=tokens,
+        text_JK=np.arange(len(tokens.lengths_T))[:, None],
+        start_U=torch.from_numpy(start_R[data.start_U]),
+    )
+
+
+def responses(
+    judgements: Judgements, base: LanguageBase, left_out: LeftOut | None = None
+) -> NextTokens:
+    """The tokens of the responses in judgements, given the prompts.
+
+    With ``left_out``, which takes them, judgements with a response that does not fit are left out.
+
+    Raises:
+        InputError: a response does not fit into the model's context (names the row), and there is
+            nothing to take it.
+    """
+    shown_J = (
+        [_preferred(judgements, row) for row in range(len(judgements))]
+        if base.settings.as_published
+        else [sorted(shown) for shown in judgements.responses]
+    )
+    index: dict[tuple[str, str], int] = {}
+    first_row_T: list[int] = []
+    most = judgements.most_responses
+    text_JK = np.full((len(shown_J), most), -1, dtype=np.int64)
+    for row, (prompt, shown) in enumerate(zip(judgements.prompts, shown_J, strict=True)):
+        for place, response in enumerate(shown):
+            text_JK[row, place] = text = index.setdefault((prompt, response), len(index))
+            if text == len(first_row_T):
+                first_row_T.append(row)
+    prompts, texts = [prompt for prompt, _ in index], [text for _, text in index]
+    if left_out is not None:
+        fits_T = np.append(base.texts.fits(prompts, texts, ended=True), True)  # the last: no text
+        kept_J = np.asarray(fits_T[text_JK].all(axis=1))
+        if not kept_J.all():
+            left_out.add_all(kept_J, "a response that does not fit into the context")
+            return responses(judgements.keep(kept_J), base)
+    return NextTokens(
+        base=base,
+        tokens=base.texts(prompts, texts, first_row_T, ended=True),
+        text_JK=text_JK,
+        start_U=torch.tensor(judgements.start_U, dtype=torch.int64),
+    )
+
+
+def _preferred(judgements: Judgements, row: int) -> tuple[str, ...]:
+    """The response that was preferred, or those that tie for it, which come first."""
+    return judgements.responses[row][: round(1.0 / float(judgements.y_R[row]))]

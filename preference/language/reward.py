@@ -1,0 +1,147 @@
+"""A trained language model as it is saved, and used as a reward for a prompt and a response.
+
+A saved model is a folder that transformers (or peft, for LoRA) loads by itself, with its tokenizer
+and card; `murmuration.json` beside them says what it was trained as and how texts are written down
+for it. A LoRA folder names its base and does not hold it. One that says the next token is saved
+here, too, and used by `preference.language.likelihood`.
+
+    from murmuration.preference.language.reward import load_reward
+    load_reward("r/model").score("Spend or save?", "Put it aside for now.")
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from murmuration.preference.bases import Base
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.sources import first_line
+from murmuration.preference.features.language_head import LanguageHead
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.model_folder import replace_folder
+from murmuration.preference.reward import RewardModel
+
+FORMAT = "murmuration-language-reward-1"
+_FILE = "murmuration.json"
+
+
+class LanguageReward:
+    """A language model at θ; see `save`."""
+
+    def __init__(
+        self, theta_D: np.ndarray, base: LanguageBase | LanguageHead, model: str = "btl"
+    ) -> None:
+        """Raises InputError if θ has not the base's dimension or is not finite."""
+        theta_D = np.array(theta_D, dtype=np.float32)
+        if theta_D.shape != (base.dimension,) or not np.isfinite(theta_D).all():
+            raise InputError(f"weights must be {base.dimension} finite numbers")
+        self.theta_D, self.base, self.model = theta_D, base, model
+
+    def save(self, folder: str | os.PathLike, card: str = "", *, overwrite: bool = False) -> None:
+        """Writes the model's folder, whole or not at all; ``card`` becomes its README.md.
+
+        Raises:
+            InputError: something is there already, and ``overwrite`` is false or it is not a saved
+                model.
+        """
+
+        def write(new: Path) -> None:
+            self.base.write(new, self.theta_D)
+            about = {"format": FORMAT, "model": self.model, "base": self.base.to_config()}
+            (new / _FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
+
+        replace_folder(folder, write, read_about, overwrite)
+
+
+class SavedReward:
+    """The reward of a model that `LanguageReward` saved."""
+
+    def __init__(self, base: LanguageBase) -> None:
+        self._base = base
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike) -> "SavedReward":
+        """From a folder.
+
+        Raises:
+            InputError: the folder is not such a model, or its base is not there.
+        """
+        folder = Path(folder)
+        base = read_about(folder)["base"]
+        if (task := base.get("task", "reward")) != "reward":
+            raise InputError(f"{folder}: a language model of --task {task}, which gives no reward")
+        adapter = (folder / "adapter_config.json").exists()
+        path = base["path"] if adapter else str(folder)
+        limits = {name: base[name] for name in ("max_tokens", "batch_tokens")}
+        loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
+        if adapter:
+            loaded.model = with_adapter(loaded.model, folder)
+        return cls(loaded)
+
+    def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
+        """The rewards of R prompts with R responses, (R,) float64; only differences count."""
+        if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
+            raise InputError("score takes equally many prompts and responses")
+        tokens, found = self._base.texts(prompt, response), np.empty(len(response))
+        with torch.no_grad():
+            for text in range(len(response)):  # one by one: no digit depends on what stands beside
+                found[text] = float(self._base.rewards(tokens, np.array([text]))[0])
+        return found
+
+
+def load_reward(folder: str | os.PathLike) -> RewardModel | SavedReward:
+    """The model saved in a folder, linear or a language model.
+
+    Raises:
+        InputError: it is not a model, or what it needs is not there.
+    """
+    return SavedReward.load(folder) if is_language_model(folder) else RewardModel.load(folder)
+
+
+def is_language_model(folder: str | os.PathLike) -> bool:
+    """Whether a folder says that it holds a language model."""
+    return (Path(folder) / _FILE).exists()
+
+
+def with_adapter(model: torch.nn.Module, folder: Path) -> torch.nn.Module:
+    """A base with the LoRA layers that a folder holds.
+
+    Raises:
+        InputError: peft is not installed, or they do not fit.
+    """
+    try:
+        import peft
+    except ImportError:
+        raise InputError(f"{folder} needs peft: pip install 'murmuration[lm]'") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of what peft asks transformers
+            return peft.PeftModel.from_pretrained(model, str(folder)).eval()  # type: ignore[arg-type]
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """What `murmuration.json` in a folder says."""
+    path = folder / _FILE
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: not a saved language model: {first_line(error)}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise InputError(f"{path}: not a language model of format {FORMAT}")
+    return about
+
+
+def reward_model(theta_D: np.ndarray, base: Base, model: str) -> RewardModel | LanguageReward:
+    """The model with these weights, to be saved."""
+    if isinstance(base, LanguageBase | LanguageHead):
+        return LanguageReward(theta_D, base, model)
+    return RewardModel(theta_D, base, model)

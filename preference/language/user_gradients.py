@@ -1,0 +1,204 @@
+"""One backward pass over a batch of sequences that gives each user's gradient, not their sum.
+
+A trained layer's gradient is a sum over tokens of what came in and what came back: for a linear
+layer y = W x it is Σ_t g_t x_tᵀ. Hooks keep what came in, and as soon as g has come back add each
+user's tokens up by themselves, straight into that user's row. That is as much arithmetic as the sum
+over everybody; the backward pass itself is spared the weights' gradients, which it would throw
+away. What it costs is a row of D numbers for each user of a chunk, so the caller bounds the chunk.
+
+Exact for what the network computes, with rules for linear layers (`torch.nn.Linear`, GPT-2's
+transposed one; LoRA is two of the first), embeddings and layer norms. Any other layer that treats
+each sequence by itself (RMS norms, say) is differentiated once more, user by user. A layer that
+mixes sequences or sees them only added up is refused: there is no telling users apart in it. What
+two layers share, as an embedding and the head for the next token often do, gets both their parts.
+
+Two rejected ways: a backward pass for each user by itself (the oracle of the tests) makes small
+operations of large ones; norms from Gram matrices of a user's tokens and a second, weighted
+backward pass need no rows, and cost more as soon as a user has more tokens than
+in·out / (in + out), which a few judgements always have.
+
+Legend: B users of a chunk, D trained parameters, R sequences of a batch, L tokens of each,
+O and I what goes out of a layer and comes in.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from murmuration.preference.data.judgements import InputError
+
+Span = tuple[int, int, int]  # a user's row in the chunk, their first sequence, the end
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A module and where its own trained parameters stand in θ: by name, start and shape."""
+
+    name: str
+    module: nn.Module
+    places: Mapping[str, tuple[int, torch.Size]]
+
+
+@dataclass
+class _Batch:
+    """Where the gradients of the batch in progress go."""
+
+    grads_BD: torch.Tensor
+    spans: Sequence[Span]
+    rows: int
+    handles: list = field(default_factory=list)
+    inside: bool = False  # a rule: what it computes with the layer is not part of the batch
+
+
+class UserBackward:
+    """Per-user gradients of a module's trained parameters.
+
+    Args:
+        model: any module; what is trained in it must not require gradients by itself.
+        trained: names of the trained parameters, in the order in which they stand in θ.
+
+    Attributes:
+        dimension: D.
+
+    Raises:
+        InputError: there is no parameter of that name.
+    """
+
+    def __init__(self, model: nn.Module, trained: Sequence[str]) -> None:
+        parameters, starts, start = dict(model.named_parameters()), {}, 0
+        for name in trained:
+            if name not in parameters:
+                raise InputError(f"the model has no parameter {name!r} to train")
+            starts[id(parameters[name])] = start
+            start += parameters[name].numel()
+        self.dimension = start
+        self._layers = []
+        for name, module in model.named_modules():
+            places = {
+                own: (starts[id(parameter)], parameter.shape)
+                for own, parameter in module.named_parameters(recurse=False)
+                if id(parameter) in starts
+            }
+            if places:
+                self._layers.append(_Layer(name, module, places))
+
+    @contextmanager
+    def into(self, grads_BD: torch.Tensor, spans: Sequence[Span], rows: int) -> Iterator[None]:
+        """What is computed and differentiated within adds to the users' rows of ``grads_BD``.
+
+        ``spans`` names the users whose sequences, of ``rows`` in the batch, are consecutive.
+        """
+        batch = _Batch(grads_BD, spans, rows)
+        try:
+            for layer in self._layers:
+                hook = self._hook(layer, batch)
+                batch.handles.append(layer.module.register_forward_hook(hook, with_kwargs=True))
+            yield
+        finally:
+            for handle in batch.handles:
+                handle.remove()
+
+    def _hook(self, layer: _Layer, batch: _Batch) -> Callable:
+        rule = _rule(layer.module)
+
+        def came_in(module: nn.Module, args: tuple, kwargs: dict, out: torch.Tensor) -> None:
+            if batch.inside:
+                return
+            if not isinstance(out, torch.Tensor) or out.shape[:1] != (batch.rows,):
+                raise InputError(
+                    f"layer {layer.name!r} does not keep sequences apart, so users cannot be told "
+                    "apart in it: train --train head, or lora with other --lora-targets"
+                )
+            if not out.requires_grad:
+                out.requires_grad_(True)  # nothing before it is trained: this is where it begins
+            out.register_hook(lambda g: came_back(args, kwargs, g))
+
+        def came_back(args: tuple, kwargs: dict, g: torch.Tensor) -> None:
+            batch.inside = True
+            for row, first, end in batch.spans:
+                into = {
+                    name: batch.grads_BD[row, start : start + shape.numel()].view(shape)
+                    for name, (start, shape) in layer.places.items()
+                }
+                part = slice(first, end)
+                mine = [_rows(value, part, batch.rows) for value in args]
+                named = {name: _rows(value, part, batch.rows) for name, value in kwargs.items()}
+                rule(layer.module, mine, named, g[part], into)
+            batch.inside = False
+
+        return came_in
+
+
+def _rows(value: object, part: slice, rows: int) -> object:
+    """A user's share of an argument, if it is one row for each sequence."""
+    if isinstance(value, torch.Tensor) and value.shape[:1] == (rows,):
+        return value[part].detach()
+    return value
+
+
+_Into = Mapping[str, torch.Tensor]
+
+
+def _linear(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
+    x_I = (args or list(named.values()))[0]
+    g_O, x_I = g.reshape(-1, g.shape[-1]), x_I.reshape(-1, x_I.shape[-1])
+    if "weight" in into:
+        into["weight"].addmm_(g_O.T, x_I)
+    if "bias" in into:
+        into["bias"].add_(g_O.sum(0))
+
+
+def _transposed(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
+    x_I = (args or list(named.values()))[0]
+    g_O, x_I = g.reshape(-1, g.shape[-1]), x_I.reshape(-1, x_I.shape[-1])
+    if "weight" in into:
+        into["weight"].addmm_(x_I.T, g_O)
+    if "bias" in into:
+        into["bias"].add_(g_O.sum(0))
+
+
+def _embedding(module: nn.Embedding, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
+    ids, g_O = (args or list(named.values()))[0].reshape(-1), g.reshape(-1, g.shape[-1])
+    if module.padding_idx is not None:
+        g_O = g_O * (ids != module.padding_idx)[:, None]
+    into["weight"].index_add_(0, ids, g_O)
+
+
+def _layer_norm(
+    module: nn.LayerNorm, args: list, named: dict, g: torch.Tensor, into: _Into
+) -> None:
+    x = (args or list(named.values()))[0]
+    over = tuple(range(g.ndim - len(module.normalized_shape)))
+    if "weight" in into:
+        normal = nn.functional.layer_norm(x, module.normalized_shape, eps=module.eps)
+        into["weight"].add_((g * normal).sum(over))
+    if "bias" in into:
+        into["bias"].add_(g.sum(over))
+
+
+def _again(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
+    """Any layer: computed and differentiated once more for one user."""
+    with torch.enable_grad():
+        own = dict(module.named_parameters(recurse=False))
+        leaves = {name: own[name].detach().requires_grad_(True) for name in into}
+        out = functional_call(module, leaves, tuple(args), named)
+        found = torch.autograd.grad(out, list(leaves.values()), g)
+    for name, gradient in zip(leaves, found, strict=True):
+        into[name].add_(gradient)
+
+
+def _rule(module: nn.Module) -> Callable:
+    """How a layer's gradient is made; subclasses may compute something else, so exact types."""
+    if type(module) is nn.Linear:
+        return _linear
+    if type(module) is nn.Embedding and not (module.scale_grad_by_freq or module.max_norm):
+        return _embedding
+    if type(module) is nn.LayerNorm:
+        return _layer_norm
+    if type(module).__name__ == "Conv1D" and hasattr(module, "nf"):  # of transformers: GPT-2's
+        return _transposed
+    return _again

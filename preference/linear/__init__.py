@@ -1,0 +1,1 @@
+"""Linear heads: examples in columns, and every user's gradient."""

@@ -1,0 +1,248 @@
+"""Averaged gradients of many users at once, without a copy per user.
+
+The loss of a user is the mean over their chosen judgements of a function of the logits x·θ of the
+judgement's rows, so a user's gradient is a weighted sum of rows of x. Users are processed in
+chunks; nothing but the gradients of a chunk is ever stored, and ragged users are as cheap as equal
+ones. The preference models that ship are compiled (``preference.linear.numba_gradients``); any
+other is computed by tensor operations, user by user (``preference.linear.torch_gradients``).
+
+A user's vector is a function of that user's judgements, θ and public constants, to the last bit:
+not of who sits beside, of how many there are, or of how they are cut into chunks. Else one user
+would move the others' clipped vectors, which no sensitivity counts. Only with ``batch_users``, a
+public setting of the run, may several users share an operation: on a GPU, where one is asked for
+and has room for the rows, and in a language model's batches. What that moves is measured, not
+proven.
+
+Chunks need nothing of each other, so each is worked on by one core; see
+``preference.linear.parallel``. A chunk holds a bounded number of users, and no user has more than
+the G judgements taken, so one with many more takes no more memory or time.
+
+Which judgements take part when a user has more than G: a window of G consecutive ones (cyclic), at
+a random place each round. Each judgement is equally likely, and a window is contiguous in memory.
+
+Legend: R rows (W of each judgement), S sampled users, N judgements of sampled users, B users in a
+chunk, D dimensions.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.linear import numba_gradients
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.parallel import on_each_core
+from murmuration.preference.linear.torch_gradients import Bags, descents_alone
+from murmuration.preference.models import PreferenceModel
+
+#: What users' gradients can be computed from: feature differences, or a language model's tokens.
+Examples = PairExamples | LanguageExamples
+
+# Bytes of rows in a chunk: enough that handing it to another core costs nothing in comparison.
+_CHUNK_BYTES, _LARGE_CHUNK_BYTES = 4 * 2**20, 16 * 2**20
+_CHUNKS = 4  # as many as a sum is cut into, between these sizes
+_GPU_CHUNK_BYTES = 64 * 2**20  # clipping takes some times as much besides
+_PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """So many gradient steps of length ``rate`` on a user's own judgements."""
+
+    steps: int
+    rate: float
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ValueError(f"--local-steps must be at least 1, got {self.steps}")
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ValueError(f"--local-rate must be positive, got {self.rate}")
+
+
+def windows(
+    start_U: torch.Tensor, users_S: np.ndarray, group_size: int, words_S: np.ndarray
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which judgements each sampled user contributes: at most ``group_size`` in a cyclic window.
+
+    Args:
+        start_U: offsets of all users' judgements, length U + 1.
+        users_S: indices of the sampled users.
+        group_size: G, the most judgements of one user in one round.
+        words_S: a uniform 64-bit word for each sampled user; it places the window.
+
+    Returns:
+        The judgements, user after user (N,), and how many belong to each user (S,).
+    """
+    # NumPy: on vectors this short it is several times as fast as torch.
+    start = start_U.numpy()
+    first_S = start[users_S]
+    count_S = start[users_S + 1] - first_S
+    taken_S = np.minimum(count_S, group_size)
+    before_S = np.cumsum(taken_S) - taken_S
+    within_N = np.arange(taken_S.sum())
+    many_S = count_S > group_size
+    if not many_S.any():
+        taken_N = within_N + np.repeat(first_S - before_S, taken_S)
+    else:
+        offset_S = (words_S % count_S.clip(min=1).astype(np.uint64)).astype(np.int64)
+        offset_S *= many_S  # whose judgements are all taken, in their order, whoever else has more
+        place_N = within_N + np.repeat(offset_S - before_S, taken_S)
+        count_N = np.repeat(count_S, taken_S)
+        place_N -= count_N * (place_N >= count_N)
+        taken_N = place_N + np.repeat(first_S, taken_S)
+    return torch.from_numpy(taken_N), torch.from_numpy(taken_S)
+
+
+def user_gradients(
+    examples: Examples,
+    theta_D: torch.Tensor,
+    taken_N: torch.Tensor,
+    taken_S: torch.Tensor,
+    model: PreferenceModel,
+    batch_users: bool = False,
+) -> Iterator[torch.Tensor]:
+    """Each sampled user's mean gradient at θ, chunk by chunk, each of shape (B, D) float32.
+
+    ``taken_N`` and ``taken_S`` come from ``windows``; no user is split over two chunks. The chunks
+    are in this machine's memory.
+    """
+    if isinstance(examples, LanguageExamples):
+        yield from examples.user_gradients(
+            theta_D, taken_N, taken_S, model, batch_users=batch_users
+        )
+        return
+    device = examples.gpu if batch_users else None
+    work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
+    for chunk in range(work.chunks):
+        yield work.descents(chunk, _ONE_STEP).cpu()
+
+
+def sum_over_users(
+    examples: Examples,
+    theta_D: torch.Tensor,
+    taken_N: torch.Tensor,
+    taken_S: torch.Tensor,
+    reduce: Callable[[torch.Tensor], torch.Tensor],
+    model: PreferenceModel,
+    local: LocalSteps | None = None,
+    width: int | None = None,
+    batch_users: bool = False,
+    device: torch.device | None = None,
+) -> torch.Tensor:
+    """The sum over chunks of ``reduce`` of the users' gradients, (D,) float64, on every core.
+
+    ``reduce`` takes a chunk of gradients (B, D) to a vector (D,) and is called from several
+    threads at once; with ``local`` it takes how far these steps descend, θ − θ_u, instead. Its
+    vectors may have another ``width`` than D. Other arguments as in ``user_gradients``. The result
+    is the same, bit for bit, on any number of cores.
+
+    With a ``device``, by tensor operations there, where ``reduce`` finds its chunks. With
+    ``batch_users``, on a GPU if one suits the examples. Else by the processor.
+    """
+    if isinstance(examples, LanguageExamples):
+        return examples.sum_over_users(
+            theta_D, taken_N, taken_S, reduce, model, local, width, batch_users
+        )
+    width = examples.dimension if width is None else width
+    device = device or (examples.gpu if batch_users else None)
+    work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
+
+    def part_of(part: int) -> torch.Tensor:
+        sum_D = torch.zeros(width, dtype=torch.float64)
+        for chunk in range(work.chunks * part // parts, work.chunks * (part + 1) // parts):
+            sum_D += reduce(work.descents(chunk, local or _ONE_STEP))
+        return sum_D
+
+    parts = min(_PARTS, work.chunks)
+    if parts == 1:
+        return part_of(0)
+    total_D = torch.zeros(width, dtype=torch.float64)
+    each = map(part_of, range(parts)) if work.device else on_each_core(part_of, parts)
+    for part_D in each:
+        total_D += part_D
+    return total_D
+
+
+_ONE_STEP = LocalSteps(1, 1.0)  # what it descends is the gradient
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The sampled users, cut into chunks: chunk c is users ``cuts[c]`` to ``cuts[c + 1]``.
+
+    ``device`` is where many users are computed at once; None: each user by itself, here.
+    """
+
+    examples: PairExamples
+    theta_D: torch.Tensor
+    model: PreferenceModel
+    taken_N: torch.Tensor
+    ends_S: np.ndarray
+    cuts: list[int]
+    device: torch.device | None
+
+    @classmethod
+    def of(
+        cls,
+        examples: PairExamples,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        model: PreferenceModel,
+        device: torch.device | None = None,
+    ) -> "_Work":
+        # Compiled code does not look again, and would read beyond the end of a shorter model.
+        if theta_D.shape != (examples.dimension,):
+            raise ValueError(
+                f"a model of shape {tuple(theta_D.shape)} for {examples.dimension} features"
+            )
+        ends_S = np.cumsum(taken_S.numpy())
+        sizes = (_GPU_CHUNK_BYTES,) * 2 if device else (_CHUNK_BYTES, _LARGE_CHUNK_BYTES)
+        # Whoever has no judgement takes room for a gradient, too.
+        weights_S = np.maximum(taken_S.numpy(), 1)
+        cuts = _cuts(np.cumsum(weights_S), 4 * examples.dimension * examples.width, *sizes)
+        return cls(examples, theta_D, model, taken_N, ends_S, cuts, device)
+
+    @property
+    def chunks(self) -> int:
+        """How many."""
+        return len(self.cuts) - 1
+
+    def descents(self, chunk: int, local: LocalSteps) -> torch.Tensor:
+        """θ − θ_u after each user's own gradient steps from θ, (B, D)."""
+        users = slice(self.cuts[chunk], self.cuts[chunk + 1])
+        first = int(self.ends_S[users.start - 1]) if users.start else 0
+        ends_B = self.ends_S[users] - first
+        taken_N = self.taken_N[first : first + int(ends_B[-1])]
+        examples = self.examples
+        if self.device:
+            bags = Bags.of(examples, taken_N, ends_B, self.device)
+            return bags.descents(self.theta_D, self.model, local)
+        if self.model.code is None:
+            return descents_alone(examples, taken_N, ends_B, self.theta_D, self.model, local)
+        out_BD = torch.empty(len(ends_B), examples.dimension)
+        numba_gradients.descents(
+            examples.x_RD.numpy(),
+            examples.y_R.numpy(),
+            examples.width,
+            taken_N.numpy(),
+            ends_B,
+            self.theta_D.numpy(),
+            self.model.code,
+            local.steps,
+            local.rate,
+            out_BD.numpy(),
+        )
+        return out_BD
+
+
+def _cuts(ends_S: np.ndarray, bytes_each: int, least: int, most: int) -> list[int]:
+    """Where chunks begin and end: whole users, about equally many judgements in each."""
+    total = int(ends_S[-1]) if len(ends_S) else 0
+    size = min(max(least, total * bytes_each // _CHUNKS), most)
+    chunks = -(-total // max(1, size // bytes_each))
+    inner = np.searchsorted(ends_S, [total * c // chunks for c in range(1, chunks)], side="right")
+    return sorted({0, *inner.tolist(), len(ends_S)})

@@ -1,0 +1,331 @@
+"""From events to (epsilon, delta), and back from a target to the parameter that meets it.
+
+Composition is by privacy loss distributions (``dp_accounting``, connect-the-dots discretization,
+which errs on the safe side). Nothing here looks at data.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+from murmuration.privacy.accounting import group_privacy
+from murmuration.privacy.accounting.composition import (
+    INTERVAL,
+    Uncertified,
+    composed_epsilon,
+    composition,
+    of_several_runs,
+)
+from murmuration.privacy.accounting.events import (
+    Event,
+    GroupGaussian,
+    PoissonGaussian,
+    PureChoice,
+    RandomizedLabels,
+)
+from murmuration.privacy.accounting.parts import by_part
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import hold_out
+from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+
+_COARSE = 1e-3
+#: Bounds on a noise multiplier, tried in turn; too little noise can be very slow to account for.
+_LADDER = tuple(4.0**k for k in range(12, -1, -1))
+
+
+def epsilon(
+    events: Iterable[tuple[Event, int]],
+    *,
+    adjacency: Adjacency,
+    delta: float,
+    interval: float = INTERVAL,
+) -> float:
+    """The smallest epsilon for which the composition of ``(event, times)`` is (epsilon, delta)-DP.
+
+    Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
+    group privacy has no privacy loss distribution: it is converted by itself, and if there is
+    anything else, the parts share ``delta`` equally and their epsilons add up. Events on
+    disjoint parts of the users (``privacy.accounting.parts``) cost as much as the dearest part.
+    What a choice costs (``PureChoice``) is added to everything else. Where users are held out by a
+    secret coin, nobody is exposed to both halves (``privacy.mechanisms.hold_out``).
+    """
+    _check_delta(delta)
+    events, held = hold_out.split(events)
+    if not held:
+        return _of_run(events, adjacency, delta, interval)
+    coins = hold_out.together(held)
+    if coins is None:
+        return _of_run(of_several_runs([*events, *held]), adjacency, delta, interval)
+    return _with_held_out(coins, events, adjacency, delta, interval)
+
+
+def _with_held_out(
+    coins: HoldOut,
+    events: list[tuple[Event, int]],
+    adjacency: Adjacency,
+    delta: float,
+    interval: float,
+) -> float:
+    """Epsilon of a run and of what is said of its held-out users."""
+    if adjacency.vectors_changed == 2:
+        return max(coins.epsilon, _of_run(events, adjacency, delta, interval))
+    profile = _profile(events, adjacency, delta, interval)
+    if profile is None:
+        return hold_out.mixed_point(
+            coins, lambda part: _of_run(events, adjacency, part, interval), delta
+        )
+    return hold_out.mixed_epsilon(coins, profile, delta)
+
+
+def _profile(
+    events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
+) -> hold_out.Profile | None:
+    """δ of a run at any ε, tight around ``delta``; of group privacy there are points only."""
+    parts = by_part(events)
+    if any(isinstance(event, GroupGaussian) for part in parts for event, _ in part):
+        return None
+    curves = [_curve(part, adjacency, delta, interval) for part in parts]
+    return lambda target: max(curve(target) for curve in curves)
+
+
+def _curve(
+    events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
+) -> hold_out.Profile:
+    """δ at any ε of what a user of one part is exposed to."""
+    choices, rest = _choices(events)
+    total = composition(rest, adjacency=adjacency, interval=interval)
+    if total is None:
+        return lambda target: 1.0 if target < choices else 0.0
+    after = total.near(delta)
+    return lambda target: 1.0 if target < choices else after(target - choices)
+
+
+def _choices(events: list[tuple[Event, int]]) -> tuple[float, list[tuple[Event, int]]]:
+    """What the choices of one part cost, and all that is not a choice."""
+    chosen = [(e.epsilon, times) for e, times in events if isinstance(e, PureChoice)]
+    rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
+    return sum(each * times for each, times in chosen), rest
+
+
+def _of_run(
+    events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
+) -> float:
+    """Epsilon of events none of which holds users out."""
+    events, *others = by_part(events)
+    if others:
+        return max(_of_run(part, adjacency, delta, interval) for part in (events, *others))
+    choices, events = _choices(events)
+    return choices + _of_the_rest(events, adjacency, delta, interval)
+
+
+def _of_the_rest(
+    events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
+) -> float:
+    """Epsilon of what a user of one part is exposed to, but for choices."""
+    if any(isinstance(event, GroupGaussian) for event, _ in events):
+        return group_privacy.apart(events, adjacency=adjacency, delta=delta, interval=interval)
+    found = composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
+    return min(found, _added_up(events, delta))
+
+
+def _added_up(events: list[tuple[Event, int]], delta: float) -> float:
+    """ε of randomized labels by basic composition; infinite with anything else, or a larger δ.
+
+    Exact for one promise, where a discretized loss may come out a step above what was promised.
+    """
+    labels = [(event, times) for event, times in events if isinstance(event, RandomizedLabels)]
+    spent = sum(event.delta * event.labels * times for event, times in labels)
+    if not labels or len(labels) < len(events) or not spent <= delta:
+        return math.inf
+    if any(event.unprotected for event, _ in labels):
+        return math.inf
+    return sum(event.epsilon * event.labels * times for event, times in labels)
+
+
+def calibrate(
+    cost: Callable[[float, float], float],
+    target: float,
+    *,
+    low: float = 0.05,
+    high: float | None = None,
+) -> float:
+    """The smallest ``x`` in [low, high] with ``cost(x, interval) <= target``; cost must fall in x.
+
+    Finds the neighbourhood at a coarse discretization and finishes at the fine one, so the promise
+    rests on the fine one: the result costs at most ``target``, and at least 0.9999 of it unless
+    ``low`` already meets it. Without ``high``, one that is enough is searched for. Raises
+    ValueError when ``high``, or the search's largest, is not enough.
+    """
+    if not (math.isfinite(target) and target > 0):
+        raise ValueError(f"epsilon must be a positive finite number, got {target}")
+    if high is None:
+        enough = itertools.takewhile(lambda x: cost(x, _COARSE) <= target, _LADDER)
+        high = min(enough, default=_LADDER[0])
+
+    def gap(log_x: float, interval: float) -> float:
+        value = cost(math.exp(log_x), interval)
+        return math.log(max(value, 1e-12) / target)
+
+    bottom, top = math.log(low), math.log(high)
+    # A small target may drown in the coarse discretization's own error.
+    coarse = _COARSE if gap(top, _COARSE) <= 0 else INTERVAL
+    if gap(top, coarse) > 0:
+        raise ValueError(
+            f"epsilon = {target:g} is out of reach at {high:g}: "
+            f"with that much noise the plan still costs {cost(high, INTERVAL):.4g}"
+        )
+    # From above: a cost far over the target is also the slowest to compute.
+    below, above = top, top
+    while below > bottom and gap(below, coarse) <= 0:
+        below, above = max(bottom, below - math.log(2)), below
+    if gap(below, coarse) <= 0:
+        return low
+    x = _solve(lambda log_x: gap(log_x, coarse), below, above, start=(below + above) / 2)
+    return math.exp(_solve(lambda log_x: gap(log_x, INTERVAL), bottom, top, start=x))
+
+
+def _solve(gap: Callable[[float], float], low: float, high: float, *, start: float) -> float:
+    """Where ``gap``, falling from above 0 at ``low`` to 0 or less at ``high``, is in [-1e-4, 0].
+
+    Secant steps that aim just inside, and halves the bracket when one leaves it. At a cliff, where
+    no such point exists, the end of the bracket that meets the target.
+    """
+    x, value, slope = start, gap(start), -1.5
+    for _ in range(60):
+        if -1e-4 <= value <= 0:
+            return x
+        low, high = (x, high) if value > 0 else (low, x)
+        if high - low < 1e-9:
+            break
+        step = x - (value + 0.5e-4) / slope
+        if not low < step < high:
+            step = (low + high) / 2
+        stepped = gap(step)
+        slope = min(-0.2, (stepped - value) / (step - x))
+        x, value = step, stepped
+    return high
+
+
+def calibrate_noise(
+    target: float,
+    charges: Callable[[float], Mapping[Event, int]],
+    *,
+    delta: float,
+    adjacency: Adjacency,
+    high: float | None = None,
+) -> float:
+    """The smallest noise multiplier with which everything that a plan charges costs ``target``.
+
+    ``charges`` maps a noise multiplier to what a plan with it releases: how often each event. Parts
+    that do not depend on it are charged as they are. Met from below: the composed epsilon is at
+    most ``target`` and within a few parts in 10,000. ``high``, if given, is known to be enough.
+
+    Raises:
+        ValueError: a parameter is out of range, or no amount of noise meets the target.
+        Unsupported: an event has no guarantee under ``adjacency``.
+    """
+    _check_delta(delta)
+
+    def cost(sigma: float, interval: float) -> float:
+        return epsilon(charges(sigma).items(), adjacency=adjacency, delta=delta, interval=interval)
+
+    return calibrate(cost, target, high=high)
+
+
+@functools.lru_cache(maxsize=256)
+def noise_multiplier_for(
+    target: float,
+    *,
+    delta: float,
+    probability: float,
+    rounds: int,
+    adjacency: Adjacency,
+    hold_out: HoldOut | None = None,
+) -> float:
+    """``calibrate_noise`` for ``rounds`` Poisson-Gaussian rounds with this ``probability``.
+
+    ``hold_out`` is how users are held out by a secret coin, if they are.
+    """
+    _check_delta(delta)
+    if not (math.isfinite(target) and target > 0):
+        raise ValueError(f"epsilon must be a positive finite number, got {target}")
+    if rounds < 1:
+        raise ValueError(f"there must be at least one round, got {rounds}")
+    # One Gaussian without sampling bounds the search from above, up to the swap's factor of two.
+    high = 2.0 * adjacency.vectors_changed * math.sqrt(rounds * 2 * math.log(2 / delta))
+    return calibrate_noise(
+        target,
+        lambda sigma: {PoissonGaussian(probability, sigma): rounds, **charges_of(hold_out)},
+        delta=delta,
+        adjacency=adjacency,
+        high=max(1.0, high * (1 + 1 / target)),
+    )
+
+
+def joint_noise_multiplier(
+    noise_multiplier: float, bit_noise: float, *, bound: float = 0.5
+) -> float:
+    """The noise multiplier of a Gaussian sum and a noisy count released on the same cohort.
+
+    Every sampled user adds a vector of length at most C to one sum, which gets noise of standard
+    deviation ``noise_multiplier`` C, and a number of magnitude at most ``bound`` to another, which
+    gets noise of standard deviation ``bit_noise``. Scaled by their noises the two are one Gaussian
+    release of one bounded vector, so the round's event is ``PoissonGaussian(q, result)``:
+    1/result^2 = 1/noise_multiplier^2 + bound^2/bit_noise^2 (Andrew et al. 2021, Theorem 1).
+
+    A bit is sent as b - 1/2, so ``bound`` is 1/2 (a bit that is sent as 0 or 1 has 1). Under a
+    swap both parts move by twice their bound, which the accountant supplies as for the sum alone.
+    """
+    for value in (noise_multiplier, bit_noise, bound):
+        if not (math.isfinite(value) and value > 0.0):
+            raise ValueError(f"noise and bound must be positive finite numbers, got {value}")
+    return 1.0 / math.hypot(1.0 / noise_multiplier, bound / bit_noise)
+
+
+def rounds_for(
+    target: float,
+    *,
+    delta: float,
+    event: Event,
+    adjacency: Adjacency,
+    most: int = 1_000_000,
+    hold_out: HoldOut | None = None,
+) -> int:
+    """The largest number of rounds of ``event`` that costs at most ``target``; 0 if none does.
+
+    The answer is never more than ``most``. ``hold_out`` is how users are held out by a secret coin,
+    if they are.
+    """
+
+    def fits(rounds: int) -> bool:
+        return _cost({event: rounds, **charges_of(hold_out)}, adjacency, delta) <= target
+
+    low, high = 0, 1
+    while high <= most and fits(high):
+        low, high = high, high * 2
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _cost(charges: Mapping[Event, int], adjacency: Adjacency, delta: float) -> float:
+    try:
+        return epsilon(charges.items(), adjacency=adjacency, delta=delta)
+    except Uncertified:  # so many cannot be had at this delta
+        return math.inf
+
+
+def _check_delta(delta: float) -> None:
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must be in (0, 1), got {delta}")
+
+
+def delta_for(
+    target: float, *, event: Event, rounds: int, adjacency: Adjacency, interval: float = INTERVAL
+) -> float:
+    """The smallest delta at which ``rounds`` of ``event`` cost at most epsilon = ``target``."""
+    total = composition([(event, rounds)], adjacency=adjacency, interval=interval)
+    return 0.0 if total is None else total.delta(target)

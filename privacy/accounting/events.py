@@ -1,0 +1,318 @@
+"""What a release costs, as immutable data that accountants interpret and ledgers record.
+
+An event carries public parameters only. Its privacy loss distribution (PLD) comes from
+``dp_accounting``; every event knows how to become one, so events of different kinds compose in one
+accountant.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, Protocol
+
+import numpy as np
+from dp_accounting.pld import common, pld_pmf
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy import special, stats
+
+from murmuration.privacy.accounting.grid_noise import OnGrid, moved_to_infinity
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.parts import OnPart
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+
+# One round of example-level DP-SGD, to be accounted for whole users by group privacy.
+#
+# Apart from ``privacy.accounting.group_privacy``, which does that, because ledgers must know the
+# event and the conversion must know the accountant.
+
+
+@dataclass(frozen=True)
+class GroupGaussian:
+    """A Gaussian sum of clipped examples, as the black-box conversion for ≤ ``group_size`` sees it.
+
+    ``noise_multiplier`` is the standard deviation over the clip norm of one example, each of which
+    is in with ``probability``. Group privacy converts a whole composition, not a round: the event
+    has no privacy loss distribution, and ``accounting.epsilon`` hands all of its rounds to
+    ``group.group_epsilon`` together. Only with others of its kind can it be composed.
+    """
+
+    kind: ClassVar[str] = "group-gaussian"
+    noise_multiplier: float
+    group_size: int
+    probability: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
+            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
+        if not (type(self.group_size) is int and self.group_size >= 1):
+            raise ValueError(f"the group size must be a whole number ≥ 1, got {self.group_size!r}")
+        if not 0.0 < self.probability <= 1.0:
+            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> NoReturn:
+        """There is none for a round; ValueError."""
+        raise ValueError("group privacy converts all rounds together; other events cannot join")
+
+
+# What randomized labels cost the one user who told them: the event of local label privacy.
+#
+# The loss is suffered when a label leaves its user; a server charges it all the same, so that its
+# ledger says what one user's labels have cost in what it holds. A user's labels cost ``epsilon`` at
+# ``delta`` all together, told ``labels`` times over: once at user level, where a budget is split
+# over their labels, and as often as the user with the most labels at item level, where each label
+# costs ε by itself. So a ledger never takes an item's ε for a user's. Labels that add up to more
+# than 500 count as unprotected.
+
+_MOST = 500.0
+_BEYOND = 1e-290  # for what is left out
+
+
+@dataclass(frozen=True)
+class RandomizedLabels:
+    """``labels`` releases, each (``epsilon``, ``delta``)-DP in the labels of one user."""
+
+    kind: ClassVar[str] = "randomized-labels"
+    epsilon: float
+    delta: float = 0.0
+    labels: int = 1
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and 0.0 < self.epsilon <= _MOST):
+            raise ValueError(f"epsilon of labels must be in (0, {_MOST:g}], got {self.epsilon}")
+        if not 0.0 <= self.delta < 1.0:
+            raise ValueError(f"delta of labels must be in [0, 1), got {self.delta}")
+        if self.labels < 1:
+            raise ValueError(f"there must be at least one label, got {self.labels}")
+
+    @property
+    def unprotected(self) -> bool:
+        """Whether so much is told that it counts as no protection at all."""
+        return self.epsilon * self.labels > _MOST
+
+    def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
+        """The worst such release (Kairouz et al. 2015), composed; Unsupported elsewhere."""
+        if adjacency is not Adjacency.REPLACE_LABELS:
+            raise Unsupported(
+                f"randomized labels have no guarantee under {adjacency}: prompts, responses and "
+                f"numbers of judgements are not protected; use {Adjacency.REPLACE_LABELS}"
+            )
+        if self.unprotected:
+            everything = pld_pmf.SparsePLDPmf({0: 0.0}, interval, 1.0, True)
+            return pld.PrivacyLossDistribution(everything)
+        return pld.PrivacyLossDistribution(self._composed(interval))
+
+    def _composed(self, interval: float) -> pld_pmf.PLDPmf:
+        """The binomial distribution of the loss, divided between the cells around each point.
+
+        Of k labels j are told falsely: a loss of (k − 2j)ε, with probability Binomial(k, 1/(e^ε +
+        1)) at j, or an infinite one if any label breaks its promise. Without convolution: exact.
+        """
+        chance = float(special.expit(-self.epsilon))
+        # All but e^-800 of it (Bernstein).
+        reach = 40.0 * math.sqrt(self.labels * chance) + 1600.0
+        low = max(0, math.floor(self.labels * chance - reach))
+        high = min(self.labels, math.ceil(self.labels * chance + reach))
+        flips_J = np.arange(high, low - 1, -1)
+        kept = math.exp(self.labels * math.log1p(-self.delta))
+        mass_J = np.asarray(stats.binom.pmf(flips_J, self.labels, chance)) * kept
+        mass_J *= 1.0 + 2e-12 + 1e-16 * self.labels  # the library's masses may fall short
+        steps_J = (self.labels - 2 * flips_J) * (self.epsilon / interval)
+        cell_J = np.floor(steps_J).astype(np.int64)
+        # Same sums of mass and of mass · e^(−loss), which dominates (Doroshenko et al. 2022).
+        share_J = np.expm1(-(steps_J - cell_J) * interval) / math.expm1(-interval)
+        first = int(cell_J[0])
+        mass_N = np.bincount(cell_J - first, mass_J * (1.0 - share_J))
+        mass_N = np.append(mass_N, 0.0)
+        mass_N[1:] += np.bincount(cell_J - first, mass_J * share_J)
+        infinite = -math.expm1(self.labels * math.log1p(-self.delta)) + _BEYOND
+        occupied = np.flatnonzero(mass_N)
+        masses = dict(zip((first + occupied).tolist(), mass_N[occupied].tolist(), strict=True))
+        return pld_pmf.SparsePLDPmf(masses, interval, infinite, True)
+
+
+# The cost of a Gaussian whose sensitivity was tested first, and can be wrong, rarely.
+#
+# Propose, test, release (Dwork and Lei 2009): a bound on the sensitivity is proposed, a noisy test
+# says whether it holds, and only then is a value with noise for that bound released. The test can
+# pass although the bound does not hold; the probability of that is an addition to delta.
+
+
+@dataclass(frozen=True)
+class TestedGaussian:
+    """A Poisson-sampled Gaussian vector whose sensitivity bound fails with some probability.
+
+    ``noise_multiplier`` is that of test and value together, as one vector: 1/σ² = 1/σ_test² +
+    1/σ_value². ``failure`` is the probability with which a cohort that breaks the bound passes the
+    test.
+
+    Formal guarantee: let a run be dominated by the Gaussian one but for an event of probability f,
+    in either of two neighbouring worlds. With P restricted to the complement, P(S) − αQ(S) is at
+    most H_α + f, where H_α is the Gaussian's, for every event S and every α ≥ 0. Moving mass f from
+    the Gaussian's lowest losses to an infinite one gives a pair that dominates that (see the end of
+    the proof in ``privacy.accounting.grid_noise``), and such pairs compose.
+    """
+
+    __test__: ClassVar[bool] = False  # no test, whatever its name makes of it
+
+    kind: ClassVar[str] = "tested-gaussian"
+    probability: float
+    noise_multiplier: float
+    failure: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.probability <= 1.0:
+            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
+            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
+        if not 0.0 < self.failure < 1.0:
+            raise ValueError(f"the failure probability must be in (0, 1), got {self.failure}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
+        """The Gaussian's loss, with mass ``failure`` moved from the bottom to infinity."""
+        gaussian = pld.from_gaussian_mechanism(
+            standard_deviation=self.noise_multiplier,
+            value_discretization_interval=interval,
+            sampling_prob=self.probability,
+            neighboring_relation=adjacency.relation,
+        )
+        removed = moved_to_infinity(gaussian._pmf_remove, self.failure)
+        if gaussian._symmetric:
+            return pld.PrivacyLossDistribution(removed)
+        return pld.PrivacyLossDistribution(
+            removed, moved_to_infinity(gaussian._pmf_add, self.failure)
+        )
+
+
+PLD = pld.PrivacyLossDistribution
+
+
+class Event(Protocol):
+    """One mechanism, run once."""
+
+    kind: ClassVar[str]
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        """The privacy loss distribution of one run, discretized pessimistically to ``interval``."""
+        ...
+
+
+@dataclass(frozen=True)
+class PoissonGaussian:
+    """A Gaussian sum over a Poisson-sampled cohort.
+
+    ``noise_multiplier`` is the standard deviation over the clip norm under *every* relation: for
+    ``replace`` the accountant itself supplies the factor two.
+    """
+
+    kind: ClassVar[str] = "poisson-gaussian"
+    probability: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.probability <= 1.0:
+            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
+            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        """See ``Event.loss``; Koskela et al. 2020, Zhu et al. 2022."""
+        return pld.from_gaussian_mechanism(
+            standard_deviation=self.noise_multiplier,
+            value_discretization_interval=interval,
+            sampling_prob=self.probability,
+            neighboring_relation=adjacency.relation,
+        )
+
+
+@dataclass(frozen=True)
+class PureDp:
+    """Any mechanism that is (``epsilon``, 0)-DP under the adjacency at hand, such as a threshold.
+
+    Composed as the worst such mechanism, randomized response with two outcomes, under every
+    relation. ``dp_accounting``'s own randomized-response event would not do: in version 0.6 it is
+    refused under add-remove, and a repetition of it is counted once.
+    """
+
+    kind: ClassVar[str] = "pure-dp"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.epsilon <= 500.0:
+            raise ValueError(f"a pure epsilon must be in (0, 500], got {self.epsilon}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        """Mass at plus and minus epsilon, in both directions (Kairouz et al. 2015)."""
+        return pld.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(self.epsilon, 0.0),
+            value_discretization_interval=interval,
+        )
+
+
+@dataclass(frozen=True)
+class PureChoice(PureDp):
+    """An (``epsilon``, 0)-DP release by whose outcome parameters of later releases are chosen.
+
+    Privacy loss distributions compose mechanisms whose parameters are fixed in advance. For each
+    outcome of a choice the rest may meet the same (epsilon, delta) and still not be dominated by
+    one distribution for all outcomes, so a choice is never convolved with the rest: its epsilon is
+    added to the rest's (basic composition, which allows any adaptivity).
+    """
+
+    kind: ClassVar[str] = "pure-choice"
+
+
+@dataclass(frozen=True)
+class Unprotected:
+    """A release with no guarantee at all: its epsilon is infinite."""
+
+    kind: ClassVar[str] = "unprotected"
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        """All mass at an infinite loss."""
+        return pld.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(0.0, 1.0), value_discretization_interval=interval
+        )
+
+
+#: A new kind of event is a class of its own module, named here: ledgers are read through this.
+_KINDS: dict[str, type] = {
+    event.kind: event
+    for event in (
+        PoissonGaussian,
+        MixtureGaussian,
+        GroupGaussian,
+        PureDp,
+        PureChoice,
+        RandomizedLabels,
+        TestedGaussian,
+        OnPart,
+        OnGrid,
+        HoldOut,
+        Unprotected,
+    )
+}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as JSON-able data."""
+    if isinstance(event, OnPart | OnGrid):
+        fields = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
+        return {"kind": event.kind, **fields, "event": to_json(event.event)}
+    return {"kind": event.kind, **dataclasses.asdict(event)}  # type: ignore[call-overload]
+
+
+def from_json(data: dict[str, Any]) -> Event:
+    """The event back from ``to_json``; ValueError for an unknown kind or wrong fields."""
+    fields = dict(data)
+    kind = fields.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(_KINDS))}")
+    if kind in (OnPart.kind, OnGrid.kind):
+        if not isinstance(fields.get("event"), dict):
+            raise ValueError(f"event {kind!r} is about another event, and names none")
+        fields["event"] = from_json(fields["event"])
+    try:
+        return _KINDS[kind](**fields)
+    except TypeError as error:
+        raise ValueError(f"event {kind!r}: {error}") from None

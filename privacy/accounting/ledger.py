@@ -1,0 +1,361 @@
+"""The append-only record of every release, written and fsynced before the release exists.
+
+One JSON line each (``privacy.accounting.ledger_lines``), chained to the line before by its hash
+(``privacy.accounting.chained_record``). The first line fixes adjacency, delta and the budget; every
+other line is one charge: an event with public parameters, its round, what it covers. A crash
+between the line and the noisy value over-counts by one charge; it can never under-count. A ledger
+that was deleted, rolled back, cut or edited is refused.
+
+Nothing is deduplicated by round: a round that is run again draws fresh coins and is a new charge.
+The one exception is an exact replay in a seeded simulation, where the same coins meet the same sum
+and yield the same value again: it is recognised by a keyed hash of the exact sum (the key is the
+run's secret seed, so the hash tells nothing to whoever reads the ledger). A seeded round that meets
+another sum is refused: its coins are the old ones, and no accountant covers that.
+
+*After a loss*, if it is accepted, every charge that can still be read is kept and the whole plan is
+charged again on top (``settle``). That is at least what was released: a charge beyond the plan was
+admitted only where plan and excess together kept to the budget, so whatever excess would have been
+possible is charged too; and each further loss charges once more for every one before it. Then the
+budget begins anew: it limits what is released from there on, and epsilon is of everything.
+
+One process writes a ledger at a time (an advisory lock on the file, gone when the process is), and
+a write that fails ends the ledger's use: what is on disk then is only known once it is read again.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from murmuration.privacy.accounting import accountant, chained_record, events
+from murmuration.privacy.accounting.chained_record import (
+    ChainedRecord,
+    Contents,
+    Head,
+    NoRecord,
+    OtherRecord,
+    RecordDamaged,
+    RecordInUse,
+)
+from murmuration.privacy.accounting.events import Event, Unprotected
+from murmuration.privacy.accounting.ledger_lines import (
+    VERSION,
+    Account,
+    Charge,
+    LedgerError,
+    LedgerInUse,
+    LedgerLoss,
+    account_of,
+    charged_again,
+    salvage,
+)
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.durable_files import replace_file
+
+
+class BudgetExceeded(RuntimeError):
+    """The next release would cost more than the budget; nothing was released."""
+
+
+class Ledger:
+    """An open ledger file.
+
+    Args:
+        path: created if missing; otherwise its header must make the same promise.
+        adjacency: the relation between neighbouring data sets.
+        delta: the delta at which epsilon is reported.
+        budget: the epsilon that may be spent, or None for a run without a limit.
+        begun: whether it is known that there is a ledger.
+
+    Raises:
+        LedgerLoss: the file is not what was written. It is left as it was.
+        LedgerError: it is in use, is not a ledger, or was opened for another adjacency, delta or
+            budget. The file is left as it was.
+        ValueError: delta or budget is out of range.
+        OSError: it cannot be read or written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        adjacency: Adjacency,
+        delta: float,
+        budget: float | None,
+        begun: bool = False,
+    ) -> None:
+        header = _header(adjacency, delta, budget)
+        self.path, self.adjacency, self.delta, self.budget = path, adjacency, delta, budget
+        self._cleared: Counter[Event] = Counter()
+        self._same: dict[tuple[int, str], list[Charge]] = {}
+        try:
+            self._record = ChainedRecord(path, header, begun=begun)
+        except RecordDamaged as damage:
+            raise LedgerLoss(damage) from None
+        except RecordInUse:
+            raise LedgerInUse(f"{path} is in use by another run; wait for it to end") from None
+        except OtherRecord as other:
+            raise LedgerError(
+                f"{path} was opened for {other.found}, not for {header}: "
+                "a run may not change its promise; choose another --out"
+            ) from None
+        except NoRecord as error:
+            raise LedgerError(f"{error}: no run can go on with it; choose another --out") from None
+        try:
+            self._account = account_of(self._record.contents, path)
+        except BaseException:
+            self._record.close()
+            raise
+        for charge in self._account.charges:
+            self._same.setdefault((charge.round, charge.covers), []).append(charge)
+
+    @classmethod
+    def begin_after_loss(
+        cls,
+        path: Path,
+        what: str,
+        *,
+        round_: int,
+        adjacency: Adjacency,
+        delta: float,
+        budget: float | None,
+    ) -> "Ledger":
+        """A ledger in the place of a damaged one, with every charge that can be read; see ``lose``.
+
+        The damaged file is kept beside, as ``NAME.damaged-1`` and so on. Nobody may be writing it.
+        """
+        kept = salvage(path)
+        number = 1 + sum(1 for _ in path.parent.glob(f"{path.name}.damaged-*"))
+        if path.exists():
+            aside = path.with_name(f"{path.name}.damaged-{number}")
+            replace_file(aside, path.read_bytes())
+        header = _header(adjacency, delta, budget)
+        chained_record.rewrite(path, [header, *kept, _loss(what, round_)])
+        return cls(path, adjacency=adjacency, delta=delta, budget=budget)
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; every charge is on disk already."""
+        self._record.close()
+
+    @property
+    def head(self) -> Head:
+        """The number of lines and the hash of the last: kept elsewhere, it shows a rollback."""
+        return self._record.head
+
+    def has_been_at(self, head: Head) -> bool:
+        """Whether this ledger had that head before, or has it now; only what was there at opening
+        and the last line are known.
+        """
+        return head == self.head or self._record.contents.on_chain(head)
+
+    @property
+    def charges(self) -> list[Charge]:
+        """As they came; what losses cost is not among them."""
+        return self._account.charges
+
+    @property
+    def lost(self) -> list[str]:
+        """What happened to this ledger that was accepted; empty if nothing did."""
+        return list(self._account.lost)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a loss has still to be paid for."""
+        return self._account.settled < len(self._account.lost)
+
+    @property
+    def account(self) -> Account:
+        """All lines, added up; not to be changed."""
+        return self._account
+
+    def lose(self, what: str, *, round_: int) -> None:
+        """Note that charges are missing, though what is here fits together.
+
+        ``round_`` is the last round that is known to have been done. Nothing can be charged before
+        ``settle``.
+        """
+        self._add(_loss(what, round_))
+
+    def settle(self, planned: Mapping[Event, int], *, losses: int) -> None:
+        """Charge ``planned`` for each of so many losses: all there were, with the last one."""
+        most = self._most(planned)
+        self._add(charged_again({event: n * max(1, losses) for event, n in most.items()}))
+
+    def clear(self, planned: Mapping[Event, int]) -> None:
+        """Check once that ``planned`` fits the budget, so that these charges need no accounting.
+
+        From then on they count as spent: nothing beyond them may use up what they need.
+
+        Raises:
+            BudgetExceeded: the plan does not fit.
+        """
+        if self.budget is not None:
+            cost = self._cost(planned.items(), accountant.INTERVAL)
+            if not cost <= self.budget:
+                raise BudgetExceeded(
+                    f"the plan costs epsilon = {cost:.4f}, more than the budget {self.budget:g}"
+                )
+        self._cleared = Counter(planned)
+
+    def charge(
+        self, event: Event, *, round_: int, covers: str, replay: str | None = None
+    ) -> Charge:
+        """Write one charge to disk and return it; only then may the value be released.
+
+        With ``replay`` (a keyed hash of the exact sum, seeded runs only) a charge for the same
+        event, round, coverage and hash is returned as it stands instead of being written again; one
+        with another hash is refused, because a seeded run draws the same coins again.
+
+        Raises:
+            LedgerError: a seeded round that was charged before does not repeat exactly, or a loss
+                was not settled. Nothing was written and nothing may be released.
+            BudgetExceeded: the composition with this event and what is planned would exceed the
+                budget. Nothing was written and nothing may be released.
+            OSError: the line may not be on disk, so nothing may be released.
+        """
+        if self.unsettled:
+            raise LedgerError(
+                f"{self.path}: what was lost is to be charged before anything else is released, "
+                "and that is not known yet; choose another --out"
+            )
+        same = self._same.get((round_, covers), [])
+        for earlier in same:
+            if replay is not None and earlier.replay == replay and earlier.event == event:
+                return earlier
+        if replay is not None and same:
+            # Its coins would be the old ones: two releases on one cohort are not two sampled ones.
+            raise LedgerError(
+                f"{self.path}: round {round_} was released before with another sum; a seeded run "
+                "can be resumed only where it repeats exactly: choose another --out"
+            )
+        self._check_budget(event)
+        charge = Charge(event, round_, covers, attempt=len(same), replay=replay)
+        self._add(
+            {
+                "round": round_,
+                "covers": covers,
+                "attempt": charge.attempt,
+                "event": events.to_json(event),
+                "replay": replay,
+                "at": _now(),
+            }
+        )
+        self._same.setdefault((round_, covers), []).append(charge)
+        return charge
+
+    def spent(self) -> Counter[Event]:
+        """How often each event was charged, on account of losses too."""
+        return self._account.spent.copy()
+
+    def epsilon(self, *, interval: float = accountant.INTERVAL) -> float:
+        """What has been spent, composed; infinite while a loss is not settled."""
+        return math.inf if self.unsettled else self._cost(self.spent().items(), interval)
+
+    def _check_budget(self, event: Event) -> None:
+        if self.budget is None:
+            return
+        counts = self._account.spent - self._account.closed
+        counts[event] += 1
+        # What is planned counts as spent: which of it comes to pass may depend on data.
+        counts |= self._cleared
+        if counts <= self._cleared:
+            return
+        cost = self._cost(counts.items(), accountant.INTERVAL)
+        if not cost <= self.budget:
+            raise BudgetExceeded(
+                f"one more {event.kind} release would bring epsilon to {cost:.4f}, "
+                f"over the budget {self.budget:g}"
+            )
+
+    def _most(self, planned: Mapping[Event, int]) -> Counter[Event]:
+        """The most that can have been charged of a plan: of each event, all that the budget let be.
+
+        Beyond the plan the budget admitted only what fitted beside the whole of it.
+        """
+        most, budget = Counter(planned) or Counter({Unprotected(): 1}), self.budget
+        if budget is None or not planned:
+            return most
+
+        def fits(event: Event, more: int) -> bool:
+            counts = Counter(planned)
+            counts[event] += more
+            return self._cost(counts.items(), accountant.INTERVAL) <= budget
+
+        for event in planned:
+            if self._cost([(event, 1)], accountant.INTERVAL) == 0.0:
+                continue  # costs nothing, however often
+            more, step = 0, 1
+            while fits(event, more + step):
+                more, step = more + step, 2 * step
+            while step > 1:
+                step //= 2
+                more += step if fits(event, more + step) else 0
+            most[event] += more
+        return most
+
+    def _cost(self, counts: Iterable[tuple[Event, int]], interval: float) -> float:
+        return accountant.epsilon(
+            counts, adjacency=self.adjacency, delta=self.delta, interval=interval
+        )
+
+    def _add(self, line: Mapping[str, Any]) -> None:
+        """Write a line and count it."""
+        self._append(line)
+        self._account.add(line)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        if self._record.closed:
+            raise LedgerError(f"{self.path} is closed, or failed before: open it again")
+        self._record.append(line)
+
+
+def read_account(path: Path) -> tuple[Account, Contents]:
+    """A ledger that may be in use, verified.
+
+    Raises:
+        LedgerLoss: it is not what was written.
+        LedgerError: it cannot be read.
+    """
+    try:
+        contents = chained_record.read(path)
+    except RecordDamaged as damage:
+        raise LedgerLoss(damage) from None
+    except (NoRecord, RecordInUse) as error:
+        raise LedgerError(str(error)) from None
+    return account_of(contents, path), contents
+
+
+def read_charges(path: Path) -> list[Charge]:
+    """The charges of a ledger, verified; raises as ``read_account``."""
+    return read_account(path)[0].charges
+
+
+def read_spent(path: Path) -> Counter[Event]:
+    """How often each event was charged, verified; raises as ``read_account``."""
+    return read_account(path)[0].spent
+
+
+def _header(adjacency: Adjacency, delta: float, budget: float | None) -> dict[str, Any]:
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must be in (0, 1), got {delta}")
+    if budget is not None and not (math.isfinite(budget) and budget > 0.0):
+        raise ValueError(f"the epsilon budget must be a positive finite number, got {budget}")
+    terms = {"adjacency": adjacency.value, "delta": delta, "budget_epsilon": budget}
+    return {"ledger": VERSION, **terms}
+
+
+def _loss(what: str, round_: int) -> dict[str, Any]:
+    return {"lost": what, "round": round_, "at": _now()}
+
+
+def _now() -> str:
+    """To the second: how long a round took depends on who was in it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

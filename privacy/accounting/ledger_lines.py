@@ -1,0 +1,160 @@
+"""What the lines of a ledger mean: a promise, charges, and what is known of losses.
+
+    {"ledger": 2, "adjacency": …, "delta": …, "budget_epsilon": …}       the first line
+    {"round": …, "covers": …, "attempt": …, "event": …, "replay": …}     a charge
+    {"lost": why, "round": …}         it was damaged after so many rounds, and went on all the same
+    {"charged again": [{"event": …, "times": …}, …]}    the plan, once more, on account of that
+
+How lines are chained and kept: ``privacy.accounting.chained_record``.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from murmuration.privacy.accounting import chained_record, events
+from murmuration.privacy.accounting.chained_record import Contents
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.adjacency import Adjacency
+
+VERSION = 2
+
+
+class LedgerError(ValueError):
+    """The ledger cannot be read, or belongs to another promise."""
+
+
+class LedgerInUse(LedgerError):
+    """Another process holds it."""
+
+
+class LedgerLoss(LedgerError):
+    """It is not what was written: deleted, rolled back, cut or edited."""
+
+    def __init__(self, what: object) -> None:
+        super().__init__(
+            f"{what}. Bring back the ledger and its head as they were last, or go on with "
+            "--resume --accept-ledger-loss, which charges the whole plan again"
+        )
+        self.what = str(what)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One line of the ledger. ``attempt`` counts the charges for the same round and coverage."""
+
+    event: Event
+    round: int
+    covers: str
+    attempt: int = 0
+    replay: str | None = None
+
+
+@dataclass
+class Account:
+    """All lines of a ledger, added up.
+
+    Attributes:
+        promise: the first line.
+        charges: as they came.
+        spent: how often each event was charged, those that losses cost too.
+        closed: of these, what came before the last loss or on account of it. It counts for ever,
+            and no longer against the budget.
+        lost: what happened, for each loss.
+        lost_round: the last round that was done when one was noticed; it and those before count as
+            charged.
+        settled: how many losses have been paid for.
+    """
+
+    promise: dict[str, Any] = field(default_factory=dict)
+    charges: list[Charge] = field(default_factory=list)
+    spent: Counter[Event] = field(default_factory=Counter)
+    closed: Counter[Event] = field(default_factory=Counter)
+    lost: list[str] = field(default_factory=list)
+    lost_round: int = 0
+    settled: int = 0
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Count a line; ValueError, KeyError or TypeError if it says nothing that can be."""
+        if "charged again" in line:
+            again = Counter[Event]()
+            for entry in line["charged again"]:
+                again[events.from_json(entry["event"])] += _at_least_one(entry["times"])
+            self.spent += again
+            self.closed += again
+            self.settled = len(self.lost)
+        elif "lost" in line:
+            self.lost_round = max(self.lost_round, int(line["round"]))
+            self.lost.append(str(line["lost"]))
+            self.closed = self.spent.copy()
+        else:
+            charge = Charge(
+                event=events.from_json(line["event"]),
+                round=int(line["round"]),
+                covers=str(line["covers"]),
+                attempt=int(line["attempt"]),
+                replay=line["replay"],
+            )
+            self.charges.append(charge)
+            self.spent[charge.event] += 1
+
+    def first_uncharged(self) -> int:
+        """The first round, from 1, that has no charge."""
+        charged = {charge.round for charge in self.charges}
+        round_ = self.lost_round + 1
+        while round_ in charged:
+            round_ += 1
+        return round_
+
+
+def account_of(contents: Contents, path: Path) -> Account:
+    """The lines of a record, added up; LedgerError for one that is no ledger's."""
+    if not contents.lines:
+        raise LedgerError(f"{path}: nothing is written in it yet")
+    account = Account(promise=dict(contents.lines[0]))
+    _check_promise(account.promise, path)
+    for number, line in enumerate(contents.lines[1:], start=2):
+        try:
+            account.add(line)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LedgerError(f"{path}:{number}: not a line of a ledger ({error})") from None
+    return account
+
+
+def _check_promise(promise: Mapping[str, Any], path: Path) -> None:
+    """LedgerError unless a first line says what a ledger's does."""
+    delta, budget = promise.get("delta"), promise.get("budget_epsilon")
+    positive = isinstance(budget, int | float) and 0.0 < budget < math.inf
+    if (
+        promise.get("adjacency") not in list(Adjacency)
+        or not (isinstance(delta, float) and 0.0 < delta < 1.0)
+        or not (budget is None or positive)
+    ):
+        raise LedgerError(f"{path}:1: not the first line of a ledger")
+
+
+def salvage(path: Path) -> list[dict[str, Any]]:
+    """The lines of a damaged ledger that say what was charged or lost, as they can be read."""
+    found, account = [], Account()
+    for line in chained_record.readable(path):
+        try:
+            account.add(line)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        found.append(line)
+    return found
+
+
+def charged_again(counts: Mapping[Event, int]) -> dict[str, Any]:
+    """The line that charges these events on account of a loss."""
+    entries = [{"event": events.to_json(event), "times": n} for event, n in counts.items()]
+    return {"charged again": entries}
+
+
+def _at_least_one(times: Any) -> int:
+    if type(times) is not int or times < 1:
+        raise ValueError(f"{times!r} times")
+    return times

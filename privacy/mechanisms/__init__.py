@@ -1,0 +1,1 @@
+"""Everything that samples, clips, randomizes or adds noise."""

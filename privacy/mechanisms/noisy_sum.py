@@ -1,0 +1,341 @@
+"""Where an exact sum becomes a noisy one.
+
+``GaussianSum`` (whole users) and ``ExampleSum`` (single examples) are the plan of a round as one
+object: what is sampled, how it is clipped, how much noise is added, what it costs, and under which
+adjacency. None of them can be changed without the others following. ``release`` charges the ledger
+first and adds the noise second.
+
+Legend: D dimensions.
+"""
+
+import hashlib
+import hmac
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from murmuration.privacy.accounting.accountant import joint_noise_multiplier
+from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, square
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
+from murmuration.privacy.mechanisms.distributed import DistributedNoise
+from murmuration.privacy.mechanisms.grid import COUNT_STEP
+from murmuration.privacy.mechanisms.numba_jit import kernel
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+
+
+@dataclass(frozen=True)
+class GaussianSum:
+    """The Poisson-subsampled Gaussian mechanism on sums of clipped user vectors.
+
+    Releases Σ_{u in cohort} clip(v_u) + N(0, (σC)² I), where C is the clip norm and σ the noise
+    multiplier. To average, divide by a constant fixed beforehand: never by the realised cohort.
+
+    Formal guarantee: one release is the event ``self.event`` under ``adjacency``, provided that
+    the cohort was drawn by ``sampler`` and every user's vector passed through ``clip``
+    (Mironov et al. 2019; Koskela et al. 2020). With ``discrete`` noise see
+    ``privacy.accounting.grid_noise``.
+    """
+
+    sampler: PoissonSampler
+    clip: UserClip
+    noise_multiplier: float
+    adjacency: Adjacency
+    discrete: DiscreteNoise | DistributedNoise | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.clip.sensitivity(self.adjacency)):
+            raise ValueError("noise cannot be calibrated: contributions are not clipped")
+        _ = self.event  # validates the parameters
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of the *sum*."""
+        return self.noise_multiplier * self.clip.norm
+
+    @property
+    def event(self) -> Event:
+        """What one release costs."""
+        event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
+        return self.discrete.charged(event) if self.discrete else event
+
+    def release(
+        self,
+        sum_D: np.ndarray,
+        *,
+        round_: int,
+        covers: str,
+        ledger: Ledger,
+        source: Randomness,
+        beside: float | None = None,
+    ) -> np.ndarray:
+        """``sum_D`` with noise, float64, shape (D,); charged to ``ledger`` before it exists.
+
+        ``beside`` is not released here: an exact value of the same cohort that is used next, which
+        must be the same too for a seeded round to be an exact replay.
+
+        Raises:
+            ValueError: the sum is not finite, or the ledger is for another adjacency.
+            LedgerError: a seeded round was released before from other values; nothing is released.
+            BudgetExceeded: the ledger refuses; nothing is released.
+        """
+        if ledger.adjacency is not self.adjacency:
+            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
+        noise = self.std, self.clip.step, self.discrete
+        return _release(sum_D, noise, self.event, round_, covers, ledger, source, beside)
+
+
+@dataclass(frozen=True)
+class ExampleSum:
+    """The Gaussian mechanism on sums of clipped examples, each sampled by a coin of its own.
+
+    Releases Σ clip(v_e) + N(0, (σC)² I) over the examples e whose coins came up, where C is the
+    clip norm of an *example*. To average, divide by a constant fixed beforehand.
+
+    Formal guarantee: for the whole user, one release is the event ``self.event``, provided that
+    every user has at most ``group_size`` examples, the same in all rounds, that each is in by an
+    independent coin of probability ``probability``, and that each passed through ``clip``. With
+    ``event_kind`` a mixture (Charles et al. 2024, Theorem 1) under add-remove and zero-out only;
+    by group privacy, which costs more, under all four relations.
+    """
+
+    probability: float
+    group_size: int
+    clip: ExampleClip
+    noise_multiplier: float
+    adjacency: Adjacency
+    event_kind: type[MixtureGaussian] | type[GroupGaussian] = MixtureGaussian
+    discrete: DiscreteNoise | DistributedNoise | None = None
+
+    def __post_init__(self) -> None:
+        if self.event_kind is MixtureGaussian and self.adjacency.vectors_changed != 1:
+            raise Unsupported(
+                f"sampling examples has no guarantee under {self.adjacency}; "
+                "use add-remove or zero-out"
+            )
+        _ = self.event  # validates the parameters
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of the *sum*."""
+        return self.noise_multiplier * self.clip.norm
+
+    @property
+    def event(self) -> Event:
+        """What one release costs."""
+        event = self.event_kind(self.noise_multiplier, self.group_size, self.probability)
+        return self.discrete.charged(event) if self.discrete else event
+
+    def release(
+        self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
+    ) -> np.ndarray:
+        """As ``GaussianSum.release``."""
+        if ledger.adjacency is not self.adjacency:
+            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
+        noise = self.std, self.clip.step, self.discrete
+        return _release(sum_D, noise, self.event, round_, covers, ledger, source)
+
+
+def fingerprint(
+    values: np.ndarray, scale: float, round_: int, covers: str, source: Randomness
+) -> str | None:
+    """The keyed hash by which a seeded run recognises an exact replay; None without a seed."""
+    if not source.seeded:
+        return None
+    # The scale counts: the same draw at two scales would cancel out, so that is no replay.
+    message = f"{covers}\x1f{round_}\x1f{scale!r}\x1f".encode() + values.tobytes()
+    return hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
+
+
+def _release(
+    sum_D: np.ndarray,
+    noise: tuple[float, float, DiscreteNoise | DistributedNoise | None],
+    event: Event,
+    round_: int,
+    covers: str,
+    ledger: Ledger,
+    source: Randomness,
+    beside: float | None = None,
+) -> np.ndarray:
+    if not np.isfinite(sum_D).all():
+        raise ValueError("a sum with a value that is not finite may not be released")
+    std, step, discrete = noise
+    sum_D = np.asarray(sum_D, dtype=np.float64)
+    seen = sum_D if beside is None else np.append(sum_D, beside)
+    replay = fingerprint(seen, std, round_, covers, source)
+    charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
+    if discrete is not None:
+        return discrete.add(sum_D, np.full_like(sum_D, std), np.full_like(sum_D, step), source)
+    # A seeded round that meets other values was refused, so its noise is never used twice.
+    stream = source.stream(f"noise {covers}", round_, charge.attempt)
+    return sum_D + std * stream.standard_normal(sum_D.shape)
+
+
+# A sum of clipped vectors and a count of who was not clipped, released as one Gaussian vector.
+#
+# A bound that adapts needs to know how many users it binds. Each sampled user contributes, beside
+# their clipped vector, a bit b = 1[norm ≤ C], sent as b − ½ so that it moves the count by no more
+# than ½ either way. Scaled by their noises the two are one bounded vector, so both cost one event
+# (Andrew et al. 2021, Theorem 1): two separate charges would be more, none for the count too
+# little.
+#
+# Noise on the sum is for the C that nodes clipped with. The mechanism holds that C and knows of no
+# other: what C becomes next is computed from what has been released, afterwards.
+#
+# Legend: B users in a chunk, D dimensions.
+
+
+@dataclass(frozen=True, eq=False)
+class CountingClip:
+    """Clips users' vectors, less a common centre, to ``norm`` and counts who was within it.
+
+    ``middle`` is subtracted from each user's bit: ½, or 0 for a plain count. ``centre_D`` (float64)
+    is the centre, none for zero. Vectors are rounded onto the grid of ``UserClip``; bits need none.
+
+    Formal guarantee: for any input, finite or not, each user adds to ``clip_sum`` a vector of ℓ2
+    norm at most ``norm`` and a number of magnitude at most max(``middle``, 1 − ``middle``), both
+    functions of that user's vector and the centre alone; a user who is not finite adds zero to
+    both. The sums are exact.
+    """
+
+    norm: float
+    middle: float = 0.5
+    centre_D: torch.Tensor | None = None
+
+    def clip_sum(self, vectors_BD: torch.Tensor) -> torch.Tensor:
+        """Over B users: the sum of clipped vectors and, last, of centred bits; float64 (D + 1,)."""
+        dimension = vectors_BD.shape[1]
+        sum_D1 = np.zeros(dimension + 1)
+        centre_D = np.zeros(dimension) if self.centre_D is None else self.centre_D.numpy()
+        step = UserClip(self.norm).step
+        _add_clipped_and_count(
+            vectors_BD.cpu().numpy(),
+            centre_D,
+            self.norm,
+            self.norm * ROUNDING,
+            self.middle,
+            step,
+            sum_D1,
+        )
+        sum_D1[:-1] *= step
+        return torch.from_numpy(sum_D1)
+
+
+@kernel()
+def _add_clipped_and_count(
+    vectors_BD: np.ndarray,
+    centre_D: np.ndarray,
+    radius: float,
+    norm: float,
+    middle: float,
+    step: float,
+    sum_D1: np.ndarray,
+) -> None:
+    """Add each row less the centre, scaled to at most ``norm``, in whole steps, and last whether it
+    lay within ``radius``, less ``middle``; leave out what is not finite."""
+    dimension = len(centre_D)
+    apart_D = np.empty(dimension)
+    for b in range(len(vectors_BD)):
+        for d in range(dimension):
+            apart_D[d] = vectors_BD[b, d] - centre_D[d]
+        length = math.sqrt(square(apart_D))
+        if math.isfinite(length):
+            factor = norm / max(norm, length) / step
+            for d in range(dimension):
+                sum_D1[d] += np.trunc(factor * apart_D[d])
+            sum_D1[dimension] += (1.0 if length <= radius else 0.0) - middle
+
+
+@dataclass(frozen=True)
+class JointSum:
+    """The Poisson-subsampled Gaussian mechanism on a clipped sum and a centred count together.
+
+    Releases Σ clip(v_u) + N(0, (σC)² I) and Σ (b_u − ½) + N(0, σ_b²) over one cohort, where C is
+    the clip norm, σ the noise multiplier and σ_b ``count_noise``.
+
+    Formal guarantee: one release is the event ``self.event`` under ``adjacency``, PoissonGaussian
+    with 1/σ_eff² = 1/σ² + (½)²/σ_b², provided that the cohort was drawn by ``sampler`` and that
+    vectors and bits come from a ``CountingClip`` of the same norm, ``middle`` ½, with a
+    centre that was released before. ``discrete`` noise is for both
+    (``privacy.accounting.grid_noise``): on a grid of ``grid.COUNT_STEP`` the count's, too, is at
+    least σ_eff · 2^precision steps.
+    """
+
+    sampler: PoissonSampler
+    clip: UserClip
+    noise_multiplier: float
+    count_noise: float
+    adjacency: Adjacency
+    discrete: DiscreteNoise | DistributedNoise | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.event  # validates the parameters
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of the *sum*."""
+        return self.noise_multiplier * self.clip.norm
+
+    @property
+    def event(self) -> Event:
+        """What one release of both costs."""
+        effective = joint_noise_multiplier(self.noise_multiplier, self.count_noise)
+        event = PoissonGaussian(self.sampler.probability, effective)
+        return self.discrete.charged(event) if self.discrete else event
+
+    def release(
+        self,
+        sum_D: np.ndarray,
+        count: float,
+        *,
+        round_: int,
+        covers: str,
+        ledger: Ledger,
+        source: Randomness,
+    ) -> tuple[np.ndarray, float]:
+        """Sum (D,) and centred count with noise, float64, for one charge, made before they exist.
+
+        Raises:
+            ValueError: a value is not finite, or the ledger is for another adjacency.
+            LedgerError: a seeded round was released before from other values; nothing is released.
+            BudgetExceeded: the ledger refuses; nothing is released.
+        """
+        values = np.append(np.asarray(sum_D, dtype=np.float64), count)
+        if not np.isfinite(values).all():
+            raise ValueError("a sum with a value that is not finite may not be released")
+        if ledger.adjacency is not self.adjacency:
+            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
+        scales_D1 = np.full(len(values), self.std)
+        scales_D1[-1] = self.count_noise
+        # Both scales count: the same draw at two scales would cancel out, so that is no replay.
+        seen = np.append(values, self.count_noise)
+        replay = fingerprint(seen, self.std, round_, covers, source)
+        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
+        if self.discrete is not None:
+            steps_D1 = np.full(len(values), self.clip.step)
+            steps_D1[-1] = COUNT_STEP
+            noisy_D1 = self.discrete.add(values, scales_D1, steps_D1, source)
+        else:
+            noise = source.stream(f"noise {covers}", round_, charge.attempt)
+            noisy_D1 = values + scales_D1 * noise.standard_normal(values.shape)
+        return noisy_D1[:-1], float(noisy_D1[-1])
+
+
+def sum_noise_for(effective: float, count_noise: float) -> float:
+    """The σ of the sum with which sum and count together are ``effective``; ``JointSum``'s rule.
+
+    Raises:
+        ValueError: the count alone costs as much or more: give it more noise.
+    """
+    left = 1.0 / effective**2 - 0.25 / count_noise**2
+    if left <= 0.0:
+        raise ValueError(
+            f"a count with noise {count_noise:g} leaves nothing of {effective:g} to the sum"
+        )
+    return 1.0 / math.sqrt(left)

@@ -1,0 +1,1 @@
+"""Report, model card and plots, from the figures of a run."""

@@ -1,0 +1,338 @@
+"""Seeded faults: mechanisms that were broken on purpose, which an audit must catch.
+
+Each was found in existing software, or is easily made. For each: whether the audit catches it, by a
+lower bound above the claim; which test does; and what in the construction stands in its way. An
+audit of a fault runs the honest code but for the one thing that is wrong.
+
+Legend: N trials, T rounds.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import dp_accounting
+import numpy as np
+import torch
+from dp_accounting.pld import PLDAccountant
+from scipy import special
+
+from murmuration.privacy.accounting.accountant import noise_multiplier_for
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.auditing import DELTA, Measured, Scores, Task, scratch_ledger
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
+from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.sims.audits.gaussian import audit_distributed, audit_gaussian, sampled_scores
+from murmuration.sims.audits.hold_out import Attack, audit_hold_out, trained_key
+from murmuration.sims.audits.labels import label_scores
+from murmuration.sims.audits.threshold import audit_threshold
+
+_CLIP = UserClip(0.1)
+#: Held out: where coins are known, what they were to save is what shows.
+_MOSTLY = 0.97
+_MANY = 10
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, how it is audited, and what else stands in its way.
+
+    ``test`` names the test that rejects it, ``construction`` what in the product stands in its way
+    besides; empty where there is nothing.
+    """
+
+    about: str
+    measure: Callable[[Task], Measured]
+    test: str
+    construction: str = ""
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    trials: int = 200_000
+    epsilon: float = 1.0
+
+
+class _TwoThirds(GaussianSum):
+    """Two thirds of the noise."""
+
+    @property
+    def std(self) -> float:
+        return super().std * 2 / 3
+
+
+class _OtherClip(GaussianSum):
+    """Noise for half of the norm that was clipped to."""
+
+    @property
+    def std(self) -> float:
+        return self.noise_multiplier * self.clip.norm / 2
+
+
+@dataclass(frozen=True)
+class _Weighted(UserClip):
+    """Multiplies what was clipped."""
+
+    weight: float = 1.0
+
+    def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
+        return self.weight * super().clip_sum(grads_BD)
+
+
+class _LetsNanThrough(UserClip):
+    """Does not look whether a vector is finite."""
+
+    def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
+        norms_B = torch.linalg.vector_norm(grads_BD.double(), dim=1)
+        return (self.norm / norms_B).clamp(max=1.0) @ grads_BD.double()
+
+
+def _less_noise(task: Task) -> Measured:
+    return audit_gaussian(task, _TwoThirds)
+
+
+def _other_clip(task: Task) -> Measured:
+    return audit_gaussian(task, _OtherClip)
+
+
+def _heavier(task: Task, weight: float) -> Measured:
+    clip = _Weighted(_CLIP.norm, weight=weight)
+    scores, claimed = sampled_scores(task, rounds=1, probability=1.0, clip=clip)
+    return Measured.of(scores, claimed, task)
+
+
+def _unequal_weights(task: Task) -> Measured:
+    """The canary has three times as many judgements as others, and counts three times."""
+    return _heavier(task, 3.0)
+
+
+def _two_nodes(task: Task) -> Measured:
+    """Each of two nodes clips the canary by itself."""
+    return _heavier(task, 2.0)
+
+
+def _mechanism(task: Task, probability: float, rounds: int) -> GaussianSum:
+    noise = noise_multiplier_for(
+        task.epsilon, delta=DELTA, probability=probability, rounds=rounds, adjacency=task.adjacency
+    )
+    return GaussianSum(PoissonSampler(probability), _CLIP, noise, task.adjacency)
+
+
+def _realised_cohort(task: Task) -> Measured:
+    """Two users at C, and the canary at −C or absent; divided by three, or by two."""
+    mechanism = _mechanism(task, 1.0, 1)
+    noise, seen, claims = mechanism.noise_multiplier, [], []
+    for second, users in ((False, 3), (True, 2)):
+        rows_BD = torch.tensor([[1e3], [1e3], [-1e3]])[:users]
+        exact_N = np.full(task.trials, _CLIP.clip_sum(rows_BD).item())
+        with scratch_ledger(task.adjacency) as ledger:
+            noisy_N = mechanism.release(
+                exact_N, round_=1, covers="sum", ledger=ledger, source=task.side(second)
+            )
+            claims.append(ledger.epsilon())
+        seen.append(noisy_N / _CLIP.norm / users)
+
+    def log_density(x_N: np.ndarray, users: int) -> np.ndarray:
+        mean, std = (1 / 3 if users == 3 else 1.0), noise / users
+        return -0.5 * ((x_N - mean) / std) ** 2 - math.log(std)
+
+    found = [log_density(x_N, 3) - log_density(x_N, 2) for x_N in seen]
+    return Measured.of(Scores(*found), max(claims), task)
+
+
+def _shuffled(task: Task) -> Measured:
+    """Everybody is in exactly one of T rounds, of equal size; accounted as Poisson with q = 1/T.
+
+    All others contribute −C: the canary's round has one of them fewer, and shows.
+    """
+    rounds, slots = 50, 4
+    mechanism = _mechanism(task, 1 / rounds, rounds)
+    noise, found, claims = mechanism.noise_multiplier, [], []
+    for second in (False, True):
+        source = task.side(second)
+        mine_N = source.stream("shuffle").integers(0, rounds, size=task.trials)
+        first_N, other_N = (np.full(task.trials, -np.inf) for _ in range(2))
+        with scratch_ledger(task.adjacency) as ledger:
+            for round_ in range(rounds):
+                here_N = mine_N == round_
+                exact_N = -float(slots) + here_N * (1.0 if second else 2.0)
+                noisy_N = mechanism.release(
+                    exact_N * _CLIP.norm, round_=round_, covers="s", ledger=ledger, source=source
+                )
+                y_N = noisy_N / _CLIP.norm + slots
+                first_N = np.logaddexp(first_N, (2 * y_N - 2) / noise**2)
+                other_N = np.logaddexp(other_N, (y_N - 0.5) / noise**2)
+            claims.append(ledger.epsilon())
+        found.append(first_N - other_N)
+    return Measured.of(Scores(*found), max(claims), task)
+
+
+def _fresh_coins(task: Task) -> Measured:
+    """One label, asked for ten times, answered by new coins each time."""
+    mechanism = RandomizedResponse(task.epsilon)
+    scores = label_scores(mechanism, task, labels=_MANY)
+    return Measured.of(scores, mechanism.epsilon, task, delta=0.0)
+
+
+def _sensitivity_two(task: Task) -> Measured:
+    return audit_threshold(task, apart=2.0)
+
+
+def _nan(task: Task) -> Measured:
+    """The canary's gradient is not finite: the sum is refused, and its absence tells who is there.
+
+    A refusal counts as the largest score.
+    """
+    mechanism, clip = _mechanism(task, 1.0, 1), _LetsNanThrough(_CLIP.norm)
+    found, claims = [], []
+    for second in (False, True):
+        rows_BD = torch.tensor([[0.1], [math.nan]])[: 1 if second else 2]
+        score_N, source = np.zeros(task.trials), task.side(second)
+        with scratch_ledger(task.adjacency) as ledger:
+            for trial in range(task.trials):
+                total_D = clip.clip_sum(rows_BD).numpy()
+                try:
+                    mechanism.release(
+                        total_D, round_=trial, covers="sum", ledger=ledger, source=source
+                    )
+                except ValueError:
+                    score_N[trial] = math.inf
+        claims.append(task.epsilon)
+        found.append(score_N)
+    return Measured.of(Scores(*found), max(claims), task)
+
+
+def _counted_once(task: Task) -> Measured:
+    """Ten labels of one user; the claim is dp-accounting's, for its own event, composed."""
+    each = task.epsilon / _MANY
+    flip = float(special.expit(-each))
+    event = dp_accounting.RandomizedResponseDpEvent(2 * flip, 2)
+    accountant = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(dp_accounting.SelfComposedDpEvent(event, _MANY))
+    claimed = float(accountant.get_epsilon(DELTA))
+    scores = label_scores(RandomizedResponse(each), task, labels=_MANY)
+    return Measured.of(scores, claimed, task)
+
+
+def _only_asked(task: Task) -> Measured:
+    """Of four nodes the one that hosts the canary is asked for users; the others add nothing."""
+    return audit_distributed(task, adding=1)
+
+
+def _coins_of_the_server(task: Task) -> Measured:
+    """The server's view of a round, claimed at the chance with which it asks somebody."""
+    return audit_distributed(task, amplified=True)
+
+
+_LABELS = Adjacency.REPLACE_LABELS
+
+FAULTS = {
+    "noise": Fault(
+        "noise at two thirds",
+        _less_noise,
+        "tests/strategies/test_seeded_faults.py::SmallerNoise",
+        trials=2_000_000,
+    ),
+    "wrong-clip": Fault(
+        "noise for another clip norm than the one that was used",
+        _other_clip,
+        "tests/strategies/test_seeded_faults.py::ClipMovesFirst",
+        "the mechanism that adds the noise holds the clip, and its scale is computed from it",
+        trials=400_000,
+    ),
+    "realised-cohort": Fault(
+        "division by the realised cohort",
+        _realised_cohort,
+        "tests/strategies/test_seeded_faults.py::RealisedCohort",
+        "plans know the nominal cohort only",
+        trials=400_000,
+    ),
+    "unequal-weights": Fault(
+        "users count by how many judgements they gave",
+        _unequal_weights,
+        "tests/strategies/test_seeded_faults.py::weighted_by_examples",
+        "sums that are longer than so many users can make are left out",
+    ),
+    "shuffled": Fault(
+        "a shuffled cohort of fixed size, accounted as Poisson",
+        _shuffled,
+        "tests/privacy/test_seeded_faults.py::shuffled_epochs",
+        "the sampler has no other draw than independent coins",
+        adjacency=Adjacency.ZERO_OUT,
+    ),
+    "fresh-coins": Fault(
+        "fresh coins for a label that was asked for again",
+        _fresh_coins,
+        "tests/client/labels/test_memory.py::test_the_same_label_asked_a_hundred_times_gives_one_answer",
+        "answers come from the state, where they are written before they are given",
+        adjacency=_LABELS,
+    ),
+    "sensitivity": Fault(
+        "AboveThreshold with noise for sensitivity 1, asked questions of sensitivity 2",
+        _sensitivity_two,
+        "tests/privacy/mechanisms/test_filtered_mean_concentration.py::test_published_score_is_that_of_line_8_and_moves_by_nearly_two",
+        adjacency=Adjacency.REPLACE,
+        trials=25_000,
+        epsilon=1.0,
+    ),
+    "nan": Fault(
+        "a clip that lets NaN through",
+        _nan,
+        "tests/privacy/test_seeded_faults.py::clip_that_lets_nan_through",
+        "nodes and mechanisms refuse sums that are not finite: nothing is released, which would "
+        "tell who is there",
+        trials=2_000,
+    ),
+    "two-nodes": Fault(
+        "a user on two nodes, clipped on each",
+        _two_nodes,
+        "tests/strategies/protocol/test_users.py::test_a_user_on_two_nodes_is_asked_by_neither",
+        "whom two nodes name is asked by neither",
+        trials=400_000,
+    ),
+    "counts-of-users": Fault(
+        "how many users were trained on and held out, told as it was",
+        lambda task: audit_hold_out(task, Attack(counted=True)),
+        "tests/server/test_training.py::test_nothing_about_held_out_users_is_published_by_round",
+        "results know the nominal numbers only; the true ones go to private/",
+        trials=2_000,
+    ),
+    "public-coins": Fault(
+        "the key of who is held out, made from a public name",
+        lambda task: audit_hold_out(task, Attack(_MOSTLY, trained_key(_MOSTLY))),
+        "tests/server/test_run_directory.py::test_who_is_held_out_is_drawn_once",
+        "the coins have 32 secret bytes of their own, from which nothing else is made",
+        trials=4_000,
+        epsilon=0.25,
+    ),
+    "exact-accuracy": Fault(
+        "the exact accuracy on held-out users, told beside a run that counts on its noise",
+        lambda task: audit_hold_out(task, Attack(exact=True)),
+        "tests/server/test_evaluation.py::test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal",
+        "an exact figure is told by --exact-heldout only, and then nothing is saved by coins",
+        trials=2_000,
+    ),
+    "only-asked": Fault(
+        "of the nodes that are to add noise, only those that are asked for users do",
+        _only_asked,
+        "tests/strategies/test_distributed_rounds.py::test_every_node_adds_its_share_asked_or_not",
+        "with noise of nodes a request goes to every registered one",
+        trials=200_000,
+    ),
+    "coins-of-the-server": Fault(
+        "what the server sees, claimed to be amplified by coins that it tosses itself",
+        _coins_of_the_server,
+        "tests/privacy/mechanisms/test_distributed.py::test_the_server_knows_who_is_in_a_round",
+        "the figure is derived from the charges with q = 1, by one function",
+        trials=200_000,
+    ),
+    "counted-once": Fault(
+        "randomized response composed by dp-accounting's own event, which counts it once",
+        _counted_once,
+        "tests/privacy/test_seeded_faults.py::test_randomized_response_that_is_counted_once",
+        "pure promises are composed as such, not by that event",
+        adjacency=_LABELS,
+    ),
+}
+
+#: Those whose noise the optional library draws.
+NEED_OPENDP = ("only-asked", "coins-of-the-server")

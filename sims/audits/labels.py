@@ -1,0 +1,108 @@
+"""Audits of randomized labels: one of two answers, one of several, and all labels of a user.
+
+The truth is known in closed form, the mechanism's own matrix, so the likelihood ratio of an answer
+is its logarithm, and of several labels the sum.
+
+Legend: N trials, M labels of a user, K possible answers.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.auditing import Measured, Scores, Target, Task
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
+
+_LABELS = frozenset({Adjacency.REPLACE_LABELS})
+_DELTA = 1e-3
+_MANY = 10
+
+
+def exact_loss(mechanism: RandomizedResponse) -> float:
+    """The largest log ratio of an answer's probabilities under two labels, in closed form."""
+    told_KK = mechanism.matrix()
+    return float(np.log(told_KK.max(axis=0) / told_KK.min(axis=0)).max())
+
+
+def label_scores(
+    mechanism: RandomizedResponse,
+    task: Task,
+    *,
+    labels: int = 1,
+    answer: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+) -> Scores:
+    """Users of ``labels`` labels, all 0 on the first data set and all 1 on the second.
+
+    ``answer`` stands in for the mechanism's, from true labels and uniform words.
+    """
+    answer = answer or mechanism.answer
+    matrix_KK = mechanism.matrix()
+    ratio_K = np.log(matrix_KK[0] / matrix_KK[1])
+    found = []
+    for second in (False, True):
+        size = task.trials * labels
+        words = task.side(second).stream("labels").integers(0, 2**64, size=size, dtype=np.uint64)
+        told = answer(np.full(size, int(second)), words)
+        found.append(ratio_K[told].reshape(task.trials, labels).sum(axis=1))
+    return Scores(*found)
+
+
+def audit_response(task: Task, *, choices: int = 2) -> Measured:
+    """One label; the claim is (ε, 0)."""
+    mechanism = RandomizedResponse(task.epsilon, choices)
+    return Measured.of(label_scores(mechanism, task), mechanism.epsilon, task, delta=0.0)
+
+
+def audit_four(task: Task) -> Measured:
+    """One label of four."""
+    return audit_response(task, choices=4)
+
+
+def audit_user(task: Task, *, delta: float = 0.0) -> Measured:
+    """All ten labels of a user, who was promised (ε, δ) for all of them together."""
+    promise = LabelPromise(task.epsilon, "user", _MANY, delta)
+    each = promise.per_label(_MANY)
+    scores = label_scores(RandomizedResponse(each), task, labels=_MANY)
+    claimed = promise.spent(each, _MANY)
+    if not math.isclose(claimed, task.epsilon, rel_tol=1e-6):
+        raise AssertionError(f"a promise of {task.epsilon} spends {claimed}")
+    return Measured.of(scores, claimed, task, delta=delta)
+
+
+def _user_delta(task: Task) -> Measured:
+    return audit_user(task, delta=_DELTA)
+
+
+TARGETS = {
+    "randomized-response": Target(
+        "one randomized label of two",
+        audit_response,
+        adjacencies=_LABELS,
+        trials=500_000,
+        power=0.8,
+    ),
+    "randomized-response:four": Target(
+        "one randomized label of four",
+        audit_four,
+        adjacencies=_LABELS,
+        trials=500_000,
+        power=0.8,
+    ),
+    "randomized-response:user": Target(
+        "ten labels of one user, a pure promise for all of them",
+        audit_user,
+        adjacencies=_LABELS,
+        trials=500_000,
+        power=0.6,
+    ),
+    "randomized-response:user-delta": Target(
+        "the same with delta = 0.001 and the exact composition",
+        _user_delta,
+        adjacencies=_LABELS,
+        trials=500_000,
+        epsilon=2.0,
+        power=0.6,
+    ),
+}

@@ -1,0 +1,237 @@
+"""Audits of whole runs: canary users between everybody else's steps, from file to released model.
+
+A run is a real one: judgements in a file, the ServerApp's training over nodes of the ClientApp,
+sampler, clip, noise, ledger, saved model. Its users are canaries: each judges one pair of words
+that nobody else mentions and that hash to two features of their own, so that their gradient, far
+longer than the clip norm, lies in a direction that only they use. A coin of the auditor's decides
+for each of them whether they are there (or, where users are replaced, which of two answers they
+gave). The attacker is
+
+- *white-box*: sees all models that were sent to nodes and the one that was released; from their
+  differences the noisy sum of each round, and of that the likelihood ratio of the sampled mixture;
+- *black-box*: sees the released model.
+
+Two bounds from the same runs. **One run** (Steinke, Nasr and Jagielski 2023): guesses about the
+canaries of one run, valid whatever their outcomes have to do with each other. **Pooled**: canaries
+do not touch each other's features, so each is a trial of its own of the pair "with this user,
+without them", and all trials of all runs are taken together; that assumes that the run treats
+directions independently, which is what adding independent noise to each coordinate does.
+
+Legend: M canaries, T rounds, D dimensions.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Message
+
+from murmuration.client.app import app as client_app
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.reward import RewardModel
+from murmuration.privacy.auditing import Measured, Scores, Target, Task, derived, one_run_bound
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.audits.gaussian import log_ratio
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.protocol import messages
+
+_ROUNDS, _SHARE, _CANARIES, _NODES, _CLIP = 4, 0.5, 1000, 4, 0.05
+_FEATURES = HashingFeatures(dimension=4097, ngrams=1, length_weight=0.0)
+#: Share of the canaries about which a guess is made: half of them "in", half "out". Fixed
+#: beforehand, as the bound asks for.
+_GUESSED = 0.1
+_DELTA = 1e-5
+
+
+class Watching(LocalGrid):
+    """A grid on which every model that is sent to nodes is noted, by round."""
+
+    models: dict[int, np.ndarray]
+
+    def push_messages(self, messages_: Iterable[Message]) -> Iterable[str]:
+        """As ever; notes the model."""
+        outgoing = list(messages_)
+        for message in outgoing:
+            if message.metadata.message_type.startswith("train"):
+                work = messages.read_work(message.content)
+                seen = vars(self).setdefault("models", {})
+                seen[int(work.number("round"))] = np.array(work.arrays["theta"], dtype=np.float64)
+        return super().push_messages(outgoing)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an attacker made of a run's canaries: who was in, and scores that grow with it."""
+
+    in_M: np.ndarray
+    white_M: np.ndarray
+    black_M: np.ndarray
+    claimed: float
+
+    def correct(self, score_M: np.ndarray, guesses: int) -> int:
+        """How many guesses are right: "in" for the highest scores, "out" for the lowest."""
+        order = np.argsort(score_M, kind="stable")
+        half = guesses // 2
+        return int(self.in_M[order[-half:]].sum() + (~self.in_M[order[:half]]).sum())
+
+
+@lru_cache(maxsize=4)
+def canary_words(canaries: int) -> tuple[tuple[str, str], ...]:
+    """Pairs of words, all of which hash to features of their own."""
+    candidates = [f"canary{number}" for number in range(8 * canaries)]
+    buckets = np.abs(_FEATURES([""] * len(candidates), candidates)).argmax(axis=1)
+    _, first = np.unique(buckets, return_index=True)
+    if len(first) < 2 * canaries:
+        raise ValueError(f"{canaries} canaries need more features than {_FEATURES.dimension}")
+    words = [candidates[place] for place in np.sort(first)[: 2 * canaries]]
+    return tuple(zip(words[::2], words[1::2], strict=True))
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def _row(user: str, chosen: str, rejected: str) -> dict[str, str]:
+    return {"user_id": user, "prompt": "Which?", "chosen": chosen, "rejected": rejected}
+
+
+def run_canaries(
+    task: Task, number: int, grid: Callable[..., Watching] = Watching, *, canaries: int = _CANARIES
+) -> Outcome:
+    """One run with canaries; ``number`` is its place among the runs of the audit."""
+    source = derived(task.source, "pipeline", number)
+    in_M = source.stream("canaries in").random(canaries) < 0.5
+    replaced = task.adjacency.vectors_changed == 2
+    pairs = canary_words(canaries)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = [
+            _row(f"user {index}", *(pair if there else pair[::-1]))
+            for index, (pair, there) in enumerate(zip(pairs, in_M, strict=True))
+            if there or replaced
+        ]
+        config = RunConfig(
+            data=_write(folder / "canaries.jsonl", rows),
+            test=_write(folder / "test.jsonl", [_row("somebody", "yes", "no")]),
+            strategy="uls",
+            epsilon=task.epsilon,
+            delta=_DELTA,
+            adjacency=task.adjacency.value,
+            rounds=_ROUNDS,
+            cohort=round(_SHARE * canaries),
+            users=canaries,
+            clip=_CLIP,
+            optimizer="sgd",
+            learning_rate=1.0,
+            momentum=0.0,
+            warmup=0.0,
+            averaging=0.0,
+            seed=int.from_bytes(os.urandom(6), "little")
+            if not source.seeded
+            else int.from_bytes(source.key("run")[:6], "little"),
+            out=str(folder / "run"),
+        )
+        nodes = grid(client_app, _NODES, config.to_run_config())
+        result = train(config, nodes, _FEATURES)
+        metrics = (folder / "run/metrics.jsonl").read_text(encoding="utf-8")
+        lines = [json.loads(line) for line in metrics.splitlines()]
+        final_D = RewardModel.load(folder / "run/model").theta_D.astype(np.float64)
+    x_MD = _directions(pairs)
+    thetas = [nodes.models[line["round"]] for line in lines] + [final_D]
+    white_M = np.zeros(canaries)
+    sigma = float(result["noise_multiplier"])  # type: ignore[arg-type]
+    for line, before_D, after_D in zip(lines, thetas[:-1], thetas[1:], strict=True):
+        noisy_D = (before_D - after_D) / line["learning_rate"] * config.cohort / _CLIP
+        x_M = -(x_MD @ noisy_D)
+        white_M += log_ratio(x_M, _SHARE, sigma)
+        if replaced:
+            white_M -= log_ratio(-x_M, _SHARE, sigma)
+    return Outcome(in_M, white_M, x_MD @ final_D, float(result["epsilon"]))  # type: ignore[arg-type]
+
+
+def _directions(pairs: tuple[tuple[str, str], ...]) -> np.ndarray:
+    """The unit vector along which each canary pulls the model, (M, D)."""
+    sides = [_FEATURES([""] * len(pairs), [pair[side] for pair in pairs]) for side in (0, 1)]
+    x_MD = (sides[0] - sides[1]).astype(np.float64)
+    return x_MD / np.linalg.norm(x_MD, axis=1, keepdims=True)
+
+
+@lru_cache(maxsize=8)
+def _runs(task: Task) -> tuple[Outcome, ...]:
+    """As many runs as it takes for so many trials."""
+    return tuple(run_canaries(task, n) for n in range(max(1, 2 * task.trials // _CANARIES)))
+
+
+def _scores(outcome: Outcome, white: bool) -> np.ndarray:
+    return outcome.white_M if white else outcome.black_M
+
+
+def pooled(task: Task, outcomes: Iterable[Outcome], *, white: bool) -> Measured:
+    """The bound from all canaries of all runs."""
+    outcomes = list(outcomes)
+    in_N = np.concatenate([outcome.in_M for outcome in outcomes])
+    score_N = np.concatenate([_scores(outcome, white) for outcome in outcomes])
+    claimed = max(outcome.claimed for outcome in outcomes)
+    return Measured.of(Scores(score_N[in_N], score_N[~in_N]), claimed, task, delta=_DELTA, fit=True)
+
+
+def one_run(task: Task, outcome: Outcome, *, white: bool) -> Measured:
+    """The bound from the guesses about one run."""
+    canaries = len(outcome.in_M)
+    guesses = int(_GUESSED * canaries)
+    correct = outcome.correct(_scores(outcome, white), guesses)
+    terms = {"delta": _DELTA, "confidence": task.confidence}
+    lower = one_run_bound(correct, guesses, canaries, **terms)
+    return Measured(outcome.claimed, lower, canaries, _DELTA)
+
+
+def _pooled_white(task: Task) -> Measured:
+    return pooled(task, _runs(task), white=True)
+
+
+def _pooled_black(task: Task) -> Measured:
+    return pooled(task, _runs(task), white=False)
+
+
+def _one_white(task: Task) -> Measured:
+    return one_run(task, _runs(task)[0], white=True)
+
+
+def _one_black(task: Task) -> Measured:
+    return one_run(task, _runs(task)[0], white=False)
+
+
+_TRIALS, _EPSILON = 10_000, 8.0
+TARGETS = {
+    "pipeline": Target(
+        "whole runs of uls with canary users, all models seen, trials pooled",
+        _pooled_white,
+        trials=_TRIALS,
+        epsilon=_EPSILON,
+    ),
+    "pipeline:black-box": Target(
+        "the same, only the released model seen",
+        _pooled_black,
+        trials=_TRIALS,
+        epsilon=_EPSILON,
+    ),
+    "pipeline:one-run": Target(
+        "one whole run with 1,000 canary users, all models seen",
+        _one_white,
+        trials=_CANARIES // 2,
+        epsilon=_EPSILON,
+    ),
+    "pipeline:one-run:black-box": Target(
+        "the same, only the released model seen",
+        _one_black,
+        trials=_CANARIES // 2,
+        epsilon=_EPSILON,
+    ),
+}

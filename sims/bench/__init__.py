@@ -1,0 +1,1 @@
+"""How fast it is, as ratios within one run on the machine at hand."""

@@ -1,0 +1,208 @@
+"""What clipping each user's gradient of a language model costs, over plain batched training.
+
+Three ways through the same judgements, one after the other, so that whatever else the machine does
+meets all of them alike; the figures are medians of ratios:
+
+- plain: the gradient of the mean loss, in batches of as many tokens; nobody is told apart;
+- ours: `preference.language.examples`, each user's mean gradient clipped and added up;
+- loop: a backward pass for each user by itself, its gradients put together, clipped and added.
+
+The model is of GPT-2's kind with random weights, 4 layers, 256 wide, GPT-2's vocabulary; 64 users
+have 4 judgements each, all texts 128 tokens.
+
+Legend: D trained parameters, J judgements.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.language.tokens import Tokens
+from murmuration.preference.models import preference_model
+from murmuration.privacy.mechanisms.clipping import UserClip
+
+_MODEL = preference_model("btl")
+
+
+@dataclass(frozen=True)
+class LmBench:
+    """Sizes of what is measured."""
+
+    users: int = 64
+    judgements: int = 4
+    tokens: int = 128
+    layers: int = 4
+    width: int = 256
+    vocabulary: int = 50_257
+    rank: int = 16
+    batch_tokens: int = 0  # as suits the device
+    memory: int = 512  # MiB
+
+
+def measure(bench: LmBench, repetitions: int) -> dict[str, Any]:
+    """Ratios of time to plain training, medians over so many readings, and plain's seconds."""
+    figures: dict[str, Any] = {}
+    with _saved(bench) as path:
+        for train in ("lora", "full"):
+            base = LanguageBase(
+                BaseSettings(
+                    path=path,
+                    train=train,
+                    rank=bench.rank,
+                    max_tokens=bench.tokens,
+                    batch_tokens=bench.batch_tokens,
+                    memory=bench.memory,
+                )
+            )
+            ways = Ways(examples(bench, base))
+            readings = []
+            for _ in range(repetitions + 1):  # the first warms up
+                readings.append([_seconds(way) for way in (ways.plain, ways.ours, ways.loop)])
+            readings = readings[1:]
+            figures |= {
+                f"{train}_ratio": median(ours / plain for plain, ours, _ in readings),
+                f"{train}_loop_ratio": median(loop / plain for plain, _, loop in readings),
+                f"{train}_plain_seconds": median(plain for plain, _, _ in readings),
+                f"{train}_dimension": base.dimension,
+                "device": base.device.type,
+            }
+    return figures
+
+
+def examples(bench: LmBench, base: LanguageBase) -> TokenExamples:
+    """Judgements of random tokens."""
+    judgements = bench.users * bench.judgements
+    generator = torch.Generator().manual_seed(0)
+    size = (2 * judgements * bench.tokens,)
+    tokens = Tokens(
+        ids=torch.randint(3, bench.vocabulary, size, generator=generator),
+        start_T=np.arange(2 * judgements + 1) * bench.tokens,
+        second_T=np.zeros(2 * judgements, dtype=np.int64),
+        cut=0,
+    )
+    return TokenExamples(
+        base=base,
+        tokens=tokens,
+        text_JK=np.arange(2 * judgements).reshape(-1, 2),
+        y_R=torch.ones(judgements),
+        start_U=torch.arange(bench.users + 1) * bench.judgements,
+    )
+
+
+class Ways:
+    """The three ways through some examples, at θ away from zero; each gives the sum, (D,).
+
+    ``plain``'s is the sum of gradients that nobody clipped.
+    """
+
+    def __init__(self, given: TokenExamples, clip: float = 0.1) -> None:
+        self._examples, self._base, self._clip = given, given.base, UserClip(clip)
+        self._parameters = given.base.trained
+        generator = torch.Generator().manual_seed(1)
+        self.theta_D = 0.02 * torch.randn(given.dimension, generator=generator)
+
+    def ours(self) -> torch.Tensor:
+        """By hooks, in chunks."""
+        given = self._examples
+        taken_N = torch.arange(int(given.start_U[-1]))
+        return given.sum_over_users(
+            self.theta_D, taken_N, given.counts_U, self._clip.clip_sum, _MODEL
+        )
+
+    def plain(self) -> torch.Tensor:
+        """By automatic differentiation of the whole, in batches."""
+        given, most = self._examples, self._base.batch_tokens
+        self._base.put(self.theta_D)
+        shown = given.text_JK.shape[1] * int(given.tokens.lengths_T.max())
+        with self._tracked():
+            for low in range(0, int(given.start_U[-1]), max(1, most // shown)):
+                users = len(given.counts_U) / int(given.start_U[-1])
+                part = np.arange(low, min(low + max(1, most // shown), int(given.start_U[-1])))
+                (self._loss(part) * users).backward()
+            return self._gradient().double()
+
+    def loop(self) -> torch.Tensor:
+        """By automatic differentiation, user by user."""
+        given = self._examples
+        total_D = torch.zeros(given.dimension, dtype=torch.float64)
+        self._base.put(self.theta_D)
+        with self._tracked():
+            for low, high in pairwise(given.start_U.tolist()):
+                for parameter in self._parameters:
+                    parameter.grad = None
+                (self._loss(np.arange(low, high)) / (high - low)).backward()
+                total_D += self._clip.clip_sum(self._base.to_theta(self._gradient()[None]))
+        return total_D
+
+    def _loss(self, judgements_J: np.ndarray) -> torch.Tensor:
+        given = self._examples
+        reward_JK = self._base.rewards(given.tokens, given.text_JK[judgements_J].reshape(-1)).view(
+            len(judgements_J), -1
+        )
+        y_JW = given.y_R.view(-1, given.width)[torch.from_numpy(judgements_J)]
+        return _MODEL.loss(reward_JK[:, :1] - reward_JK[:, 1:], y_JW.to(reward_JK.device)).sum()
+
+    def _gradient(self) -> torch.Tensor:
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+        return torch.cat([gradient.reshape(-1) for gradient in found])
+
+    @contextmanager
+    def _tracked(self) -> Iterator[None]:
+        """The trained parameters collect gradients, from zero."""
+        for parameter in self._parameters:
+            parameter.grad = None
+            parameter.requires_grad_(True)
+        try:
+            yield
+        finally:
+            for parameter in self._parameters:
+                parameter.requires_grad_(False)
+                parameter.grad = None
+
+
+@contextmanager
+def _saved(bench: LmBench) -> Iterator[str]:
+    """A folder with the model."""
+    try:
+        from tokenizers import Tokenizer, models
+        from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+    except ImportError:
+        raise InputError("bench lm needs transformers: pip install 'murmuration[lm]'") from None
+    words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "a": 2, "b": 3}, "[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", eos_token="[PAD]"
+    )
+    config = GPT2Config(
+        vocab_size=bench.vocabulary,
+        n_positions=bench.tokens,
+        n_embd=bench.width,
+        n_layer=bench.layers,
+        n_head=4,
+        bos_token_id=0,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            GPT2LMHeadModel(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        yield folder
+
+
+def _seconds(way: Callable[[], torch.Tensor]) -> float:
+    started = time.perf_counter()
+    way()
+    return time.perf_counter() - started

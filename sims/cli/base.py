@@ -1,0 +1,45 @@
+"""``murmuration base``: a small language model to try things with, made here in minutes."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from murmuration.sims.population.population import Population
+from murmuration.sims.population.tiny_language_model import TinyBase, build
+
+_DEFAULT = TinyBase()
+
+
+def base(
+    out: Annotated[Path, typer.Argument(help="Folder for the model.")],
+    width: Annotated[int, typer.Option(help="Width of the states.")] = _DEFAULT.width,
+    layers: Annotated[int, typer.Option(help="Layers.")] = _DEFAULT.layers,
+    exchanges: Annotated[
+        int, typer.Option(help="Public exchanges to train on.")
+    ] = _DEFAULT.exchanges,
+    epochs: Annotated[int, typer.Option(help="Passes over them.")] = _DEFAULT.epochs,
+    seed: Annotated[int, typer.Option(help="Of weights and order.")] = _DEFAULT.seed,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+) -> None:
+    """Train a small language model on the embedded population's public text.
+
+    No labels and no user's text are used. The folder is for `murmuration run --base`.
+    """
+    shape = TinyBase(width=width, layers=layers, exchanges=exchanges, epochs=epochs, seed=seed)
+    console, started = Console(stderr=True), time.monotonic()
+    with console.status("writing public texts") as status:
+
+        def progress(step: int, steps: int, loss: float) -> None:
+            if step % 20 == 0 or step == steps:
+                status.update(f"step {step:,} of {steps:,}, loss {loss:.2f}")
+
+        loss = build(out, shape, Population(), progress)
+    seconds = round(time.monotonic() - started, 1)
+    if as_json:
+        print(json.dumps({"out": str(out), "loss": loss, "seconds": seconds}))
+    else:
+        print(f"wrote a language model to {out}: loss {loss:.2f} a word, {seconds:.0f} s")

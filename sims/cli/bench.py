@@ -1,0 +1,240 @@
+"""``murmuration bench``: how fast it is, as ratios within one run on the machine at hand."""
+
+import json
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from murmuration.sims.bench import accounting as bench_accounting
+from murmuration.sims.bench import breakdown, growth, language_model
+from murmuration.sims.bench import memory as bench_memory
+from murmuration.sims.bench import rivals as bench_rivals
+from murmuration.sims.bench.node import SETTINGS, machine, measure
+from murmuration.sims.bench.rivals import NoRival
+
+bench = typer.Typer(
+    help="Measure speed on this machine, beside what bounds it.", no_args_is_help=True
+)
+
+
+_WIDTH = 120  # of the widest table
+
+_Json = Annotated[bool, typer.Option("--json", help="End with the figures as one JSON line.")]
+_Quick = Annotated[bool, typer.Option("--quick", help="Few repetitions: to see that it works.")]
+
+
+@bench.command()
+def users(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    rivals: Annotated[
+        bool,
+        typer.Option(
+            "--rivals",
+            help="Also pfl-research, in an environment of its own (made on first use), and Flower.",
+        ),
+    ] = False,
+) -> None:
+    """Users a second in a node beside the plain tensor limit, and what a round costs on top."""
+    console, about = _begin(as_json)
+    rows = []
+    for setting in SETTINGS:
+        with console.status(f"{setting.runtime}: d = {setting.dimension:,}, {setting.cohort:,}"):
+            rows.append(measure(setting, repetitions=5 if quick else 40))
+    floor = _rivals(rows, console) if rivals else {}
+    console.print(_table(rows))
+    for name, rate in floor.items():
+        console.print(f"{name}: {rate:,.0f} users/s", highlight=False)
+    _end(as_json, "users", about, rows, **floor)
+
+
+@bench.command()
+def rounds(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    out: Annotated[Path | None, typer.Option(help="Write the plot to this file.")] = None,
+) -> None:
+    """How long a round takes as users, cohort, dimensions and judgements grow."""
+    console, about = _begin(as_json)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kind, points in growth.GROWTH.items():
+        with console.status(kind):
+            chosen = points[:2] if quick else points
+            found[kind] = [growth.measure(p, rounds=5 if quick else 40) for p in chosen]
+    rows = [{"grows": kind, **row} for kind, some in found.items() for row in some]
+    columns = ("grows", "users", "cohort", "d", "judgements_each", "round_ms")
+    console.print(_plain("milliseconds a round, medians", columns, rows))
+    if out is not None:
+        growth.plot(found).savefig(out, dpi=150)
+    _end(as_json, "rounds", about, rows)
+
+
+@bench.command()
+def where(as_json: _Json = False, quick: _Quick = False) -> None:
+    """Where the time of a round goes, part by part, through the local runtime."""
+    console, about = _begin(as_json)
+    rows = []
+    for setting in SETTINGS:
+        if setting.runtime == "local":
+            with console.status(f"d = {setting.dimension:,}, {setting.cohort:,}"):
+                rows.append(breakdown.measure(setting, rounds=5 if quick else 200))
+    table = Table("part", title="milliseconds a round, medians", title_justify="left")
+    for row in rows:
+        table.add_column(f"d = {row['d']:,}, {row['cohort']:,} users", justify="right")
+    for part in rows[-1]["parts_ms"]:
+        table.add_row(part, *(f"{row['parts_ms'].get(part, 0.0):.2f}" for row in rows))
+    table.add_row("together", *(f"{sum(row['parts_ms'].values()):.2f}" for row in rows))
+    console.print(table)
+    _end(as_json, "where", about, rows)
+
+
+@bench.command()
+def accounting(as_json: _Json = False, quick: _Quick = False) -> None:
+    """How long it takes to find the noise for a budget, beside dp-accounting."""
+    console, about = _begin(as_json)
+    rows = []
+    for task in bench_accounting.TASKS:
+        with console.status(task.name):
+            rows.append(bench_accounting.measure(task, repetitions=1 if quick else 5))
+    columns = ("task", "rounds", "noise_multiplier", "calibration_seconds", "rival_seconds")
+    console.print(
+        _plain("a calibration, beside one evaluation of dp-accounting", (*columns, "ratio"), rows)
+    )
+    _end(as_json, "accounting", about, rows)
+
+
+@bench.command()
+def memory(as_json: _Json = False, quick: _Quick = False) -> None:
+    """The most memory a whole run takes as the number of users grows: d = 384, cohort 1,000."""
+    console, about = _begin(as_json)
+    rows = []
+    for point in bench_memory.POINTS[: 1 if quick else None]:
+        with console.status(f"{point.users:,} users"):
+            rows.append(bench_memory.measure_memory(point, rounds=5 if quick else 100))
+    columns = ("users", "cohort", "d", "round_ms", "seconds", "peak_mib", "own_mib")
+    console.print(_plain("whole runs, each in a process of its own", columns, rows))
+    _end(as_json, "memory", about, rows)
+
+
+def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
+    about, console = machine(), Console(stderr=as_json)
+    if console.width < _WIDTH:  # a cut figure is worse than a wrapped line
+        console.width = _WIDTH
+    console.print(_machine_line(about), highlight=False, soft_wrap=True)
+    if about["load"] > about["cores"] / 2:
+        console.print("others are using this machine: repeat when it is quiet", style="yellow")
+    return console, about
+
+
+def _end(
+    as_json: bool, name: str, about: dict[str, Any], rows: Sequence[dict[str, Any]], **more: Any
+) -> None:
+    if as_json:
+        today = date.today().isoformat()
+        print(json.dumps({"name": name, "machine": about, "date": today, "rows": rows, **more}))
+
+
+def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
+    """Add pfl-research to the rows; Flower's own rates by name."""
+    try:
+        with console.status("installing pfl-research"):
+            python = bench_rivals.pfl_environment()
+        rates: dict[bench_rivals.Task, float] = {}
+        for row in rows:
+            each = row["judgements"] // row["users"]
+            task = bench_rivals.Task(row["d"], row["cohort"], row["users"], each)
+            with console.status(f"pfl-research: d = {row['d']:,}, {row['cohort']:,}"):
+                if task not in rates:
+                    rates[task] = bench_rivals.pfl_users_per_second(python, task)
+            row.update(rival=bench_rivals.PFL, rival_users_per_second=rates[task])
+    except NoRival as reason:
+        console.print(f"without pfl-research: {reason}", style="yellow")
+    found = {}
+    for name, each in (("flower_runtime", None), ("flower_one_user_a_node", 1)):
+        try:
+            with console.status(name):
+                found[name] = bench_rivals.flower_users_per_second(SETTINGS[0], each)
+        except NoRival as reason:
+            console.print(f"without {name}: {reason}", style="yellow")
+    return found
+
+
+@bench.command()
+def lm(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with the figures as one JSON line.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few users, read once: to see that it works.")
+    ] = False,
+    repetitions: Annotated[int, typer.Option(help="Readings.")] = 5,
+) -> None:
+    """Clipping every user's gradient of a language model, over plain batched training."""
+    about, console = machine(), Console(stderr=as_json)
+    console.print(_machine_line(about), highlight=False, soft_wrap=True)
+    with console.status("LoRA, then full, each plain, ours and as a loop"):
+        figures = language_model.measure(
+            language_model.LmBench(users=4) if quick else language_model.LmBench(),
+            1 if quick else repetitions,
+        )
+    table = Table("over plain training", "ours", "a loop over users", box=None)
+    for train in ("lora", "full"):
+        ours, loop = figures[f"{train}_ratio"], figures[f"{train}_loop_ratio"]
+        table.add_row(train, f"{ours:.2f}", f"{loop:.2f}")
+    console.print(table)
+    if as_json:
+        today = date.today().isoformat()
+        print(json.dumps({"name": "lm", "machine": about, "date": today, **figures}))
+
+
+def _machine_line(about: dict) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    return (
+        f"{date.today().isoformat()}, {about['cpu']}, {about['cores']} cores, "
+        f"load {about['load']:.1f}; {versions}"
+    )
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="users a second, medians", title_justify="left")
+    columns = ("d", "cohort", "runtime", "whole", "node", "tensor limit", "node / limit")
+    for column in (*columns, "overhead of a round", "pfl-research", "ratio"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        rival = row["rival_users_per_second"]
+        table.add_row(
+            f"{row['d']:,}",
+            f"{row['cohort']:,}",
+            row["runtime"],
+            f"{row['users_per_second']:,.0f}",
+            f"{row['node_users_per_second']:,.0f}",
+            f"{row['limit_users_per_second']:,.0f}",
+            f"{row['node_share_of_limit']:.0%}",
+            f"{row['overhead_ms']:.1f} ms",
+            "" if rival is None else f"{rival:,.0f}",
+            "" if rival is None else f"{row['users_per_second'] / rival:.0f}",
+        )
+    return table
+
+
+def _plain(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
+    """A table of figures under the names that they have in the JSON."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        values = (row[column] for column in columns)
+        table.add_row(*(_figure(value) for value in values))
+    return table
+
+
+def _figure(value: float | str) -> str:
+    """Three figures of a fraction, and all of a whole number."""
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else value
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,98 @@
+"""``murmuration bounds``: what the papers prove about the error of a run of this size."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.estimation.bounds import (
+    Bound,
+    Case,
+    label_privacy_bounds,
+    user_privacy_bounds,
+)
+
+
+def all_bounds(case: Case) -> list[Bound]:
+    """Every paper's: by norm and place, lower before upper."""
+    found = [*user_privacy_bounds(case), *label_privacy_bounds(case)]
+    return sorted(found, key=lambda bound: (bound.norm, bound.place, bound.side))
+
+
+def bounds(
+    users: Annotated[int, typer.Option(help="n.")],
+    judgements: Annotated[int, typer.Option(help="m, of each user.")],
+    dimension: Annotated[int, typer.Option(help="d.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of a user.")],
+    delta: Annotated[float, typer.Option(help="Delta; 0 for pure epsilon.")],
+    feature_bound: Annotated[float, typer.Option(help="L: the longest feature vector.")] = 1.0,
+    model_bound: Annotated[float, typer.Option(help="B: the longest true model.")] = 1.0,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            help="Kappa: least eigenvalue of the differences' second moments; "
+            "by default that of independent features in all directions.",
+            show_default=False,
+        ),
+    ] = None,
+    failure: Annotated[float, typer.Option(help="Alpha: chance that upper bounds fail.")] = 0.05,
+    responses: Annotated[int, typer.Option(help="K, in each judgement.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+) -> None:
+    """Evaluate the papers' upper and lower bounds on the error of the reward model.
+
+    They are rates: true up to factors that nobody states. Where a proof has its constants, the
+    bound with them is shown beside.
+    """
+    try:
+        case = Case(
+            users,
+            judgements,
+            dimension,
+            epsilon,
+            delta,
+            feature_bound,
+            model_bound,
+            coverage,
+            failure,
+            responses,
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    found = all_bounds(case)
+    if as_json:
+        given = {"kappa": case.kappa, "gamma": case.gamma, "total": case.total}
+        print(json.dumps({**given, "rows": [bound.row() for bound in found]}))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)  # a pipe does not wrap
+    console.print(_table(found))
+    console.print(
+        f"γ = {case.gamma:.4g}, κ = {case.kappa:.4g}, N = {case.total}. Rates are without "
+        "constants: compare how they fall, not how large they are. Lower bounds are for the worst "
+        "θ*. –: the proof states no constants. *: not stated for these numbers.",
+        style="dim",
+        markup=False,
+    )
+
+
+def _table(found: list[Bound]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("theorem", "side", "norm", "privacy", "rate", "with constants", "formula"):
+        table.add_column(heading, justify="right" if heading[:4] in ("rate", "with") else "left")
+    for bound in found:
+        table.add_row(
+            bound.source + ("" if bound.applies else " *"),
+            bound.side,
+            "ℓ2" if bound.norm == "l2" else "Σ_D",
+            bound.place,
+            f"{bound.value:.4g}",
+            "–" if bound.proved is None else f"{bound.proved:.4g}",
+            bound.formula,
+        )
+    return table

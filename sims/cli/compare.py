@@ -1,0 +1,150 @@
+"""``murmuration compare``: which strategy for my users?"""
+
+import json
+import math
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.models import MODELS
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.config import RunConfig
+from murmuration.sims.cli import options as about_data
+from murmuration.sims.cli.run import settings
+from murmuration.sims.planning.compare import Cell, accuracy_text, compare, composed_epsilon, write
+from murmuration.sims.runtimes.sweep import on_cluster, one_by_one
+
+
+class Where(StrEnum):
+    """Where the runs take place."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+def compare_command(
+    out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the plot.")],
+    data: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    test: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    strategies: Annotated[
+        str, typer.Option(help="Names, comma-separated; a variant as in aup:published.")
+    ] = "uls,nonprivate",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(MODELS)),
+    ] = None,
+    epsilon: Annotated[str, typer.Option(help="Budgets, comma-separated.")] = "1,3,8",
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
+    labels: about_data.Labels = None,
+    delta: Annotated[float, typer.Option(help="Delta.")] = 1e-5,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Which data sets are neighbours.")
+    ] = Adjacency.ADD_REMOVE,
+    rounds: Annotated[int, typer.Option(help="Rounds.")] = 200,
+    cohort: Annotated[int, typer.Option(help="Expected users in a round.")] = 500,
+    seeds: Annotated[int, typer.Option(help="Repetitions.")] = 3,
+    features: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    runtime: Annotated[
+        Where,
+        typer.Option(
+            help="local: one run after the other. ray: side by side, here or on the cluster at "
+            "RAY_ADDRESS; --out and files must then lie where all its machines see them."
+        ),
+    ] = Where.LOCAL,
+    cpus_per_run: Annotated[int, typer.Option(help="ray: processors of one run.", min=1)] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line at the end.")
+    ] = False,
+) -> None:
+    """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
+
+    Interrupted? The same command continues. Strategies without a guarantee under the adjacency are
+    listed as refused.
+    """
+    try:
+        budgets = [float(value) for value in epsilon.split(",")]
+    except ValueError:
+        raise InputError(f"--epsilon {epsilon!r}: numbers separated by commas") from None
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    if seeds < 1 or not names:
+        raise InputError("--seeds must be at least 1 and --strategies must name one")
+    given = {
+        "data": data,
+        "test": test,
+        "model": model,
+        "kind": kind,
+        "responses": responses,
+        "labels": labels,
+        "most_judgements": most_judgements,
+        "most_characters": most_characters,
+        "delta": delta,
+        "adjacency": adjacency.value,
+        "rounds": rounds,
+        "cohort": cohort,
+        "features": features,
+    }
+    base = settings(given, str(out / "runs"), resume=False)
+    out.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=as_json)
+    private = sum(name != "nonprivate" for name in names)
+    total = (private * len(budgets) + len(names) - private) * seeds
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("comparing", total=total)
+
+        def on_run(name: str) -> None:
+            progress.update(task, description=name)
+            progress.advance(task)
+
+        run_all = partial(on_cluster, cpus=cpus_per_run) if runtime is Where.RAY else one_by_one
+        cells = compare(base, names, budgets, seeds, out, on_run, run_all)
+    composed = composed_epsilon(cells, adjacency, delta)
+    write(cells, composed, base, out)
+    console.print(_table(base, cells))
+    console.print(
+        f"released together, with secret seeds, it would cost ε = {composed:.3g}; these seeds are "
+        "public: release none of it"
+    )
+    console.print(f"table, plot and runs: {out}", markup=False)
+    if as_json:
+        rows = [cell.row() for cell in cells]
+        finite = composed if math.isfinite(composed) else None
+        print(json.dumps({"rows": rows, "composed_epsilon": finite, "out": str(out)}))
+    if failed := next((cell.failed for cell in cells if cell.failed), None):
+        errors = Console(stderr=True, highlight=False)
+        errors.print(f"error: some runs failed, the first: {failed}", style="red", markup=False)
+        raise typer.Exit(1)
+
+
+def _table(base: RunConfig, cells: list[Cell]) -> Table:
+    title = f"{base.adjacency}, δ = {base.delta:g}"
+    table = Table(
+        "strategy", "ε", "accuracy", "rounds", "user gradients", "bytes/user", title=title
+    )
+    for cell in cells:
+        row = cell.row()
+        epsilon = "–" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        if cell.missing:
+            style = "bold red" if cell.failed else "yellow"
+            table.add_row(row["strategy"], epsilon, escape(cell.missing), style=style)
+            continue
+        table.add_row(
+            row["strategy"],
+            epsilon,
+            accuracy_text(row),
+            f"{row['rounds']:.0f}",
+            f"{row['gradients']:,.0f}",
+            f"{row['bytes_per_user']:,.0f}",
+        )
+    return table

@@ -1,0 +1,342 @@
+"""``murmuration ledger``: what a ledger holds, whether it is whole, and what it comes to.
+
+Of a run, or of an owner's agent. Looking changes nothing, and is possible while it is written.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from murmuration.client.agent.ledger import OwnLedger
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting import accountant, chained_record, events
+from murmuration.privacy.accounting.chained_record import (
+    Contents,
+    Head,
+    NoRecord,
+    RecordDamaged,
+    RecordInUse,
+)
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
+from murmuration.privacy.accounting.parts import OnPart
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.distributed import against_server
+from murmuration.server.reporting.figures import delta_text, epsilon_text
+from murmuration.server.resuming import Done, missing
+from murmuration.server.run_files import read_json
+from murmuration.strategies.protocol.stated_plan import cost
+
+_RUN, _OWN = "ledger.jsonl", "own-ledger.jsonl"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Charges of one event: ``rounds`` they name, what they cost alone, and in how many attempts.
+
+    ``again`` counts those of rounds that were charged before, ``lost`` those on account of losses.
+    """
+
+    event: dict[str, Any]
+    covers: str
+    times: int
+    rounds: str
+    again: int
+    lost: int
+    epsilon: float
+
+
+def ledger(
+    place: Annotated[
+        Path, typer.Argument(help="A run's folder, an agent's folder, or the ledger's file.")
+    ],
+    expect: Annotated[
+        str | None,
+        typer.Option(help="A head that was kept elsewhere: it must be on this ledger's chain."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+) -> None:
+    """Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.
+
+    Keep the head elsewhere: whoever can bring back an older copy of a whole folder can bring back
+    its ledger, and --expect is what shows that.
+    """
+    path = _file(place.expanduser())
+    expected = _head(expect) if expect else None
+    folder = path.parent
+    # What must agree with the ledger is read before it: the ledger is always further.
+    done = Done.of(folder) if path.name == _RUN else None
+    result = read_json(folder / "result.json") if path.name == _RUN else {}
+    try:
+        contents = chained_record.read(path)
+        first = contents.lines[0] if contents.lines else {}
+        account = None if "own-ledger" in first else account_of(contents, path)
+        wrong = _wrong(path, contents, account, done, result, expected)
+        found = _of_run(account) if account else _of_owner(OwnLedger.read(path))
+    except (RecordDamaged, NoRecord, LedgerError) as error:
+        _say({"ledger": str(path), "whole": False, "wrong": [str(error)]}, as_json)
+        sys.exit(1)
+    except RecordInUse as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    report = {
+        "ledger": str(path),
+        "whole": not wrong,
+        "wrong": wrong,
+        "lines": contents.head.index,
+        "head": str(contents.head),
+        **found,
+    }
+    _say(report, as_json)
+    sys.exit(1 if wrong else 0)
+
+
+def _file(place: Path) -> Path:
+    if not place.is_dir():
+        return place
+    for name in (_RUN, _OWN, f"state/{_OWN}"):
+        path = place / name
+        if path.exists() or chained_record.head_path(path).exists():
+            return path
+    if (place / "config.json").exists():
+        return place / _RUN
+    raise InputError(f"{place}: there is neither {_RUN} nor {_OWN}")
+
+
+def _head(text: str) -> Head:
+    try:
+        return Head.parse(text)
+    except ValueError as error:
+        raise InputError(f"--expect: {error}") from None
+
+
+def _wrong(
+    path: Path,
+    contents: Contents,
+    account: Account | None,
+    done: Done | None,
+    result: Mapping[str, Any],
+    expected: Head | None,
+) -> list[str]:
+    """Everything that does not agree with the ledger; nothing if it is whole."""
+    found = []
+    if account and done and (what := missing(path, account, contents.on_chain, done)):
+        found.append(what)
+    if account and account.settled < len(account.lost):
+        found.append(f"{path}: a loss was noted, and the plan not charged again yet")
+    if said := result.get("ledger_head"):
+        try:
+            known = contents.on_chain(Head.parse(str(said)))
+        except ValueError:
+            known = False
+        if not known:
+            found.append(f"{path} was rolled back or replaced: result.json knows another head")
+    if expected and not contents.on_chain(expected):
+        found.append(
+            f"{path} was rolled back or replaced: the expected head, of {expected.index} lines, "
+            "is not on its chain"
+        )
+    return found
+
+
+def _of_run(account: Account) -> dict[str, Any]:
+    """What a run has spent."""
+    promise = account.promise
+    terms: dict[str, Any] = {
+        "adjacency": Adjacency(promise["adjacency"]),
+        "delta": float(promise["delta"]),
+    }
+    budget = promise["budget_epsilon"]
+    total = accountant.epsilon(account.spent.items(), **terms)
+    seen = against_server(account.spent)
+    counted = account.spent - account.closed
+    against = accountant.epsilon(counted.items(), **terms) if account.closed else total
+    return {
+        "kind": "run",
+        **promise,
+        "epsilon": total,
+        "epsilon_against_server": accountant.epsilon(seen.items(), **terms) if seen else None,
+        "budget_left": None if budget is None else max(0.0, budget - against),
+        "losses": account.lost,
+        "events": [asdict(row) for row in _rows(account, terms)],
+        "parts": _parts(account, terms),
+    }
+
+
+def _rows(account: Account, terms: Mapping[str, Any]) -> list[Row]:
+    """A row for each event and what it covered, and for what losses cost."""
+    named: dict[tuple[Event, str], list[Any]] = {}
+    for charge in account.charges:
+        named.setdefault((charge.event, charge.covers), []).append(charge)
+    rows = []
+    for (event, covers), charges in named.items():
+        rounds = sorted({charge.round for charge in charges})
+        rows.append(
+            Row(
+                event=events.to_json(event),
+                covers=covers,
+                times=len(charges),
+                rounds=str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]}–{rounds[-1]}",
+                again=sum(charge.attempt > 0 for charge in charges),
+                lost=0,
+                epsilon=accountant.epsilon([(event, len(charges))], **terms),
+            )
+        )
+    for event, times in account.spent.items():
+        lost = times - sum(charge.event == event for charge in account.charges)
+        if lost:
+            cost_ = accountant.epsilon([(event, lost)], **terms)
+            rows.append(
+                Row(events.to_json(event), "on account of a loss", lost, "", 0, lost, cost_)
+            )
+    return rows
+
+
+def _parts(account: Account, terms: Mapping[str, Any]) -> dict[str, float]:
+    """ε of a user of each part, where users are divided into parts."""
+    parts = {event.part for event in account.spent if isinstance(event, OnPart)}
+    found = {}
+    for part in sorted(parts):
+        mine = [
+            (event, times)
+            for event, times in account.spent.items()
+            if not isinstance(event, OnPart) or event.part == part
+        ]
+        found[str(part)] = accountant.epsilon(mine, **terms)
+    return found
+
+
+def _of_owner(own: OwnLedger) -> dict[str, Any]:
+    """What an owner's agent has let out."""
+    plans = list(own.plans.values())
+    delta = max((plan.delta for plan in plans), default=0.0)
+    same = len({plan.adjacency for plan in plans}) == 1
+    return {
+        "kind": "owner",
+        "answered": dict(own.answered),
+        "refused": own.refusals,
+        "plans": [
+            {
+                "run": plan.run,
+                "adjacency": plan.adjacency.value,
+                "delta": plan.delta,
+                "rounds": plan.rounds,
+                "answered": sum(n for (run, _), n in own.rounds.items() if run == plan.run),
+                "epsilon": plan.epsilon(),
+            }
+            for plan in plans
+        ],
+        "delta": delta or None,
+        "epsilon": cost(plans, delta) if same else None,
+    }
+
+
+def _say(report: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(_finite(report), allow_nan=False))
+        return
+    console = Console(soft_wrap=True, highlight=False)
+    if report["whole"]:
+        console.print(Text.assemble(("whole", "bold green"), f": {report['lines']} lines, chained"))
+    for text in report["wrong"]:
+        console.print(Text.assemble(("NOT WHOLE: ", "bold red"), text))
+    if "kind" not in report:
+        return
+    console.print(_run_table(report) if report["kind"] == "run" else _owner_table(report))
+    for line in _lines(report):
+        console.print(Text(line))
+    console.print(Text.assemble("head  ", (report["head"], "bold")))
+    console.print(Text("Keep it elsewhere: --expect HEAD shows whether anything was rolled back."))
+
+
+def _finite(value: Any) -> Any:
+    """As JSON can hold it: what is infinite is said in words."""
+    if isinstance(value, Mapping):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
+    return "infinite" if value == math.inf else value
+
+
+def _run_table(report: Mapping[str, Any]) -> Table:
+    table = Table("what", "event", "times", "rounds", "again", "ε alone", box=None)
+    for row in report["events"]:
+        table.add_row(
+            Text(row["covers"]),
+            Text(_event(row["event"])),
+            f"{row['times']:,}",
+            row["rounds"],
+            str(row["again"] or ""),
+            epsilon_text(row["epsilon"]),
+        )
+    return table
+
+
+def _owner_table(report: Mapping[str, Any]) -> Table:
+    table = Table("run", "adjacency", "δ", "rounds", "answered", "ε as stated", box=None)
+    for plan in report["plans"]:
+        table.add_row(
+            Text(plan["run"]),
+            plan["adjacency"],
+            delta_text(plan["delta"]),
+            f"{plan['rounds']:,}",
+            f"{plan['answered']:,}",
+            epsilon_text(plan["epsilon"]),
+        )
+    return table
+
+
+def _lines(report: Mapping[str, Any]) -> list[str]:
+    """What it comes to, in words."""
+    if report["kind"] == "owner":
+        told = ", ".join(f"{n:,} × {kind}" for kind, n in sorted(report["answered"].items()))
+        found = [f"answered {told or 'nothing'}; refused {report['refused']:,}"]
+        if report["epsilon"] is not None:
+            found.append(
+                f"ε {epsilon_text(report['epsilon'])} at δ {delta_text(report['delta'])}, if all "
+                "servers keep to what they stated"
+            )
+        return found
+    found = [
+        f"ε of part {part}: {epsilon_text(epsilon)}" for part, epsilon in report["parts"].items()
+    ]
+    budget = report["budget_epsilon"]
+    of = "" if budget is None else f" of {budget:g} ({report['budget_left']:.3g} left)"
+    found.append(
+        f"ε {epsilon_text(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
+        f"{report['adjacency']}"
+    )
+    if (seen := report["epsilon_against_server"]) is not None:
+        found.append(
+            f"ε {epsilon_text(seen)} of what the server itself saw, if as many nodes added their "
+            "shares of the noise as it is made of"
+        )
+    found += [
+        f"LOST, and the plan charged again: {what}; the budget began anew after it"
+        for what in report["losses"]
+    ]
+    return found
+
+
+def _event(event: Mapping[str, Any]) -> str:
+    """Its kind and parameters in a few words."""
+    said = []
+    for name, value in event.items():
+        if name == "kind":
+            continue
+        if isinstance(value, Mapping):
+            said.append(_event(value))
+        else:
+            number = f"{value:.6g}" if isinstance(value, float) else str(value)
+            said.append(f"{name.replace('_', ' ')} {number}")
+    return f"{event['kind']}: {', '.join(said)}" if said else str(event["kind"])

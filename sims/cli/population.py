@@ -1,0 +1,22 @@
+"""``murmuration population``: write the embedded population to files."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.sims.population.population import Population, write
+
+
+def population(
+    out: Annotated[Path, typer.Option(help="Folder for the files.")],
+    users: Annotated[int, typer.Option(help="Users in the training split.")] = 2500,
+    seed: Annotated[int, typer.Option(help="Which population.")] = 0,
+) -> None:
+    """Write train, test and unseen-topic judgements of a synthetic population, and its truth."""
+    try:
+        write(out, Population(users=users, seed=seed))
+    except (ValueError, OSError) as error:
+        raise InputError(f"--out {out}: {error}") from None
+    print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")

@@ -1,0 +1,1 @@
+"""The same apps on separate machines: keys, commands, clients, runs."""

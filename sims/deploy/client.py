@@ -1,0 +1,376 @@
+"""A person's side of a deployment: check what is there, say what will leave, then run it.
+
+Runs the agent, which reads the judgements, and beside it the SuperNode and its executor, which runs
+what the server ships. With ``--node-user`` (as root) these are another operating-system user, who
+cannot read the judgements; without it all are one user, and the agent protects only against an app
+that asks, not against one that looks for files. What the server ships gets few of our variables and
+ends when we do: see ``sims.deploy.confined``.
+"""
+
+import os
+import pwd
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from murmuration.client.agent.identity import Identity
+from murmuration.client.agent.policy import BOUNDED, NODE_HALF, Policy
+from murmuration.client.labels.memory import LabelState
+from murmuration.client.store import load_judged
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.sims.deploy.certificates import load_client_key, public_line
+from murmuration.sims.deploy.confined import node_environment
+from murmuration.sims.deploy.init import CLIENT_SETTINGS
+from murmuration.sims.deploy.plan import compared, own_ledger
+from murmuration.sims.deploy.processes import Program, agent_command, answers, new_secret, until
+from murmuration.sims.deploy.templates import node_executor, supernode
+from murmuration.sims.deploy.terms import RUN
+from murmuration.strategies.protocol.stated_plan import cost
+
+_RESTART_SECONDS = 5.0
+_DIMENSION = 1025  # of the default features, for the sizes that are told
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's folder, checked. InputError, saying what is wrong, from ``load``.
+
+    ``users`` is how many the server's owner registered this client for, as the folder says.
+    """
+
+    folder: Path
+    name: str
+    address: str
+    policy: Policy
+    public: bytes
+    users: int = 1
+
+    @classmethod
+    def load(cls, folder: Path) -> "Client":
+        """Read settings, key and policy."""
+        folder = folder.expanduser().absolute()
+        try:
+            settings = tomllib.loads((folder / CLIENT_SETTINGS).read_text(encoding="utf-8"))
+            name, address = str(settings["name"]), str(settings["superlink"])
+            users = int(settings.get("users", 1))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{folder / CLIENT_SETTINGS} cannot be used: {error}") from None
+        key = load_client_key(folder / "node.key")
+        policy = Policy.load(folder / "policy.toml")
+        return cls(folder, name, address, policy, public_line(key.public_key()), users)
+
+
+def server_certificate(address: str, authority: Path) -> x509.Certificate:
+    """The certificate that the server at ``address`` shows, believed by ``authority`` alone.
+
+    Raises:
+        InputError: nobody is there, or what is there is not believed.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        context = ssl.create_default_context(cafile=str(authority))
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10) as plain,
+            context.wrap_socket(plain, server_hostname=host.strip("[]")) as secure,
+        ):
+            shown = secure.getpeercert(binary_form=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"the server at {address} cannot be trusted or reached: {error}") from None
+    return x509.load_der_x509_certificate(shown or b"")
+
+
+def describe(client: Client, judgements: Judgements) -> list[str]:
+    """Exactly what can leave this machine, in lines."""
+    policy, users = client.policy, len(judgements.user_ids)
+    lines = [
+        f"{len(judgements)} judgements of {users} user{'s' * (users != 1)} stay here. What leaves:",
+        "",
+        "whatever is asked",
+        "  a 64-bit name of each user, different in every run (who guesses an id can test it)",
+    ]
+    if users > client.users:
+        lines.insert(
+            1,
+            f"Registered here is a client of {client.users}: of so many users, whom the server "
+            "picks, answers count, and of the others none. Ask its owner to register more.",
+        )
+    if policy.public_items:
+        lines.append("  prompts, responses and how many there are, without labels: public_items")
+    if policy.label_epsilon:
+        lines += [
+            "",
+            "local-label",
+            f"  every label once, randomized here: epsilon {policy.label_epsilon:g} for "
+            + ("each label" if policy.label_level == "item" else "all labels of a user together")
+            + (f", delta {policy.label_delta:g}" if policy.label_delta else "")
+            + " (really spent here)",
+            "  nothing else that depends on labels",
+        ]
+    names = sorted({*BOUNDED, *NODE_HALF} - set(NODE_HALF.values()))
+    for name in policy.strategies:
+        lines += ["", name, *_leaves(name, policy)]
+    others = ", ".join(name for name in names if name not in policy.strategies)
+    lines += ["", others, "  nothing: not among the policy's strategies"]
+    if policy.max_evaluations:
+        told = "right and how large its losses are" if "sft" in policy.tasks else "right"
+        lines += [
+            "",
+            "evaluation",
+            f"  at most {policy.max_evaluations} sums of how often a given model is {told}, over",
+            "  users whom that run does not train on (checked here); the server adds the noise",
+        ]
+    lines += ["", "never: a judgement, a gradient that is not clipped, anything not listed here"]
+    return lines
+
+
+def spent(client: Client) -> list[str]:
+    """What has left this machine so far, in lines; InputError if its ledger is damaged."""
+    ledger, policy = own_ledger(client.folder / "state"), client.policy
+    if not ledger.head.hash:
+        return ["So far nothing has left."]
+    found = [
+        f"So far: {ledger.answered['train']} of {policy.max_rounds} answers, "
+        f"{ledger.answered['evaluate']} of {policy.max_evaluations} accuracies."
+    ]
+    if ledger.plans:
+        epsilon = cost(list(ledger.plans.values()), policy.delta)
+        found.append(
+            f"{len(ledger.plans)} stated plans, together epsilon {epsilon:.4g} of "
+            f"{policy.max_epsilon:g} at delta {policy.delta:g}."
+        )
+    labels = client.folder / "state" / "labels.state"
+    for told in LabelState(labels).spends() if labels.exists() else []:
+        found.append(
+            f"{told.user_id}: {len(told.items)} labels told, epsilon {told.epsilon:.4g} of "
+            f"{told.promise.epsilon:g} ({told.promise.level} level)."
+        )
+    return found
+
+
+def _leaves(name: str, policy: Policy) -> list[str]:
+    example = BOUNDED[NODE_HALF.get(name, name)]
+    of_what = "clip norm × judgements counted" if example else "its clip norm"
+    many = f"at most {policy.max_group_size} judgements" if policy.max_group_size else "all"
+    return [
+        f"  at most {policy.max_rounds} answers in all, each one vector of D numbers (8·D bytes; "
+        f"{8 * _DIMENSION / 1000:.0f} kB at D = {_DIMENSION}):",
+        "  the sum over your asked users of what their judgements say about a model,",
+        f"  each user's part ({many}) no longer than {policy.max_clip:g} ({of_what})",
+        *(["  and how many of these are within a radius"] if name in ("adaptive", "aup") else []),
+        "  before noise: the server adds it. It states a plan, which is kept here; plans that",
+        f"  cost more than epsilon {policy.max_epsilon:g} at delta {policy.delta:g} under "
+        f"{policy.adjacency}, all together, are refused",
+        *([f"  never over fewer than {policy.min_users} of them"] if policy.min_users else []),
+        *(["  under the masks of secure aggregation only"] if policy.secure_only else []),
+    ]
+
+
+def checks(
+    client: Client,
+    data: Path,
+    columns: str,
+    schema: Schema = PAIRS,
+) -> tuple[Judgements, list[str], bool]:
+    """The judgements, what was found, and whether the policy allows the run that the operator
+    means to make, and the server could be checked.
+
+    Raises:
+        InputError: the data cannot be used.
+    """
+    judgements = load_judged(str(data.expanduser().absolute()), columns, "isolate", schema)
+    found = [
+        f"data      {data}: {len(judgements)} judgements, {len(judgements.user_ids)} users",
+        f"key       node.key, private to you; its public half must be registered as {client.name}",
+        f"policy    policy.toml: strategies {', '.join(client.policy.strategies) or 'none'}",
+    ]
+    allowed, run = True, client.folder / RUN
+    if run.exists():
+        try:
+            state, users = client.folder / "state", len(judgements.user_ids)
+            said, allowed = compared(run, client.policy, state, hosted=users)
+        except InputError as error:
+            said, allowed = f"cannot be compared with the policy: {error}", False
+        found.append(f"run       {said}")
+    if judgements.left_out:
+        first = judgements.set_aside[0]
+        found.append(f"warning   {judgements.left_out} rows cannot be used, the first: {first}")
+    if (known := client.folder / "state" / "identity.key").exists():
+        name = Identity.at(known).public.hex()
+        found.append(f"agent     {name}: other owners can list it among their parties")
+    if data.expanduser().stat().st_mode & 0o077:
+        found.append(f"warning   other users of this machine can read {data}: chmod 600 it")
+    try:
+        certificate = server_certificate(client.address, client.folder / "ca.crt")
+    except InputError as error:
+        return judgements, [*found, f"server    {error}"], False
+    left = certificate.not_valid_after_utc - datetime.now(UTC)
+    found.append(f"server    {client.address}: certificate signed by ca.crt, {left.days} days left")
+    return judgements, found, allowed
+
+
+def run_client(
+    client: Client,
+    data: Path,
+    *,
+    port: int,
+    columns: str = "",
+    schema: Schema = PAIRS,
+    node_user: str | None = None,
+    say: Callable[[str], None] = print,
+    enough: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run the agent, and beside it the SuperNode, until interrupted or ``enough()``.
+
+    Raises:
+        InputError: the agent ended, or could not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="murmuration-agent-") as folder:
+        # Another user has to come through to the socket, which is theirs alone.
+        Path(folder).chmod(0o711 if node_user else 0o700)
+        path, log = Path(folder) / "agent.sock", client.folder / "logs" / "agent.log"
+        command = agent_command(
+            data.absolute(), client.folder / "policy.toml", client.folder / "state", path
+        )
+        command += ["--columns", columns] if columns else []
+        command += schema.options.split()
+        command += ["--user", node_user] if node_user else []
+        agent = Program(command, log, cwd=client.folder, scratch=Path(folder))
+
+        def looked_after() -> bool:
+            if not agent.alive:
+                raise InputError(f"the agent ended; its log is {log}")
+            return enough()
+
+        try:
+            until(lambda: answers(path), 300, "the agent", agent)
+            say(f"the agent answers; its log is {log}")
+            _keep_node(client, path, port, node_user, say, looked_after)
+        finally:
+            agent.end()
+
+
+def run_node(
+    client: Client,
+    socket_path: Path,
+    *,
+    port: int,
+    node_user: str | None = None,
+    say: Callable[[str], None] = print,
+    enough: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run the SuperNode for an agent that answers at a socket, until interrupted or ``enough()``.
+
+    When it or its executor ends, both are started again: a SuperNode without an executor would wait
+    for its reply for ever. InputError if it cannot be another user.
+    """
+    _keep_node(client, socket_path, port, node_user, say, enough)
+
+
+def _keep_node(
+    client: Client,
+    socket_path: Path,
+    port: int,
+    node_user: str | None,
+    say: Callable[[str], None],
+    enough: Callable[[], bool],
+) -> None:
+    if node_user:
+        _check_user(node_user)
+    while not enough():
+        with _node(client, socket_path, port, node_user) as programs:
+            say(f"the SuperNode is started; its log is {programs[0].log}")
+            while all(program.alive for program in programs) and not enough():
+                time.sleep(0.5)
+            if not programs[1].alive:
+                say("the SuperNode's executor has ended")
+        until_then = time.monotonic() + _RESTART_SECONDS
+        while time.monotonic() < until_then and not enough():
+            time.sleep(0.2)
+
+
+@contextmanager
+def _node(
+    client: Client, socket_path: Path, port: int, user: str | None
+) -> Iterator[tuple[Program, Program]]:
+    """A SuperNode and its executor, in a new folder that is theirs and is removed afterwards.
+
+    New each time: as root nothing is written where the server's code was at home before, which
+    could have left a link in its place.
+    """
+    logs = client.folder / "logs"
+    work = Path(tempfile.mkdtemp(prefix="murmuration-node-"))
+    programs: list[Program] = []
+    try:
+        for name in ("node.key", "ca.crt"):
+            shutil.copy2(client.folder / name, work / name)
+        new_secret(work)
+        if user:
+            for path in (*work.iterdir(), work):
+                shutil.chown(path, user)
+        commands = {
+            "node": supernode(work, client.address, str(socket_path), port),
+            "executor": node_executor(work, port),
+        }
+        for name, command in commands.items():
+            programs.append(
+                Program(
+                    command,
+                    logs / f"{name}.log",
+                    environment=node_environment(work),
+                    cwd=work,
+                    user=user,
+                    confined=name == "executor",  # whose children are the server's code
+                    scratch=work,
+                )
+            )
+        yield programs[0], programs[1]
+    finally:
+        for program in programs:
+            program.ask_to_end()
+        for program in programs:
+            program.end()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _check_user(user: str) -> None:
+    """InputError if the SuperNode cannot be run as this user."""
+    if os.geteuid() != 0:
+        raise InputError("--node-user needs root, to start the SuperNode as another user")
+    try:
+        group = pwd.getpwnam(user).pw_gid
+    except KeyError:
+        raise InputError(f"there is no user {user!r} on this machine") from None
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.chown(folder, user)
+        try:
+            tried = subprocess.run(
+                [sys.executable, "-P", "-c", "import murmuration.sims.deploy.guarded"],
+                user=user,
+                group=group,
+                extra_groups=[],
+                env=node_environment(Path(folder)),
+                cwd=folder,
+                capture_output=True,
+                check=False,
+            )
+            reachable = tried.returncode == 0
+        except PermissionError:
+            reachable = False
+    if not reachable:
+        raise InputError(
+            f"{user} may not run {sys.executable}: install murmuration where other users can reach "
+            "it (/opt, say), and let the SuperNode be started from there"
+        )

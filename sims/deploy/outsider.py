@@ -1,0 +1,93 @@
+"""What somebody gets from a SuperLink or SuperNode who knows where it is, and has no key.
+
+    python -m murmuration.sims.deploy.outsider HOST:PORT < ca.crt
+
+Nothing is taken or changed by asking: no task type is asked for, so no task is handed out.
+"""
+
+import json
+import os
+import pwd
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import httpx
+from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+from flwr.supercore.runtime import RuntimeHttpClient
+
+#: What is tried, in the words of the doctor.
+CONTROL = ("list the nodes", "list the runs")
+RUNTIME = ("take a task",)
+REFUSED, ANSWERED = "refused", "ANSWERED"
+
+
+def tried(address: str, certificate: bytes | None) -> dict[str, str]:
+    """What came of each attempt: refused, answered, or why it could not be tried.
+
+    ``certificate`` is the CA's, in PEM; None: without TLS, as at a SuperNode's own port.
+    """
+    how = (address, certificate is None, certificate)
+    found = {}
+    with ControlHttpClient.from_server_address(*how, [_version("flwr-cli")]) as control:
+        found[CONTROL[0]] = _outcome(lambda: control.ListNodes(ListNodesRequest()))
+        found[CONTROL[1]] = _outcome(lambda: control.ListRuns(ListRunsRequest()))
+    with RuntimeHttpClient.from_server_address(*how, [_version("SuperExec")]) as runtime:
+        found[RUNTIME[0]] = _outcome(lambda: runtime.AcquireTask(AcquireTaskRequest()))
+    return found
+
+
+def tried_as(user: str, address: str, certificate: bytes | None) -> dict[str, str]:
+    """The same, by another account of this machine (needs root)."""
+    tried(address, certificate)  # loads what is loaded at the first use
+    found = as_account(user, lambda: tried(address, certificate))
+    if found is None:
+        return dict.fromkeys((*CONTROL, *RUNTIME), f"could not be tried as {user}")
+    return found
+
+
+def as_account(user: str, do: Callable[[], Any]) -> Any:
+    """What ``do`` comes to when another account does it (needs root); None if it fails.
+
+    In a copy of this process, which has loaded all that it needs: the other account need not be
+    able to read our installation.
+    """
+    entry = pwd.getpwnam(user)
+    reader, writer = os.pipe()
+    if not (child := os.fork()):
+        with suppress(BaseException):
+            os.setgroups([])
+            os.setgid(entry.pw_gid)
+            os.setuid(entry.pw_uid)
+            os.write(writer, json.dumps(do()).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(said) if said else None
+
+
+def _version(component: str) -> RuntimeVersionHttpInterceptor:
+    return RuntimeVersionHttpInterceptor(component_name=component)
+
+
+def _outcome(ask: Callable[[], object]) -> str:
+    try:
+        ask()
+    except httpx.HTTPStatusError as error:
+        code = error.response.status_code
+        return REFUSED if code in (401, 403, 404) else f"answered with status {code}"
+    except Exception as error:  # Flower's own errors say what was wrong with the request
+        if "authentication failed" in str(error).lower():
+            return REFUSED
+        return f"could not be tried: {type(error).__name__}"
+    return ANSWERED
+
+
+if __name__ == "__main__":
+    print(json.dumps(tried(sys.argv[1], sys.stdin.buffer.read() or None)))

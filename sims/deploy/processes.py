@@ -1,0 +1,284 @@
+"""The programs of a deployment as child processes of this one: for trying, testing and torturing.
+
+Each program runs in a session of its own with its output in a log file; ending it ends everything
+that it started, daemons too. Whatever happens here, leaving the ``with`` block ends them all, and
+if this process is killed, SIGKILL included, they end within seconds.
+"""
+
+import contextlib
+import os
+import signal
+import socket as socket_module
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.sims.deploy import templates
+from murmuration.sims.deploy.certificates import executor_secret, write_new
+from murmuration.sims.deploy.confined import in_namespace, node_environment
+from murmuration.sims.deploy.init import Deployment
+from murmuration.sims.deploy.register import register
+from murmuration.sims.deploy.templates import EXECUTOR_SECRET
+from murmuration.sims.runtimes.process_reaper import descendants, keeping
+
+_GRACE = 3.0  # seconds from asking a program to end to killing it
+_PATIENCE = 10.0  # that its keeper may take beyond that
+
+
+class Program:
+    """One running program, and a keeper (``sims.runtimes.process_reaper``) that ends all of it when
+    we are gone.
+
+    ``environment`` are all its variables; None: those of this process. ``user`` is the
+    operating-system user that it runs as (needs root); None: this process's. ``confined`` runs it
+    in a PID namespace of its own where the system has them (``sims.deploy.confined``). ``scratch``
+    is a folder that is removed when it has ended.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        user: str | None = None,
+        confined: bool = False,
+        scratch: Path | None = None,
+    ) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        inside = in_namespace(command, user or "") if confined else None
+        kept = (
+            keeping(command, scratch=scratch, grace=_GRACE, user=user or "")
+            if inside is None
+            else keeping(inside, scratch=scratch, grace=_GRACE)
+        )
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                kept,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=_environment() if environment is None else dict(environment),
+                cwd=cwd,
+                start_new_session=True,
+                umask=0o077 if user else -1,
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.process.poll() is None
+
+    def started(self) -> list[psutil.Process]:
+        """What the program has started and still runs."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if main := self._main():
+                return descendants(main.pid)
+        return []
+
+    def kill(self) -> None:
+        """SIGKILL to the program, as if it crashed; its keeper ends what it had started."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if main := self._main():
+                main.kill()
+        self.process.wait()
+
+    def ask_to_end(self) -> None:
+        """Tell it, and everything it started, to end; ``end`` waits for it."""
+        if self.alive:
+            self.process.terminate()
+
+    def end(self) -> None:
+        """End it and everything it started: asked first, killed a few seconds later."""
+        self.ask_to_end()
+        try:
+            self.process.wait(_GRACE + _PATIENCE)
+        except subprocess.TimeoutExpired:  # its keeper was stopped, by the program perhaps
+            for process in descendants(self.process.pid):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            self.process.kill()
+            self.process.wait()
+
+    def text(self) -> str:
+        """What it has printed."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def _main(self) -> psutil.Process | None:
+        """The program itself: the first that its keeper started. None if it has ended."""
+        while self.alive:
+            children = psutil.Process(self.process.pid).children()
+            if children:
+                return min(children, key=lambda child: child.create_time())
+            time.sleep(0.02)
+        return None
+
+
+class Site:
+    """A deployment's programs on this machine.
+
+    ``folder`` is one that ``write_deployment`` made; logs go to ``logs``. Used as a context.
+    """
+
+    def __init__(self, folder: Path, deployment: Deployment, logs: Path) -> None:
+        self.folder, self.deployment, self.logs = folder, deployment, logs
+        self.server = folder / "server"
+        self.programs: dict[str, Program] = {}
+
+    def __enter__(self) -> "Site":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        programs = list(reversed(self.programs.values()))
+        for program in programs:
+            program.ask_to_end()
+        for program in programs:
+            program.end()
+
+    def start(self, name: str, command: Sequence[str], **how: object) -> Program:
+        """Start a program under a name; a former one of that name has ended or is ended."""
+        if name in self.programs:
+            self.programs[name].end()
+        self.programs[name] = Program(command, self.logs / f"{name}.log", **how)  # type: ignore[arg-type]
+        return self.programs[name]
+
+    def start_superlink(self) -> Program:
+        """The SuperLink, listening."""
+        command = templates.superlink(self.server, self.deployment.bind, self.deployment.port)
+        program = self.start("superlink", command, environment=environment_of(self.server))
+        until(lambda: listens(program, self.deployment.port), 120, "the SuperLink", program)
+        return program
+
+    def start_superexec(self) -> Program:
+        """What starts ServerApps."""
+        command = templates.superexec(self.server, self.deployment.port)
+        return self.start("superexec", command, environment=environment_of(self.server))
+
+    def flwr(self, *arguments: str, timeout: float = 180) -> str:
+        """Run ``flwr`` against the SuperLink; its output. InputError if it fails."""
+        done = subprocess.run(
+            [templates.tool("flwr"), *arguments],
+            env=environment_of(self.server),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode:
+            raise InputError(
+                f"flwr {' '.join(arguments[:2])}: {(done.stderr or done.stdout).strip()[-500:]}"
+            )
+        return done.stdout
+
+    def register(self) -> None:
+        """Let the clients' keys in."""
+        register(self.folder)
+
+    def socket(self, name: str) -> Path:
+        """Where a client's agent answers."""
+        return self.logs / f"{name}.sock"
+
+    def start_agent(
+        self, name: str, data: Path, *, user: str | None = None, wait: bool = True
+    ) -> Path:
+        """A client's agent, answering if ``wait``; its socket."""
+        place, socket = self.folder / "clients" / name, self.socket(name)
+        command = agent_command(data, place / "policy.toml", place / "state", socket)
+        program = self.start(f"{name}-agent", command, cwd=place, user=user)
+        if wait:
+            until(lambda: answers(socket), 300, f"the agent of {name}", program)
+        return socket
+
+    def start_node(self, name: str, socket: Path, port: int, *, user: str | None = None) -> Program:
+        """A client's SuperNode, and the executor that starts apps for it."""
+        place = self.folder / "clients" / name
+        new_secret(place)
+        how = {"environment": node_environment(place), "cwd": place, "user": user}
+        command = templates.supernode(place, self.deployment.address, str(socket), port)
+        node = self.start(f"{name}-node", command, **how)
+        executor = templates.node_executor(place, port)
+        self.start(f"{name}-executor", executor, confined=True, **how)
+        return node
+
+
+def new_secret(place: Path) -> None:
+    """A fresh secret for a SuperNode and its executor, who live as long as it does."""
+    (place / EXECUTOR_SECRET).unlink(missing_ok=True)
+    write_new(place / EXECUTOR_SECRET, executor_secret(), secret=True)
+
+
+def answers(path: Path) -> bool:
+    """Whether somebody listens at a socket; one that was killed leaves its name behind."""
+    with socket_module.socket(socket_module.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def agent_command(data: Path, policy: Path, state: Path, socket: Path) -> list[str]:
+    """The command that starts an agent."""
+    options = {"--data": data, "--policy": policy, "--state": state, "--socket": socket}
+    pairs = [part for name, path in options.items() for part in (name, str(path))]
+    return [sys.executable, "-m", "murmuration.sims.main", "agent", *pairs]
+
+
+def listens(program: Program, port: int) -> bool:
+    """Whether a program, or what it started, listens on a TCP port."""
+    with contextlib.suppress(psutil.Error):
+        for process in [psutil.Process(program.process.pid), *descendants(program.process.pid)]:
+            for connection in process.net_connections(kind="tcp"):
+                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+                    return True
+    return False
+
+
+def until(
+    condition: Callable[[], object], seconds: float, what: str, program: Program | None = None
+) -> None:
+    """Wait for a condition; InputError if it does not come, or the program ends before."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if program is not None and not program.alive:
+            last = program.text().strip().splitlines()[-1:] or ["it said nothing"]
+            raise InputError(f"{what} ended: {last[0]} (log: {program.log})")
+        if time.monotonic() > deadline:
+            raise InputError(f"{what}: not after {seconds:g} seconds")
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end this process the way Ctrl-C does, so that ``with`` blocks end."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def environment_of(server: Path) -> dict[str, str]:
+    """The variables of a program on the server's side."""
+    return _environment() | templates.server_environment(server)
+
+
+def _environment() -> dict[str, str]:
+    """This process's variables; programs find each other and our packages by them."""
+    return os.environ | {
+        "PATH": os.pathsep.join([str(templates.programs()), os.environ.get("PATH", "")]),
+        "PYTHONUNBUFFERED": "1",
+    }

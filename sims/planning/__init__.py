@@ -1,0 +1,1 @@
+"""What a run will cost, and which strategy and sizes to choose."""

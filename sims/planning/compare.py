@@ -1,0 +1,209 @@
+"""Strategies side by side: the same users, the same (epsilon, delta), the same adjacency, seeds.
+
+Every run keeps its own folder, so a comparison that was interrupted continues where it stopped.
+A strategy without a guarantee under the adjacency is listed as refused, never quietly replaced.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.composition import of_several_runs
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.ledger import read_spent
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.config import RunConfig
+from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
+from murmuration.strategies.settings import FEW_ROUNDS
+from murmuration.strategies.support import SUPPORT
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One strategy at one epsilon: the results of its seeds, or why there are none.
+
+    ``refused``: it cannot run with these settings; ``failed``: a run of it was begun and aborted.
+    """
+
+    strategy: str
+    epsilon: float | None
+    results: tuple[dict[str, Any], ...]
+    refused: str | None = None
+    failed: str | None = None
+
+    @property
+    def missing(self) -> str | None:
+        """In words why there are no results."""
+        if self.failed:
+            return f"FAILED: {self.failed}"
+        return f"refused: {self.refused}" if self.refused else None
+
+    def row(self) -> dict[str, Any]:
+        """A line of the table: mean and standard deviation over seeds."""
+        told = [result["heldout_accuracy"] for result in self.results]
+        accuracies = [accuracy for accuracy in told if accuracy is not None]
+        first = self.results[0] if self.results else {}
+        return {
+            "strategy": self.strategy,
+            "epsilon": self.epsilon,
+            "accuracy_mean": fmean(accuracies) if accuracies else None,
+            "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
+            "accuracy_error": first.get("heldout_error"),
+            "rounds": fmean(r["rounds"] for r in self.results) if self.results else None,
+            "gradients": first.get("gradients"),
+            "bytes_per_user": first.get("bytes_per_user"),
+            "refused": self.refused,
+            "failed": self.failed,
+        }
+
+
+def compare(
+    base: RunConfig,
+    strategies: Sequence[str],
+    epsilons: Sequence[float],
+    seeds: int,
+    out: Path,
+    on_run: OnRun = lambda _: None,
+    run_all: Callable[[Sequence[RunConfig], OnRun], list[Outcome]] = one_by_one,
+) -> list[Cell]:
+    """Run every strategy at every epsilon with ``seeds`` seeds below ``out``.
+
+    ``strategies`` may name a variant, as in ``aup:published``. ``run_all`` and ``on_run`` as in
+    ``sims.runtimes.sweep``.
+
+    Raises:
+        InputError: settings or data that no strategy can use.
+    """
+    asked: list[tuple[str, float | None, list[RunConfig], str | None]] = []
+    for name in strategies:
+        strategy, _, variant = name.partition(":")
+        # Under a relation that suits it: a name that is wrong must not pass for a refusal.
+        suits = next(iter(sorted(SUPPORT.get(strategy, set(Adjacency)))))
+        replace(base, adjacency=suits.value, **_named(strategy, variant))
+        # Without privacy there is no epsilon: one cell serves for all.
+        targets: Iterable[float | None] = [None] if strategy == "nonprivate" else epsilons
+        for epsilon in targets:
+            configs, refused = [], None
+            try:
+                for seed in range(seeds):
+                    folder = (out / "runs" / _folder(name, epsilon, seed)).absolute()
+                    change = {"epsilon": epsilon or base.epsilon, "seed": seed, "out": str(folder)}
+                    configs.append(replace(base, **_named(strategy, variant), **change))
+            except InputError as error:
+                configs, refused = [], str(error)
+            asked.append((name, epsilon, configs, refused))
+    found = iter(run_all([config for _, _, configs, _ in asked for config in configs], on_run))
+    cells = []
+    for name, epsilon, configs, refused in asked:
+        outcomes = [next(found) for _ in configs]
+        refused = refused or next((o for o in outcomes if isinstance(o, str)), None)
+        failed = next((o.why for o in outcomes if isinstance(o, Failed)), None)
+        whole = refused is None and failed is None
+        results = tuple(o for o in outcomes if isinstance(o, dict)) if whole else ()
+        cells.append(Cell(name, epsilon, results, refused, failed))
+    if all(cell.refused for cell in cells):
+        raise InputError(f"every run was refused; the first: {cells[0].refused}")
+    return cells
+
+
+def _named(strategy: str, variant: str) -> dict[str, Any]:
+    own = {"variant": variant} if variant else {}
+    return {"strategy": strategy, **own, **({"rounds": 0} if strategy in FEW_ROUNDS else {})}
+
+
+def _folder(name: str, epsilon: float | None, seed: int) -> str:
+    budget = "" if epsilon is None else f"-epsilon{epsilon:g}"
+    return f"{name.replace(':', '-')}{budget}-seed{seed}"
+
+
+def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) -> float:
+    """The epsilon of releasing every private run, had each had a secret seed of its own."""
+    spent: Counter[Event] = Counter()
+    for cell in cells:
+        for result in cell.results:
+            if result["private"]:
+                ledger = Path(result["out"]) / "ledger.jsonl"
+                spent.update(read_spent(ledger))
+    charges = of_several_runs(spent.items())
+    return accountant.epsilon(charges, adjacency=adjacency, delta=delta, interval=1e-3)
+
+
+def accuracy_text(row: dict[str, Any]) -> str:
+    """Mean accuracy ± its standard deviation over seeds; of one seed, ± its standard error."""
+    if row["accuracy_mean"] is None:
+        return "not measured"
+    off = row["accuracy_error"] if row["accuracy_sd"] is None else row["accuracy_sd"]
+    return f"{row['accuracy_mean']:.4f}" + ("" if off is None else f" ± {off:.4f}")
+
+
+def plot(cells: Sequence[Cell]) -> Figure:
+    """Accuracy against epsilon with one standard deviation, one line a strategy."""
+    figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+    axes = figure.subplots()
+    names = list(dict.fromkeys(cell.strategy for cell in cells))
+    for place, name in enumerate(names):
+        aside = 1.0 + 0.025 * (place - len(names) / 2)  # so that equals do not hide each other
+        rows = [c.row() for c in cells if c.strategy == name and not c.missing]
+        rows = [row for row in rows if row["accuracy_mean"] is not None]
+        if not rows:
+            continue
+        if rows[0]["epsilon"] is None:
+            axes.axhline(rows[0]["accuracy_mean"], color="0.4", ls="--", lw=1, label=name)
+            continue
+        axes.errorbar(
+            [row["epsilon"] * aside for row in rows],
+            [row["accuracy_mean"] for row in rows],
+            yerr=[row["accuracy_sd"] or 0.0 for row in rows],
+            marker="o",
+            ms=4,
+            capsize=3,
+            label=name,
+        )
+    ticks = sorted({cell.epsilon for cell in cells if cell.epsilon is not None})
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="ε, for whole users", ylabel="held-out accuracy")
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[0]:  # something was measured
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) -> None:
+    """Rows, plot and a short report in words below ``out``."""
+    rows = [cell.row() for cell in cells]
+    missing = [cell.missing for cell in cells]
+    lines = ["# Comparison", "", Adjacency(base.adjacency).sentence, ""]
+    spread = "standard deviation over seeds (of a single seed: standard error, at most)"
+    lines += [f"δ = {base.delta:g}; mean ± {spread}.", ""]
+    lines += [
+        "| strategy | ε | accuracy | rounds | user gradients | bytes per user |",
+        "|---" * 6 + "|",
+    ]
+    for row, why in zip(rows, missing, strict=True):
+        epsilon = "–" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        if why:
+            lines.append(f"| {row['strategy']} | {epsilon} | {why} | | | |")
+            continue
+        lines.append(
+            f"| {row['strategy']} | {epsilon} | {accuracy_text(row)} | "
+            f"{row['rounds']:.0f} | {row['gradients']:,.0f} | {row['bytes_per_user']:,.0f} |"
+        )
+    lines += [
+        "",
+        f"With secret, independent seeds, releasing all of these private runs would cost ε = "
+        f"{composed:.3g}. The seeds of a comparison are public and shared, so release none of it: "
+        "compare on public or synthetic data, and run the winner without a seed.",
+    ]
+    (out / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (out / "rows.json").write_text(json.dumps({"rows": rows}, indent=2) + "\n", encoding="utf-8")
+    plot(cells).savefig(out / "comparison.png", dpi=160)

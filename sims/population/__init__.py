@@ -1,0 +1,1 @@
+"""The embedded population: judgements of text whose truth is known."""

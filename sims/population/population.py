@@ -1,0 +1,299 @@
+"""The embedded default population: judgements of text whose truth is known.
+
+Users ask for advice on everyday money decisions and see two answers, a cautious and a daring
+one. Every answer has a known value on three axes (`AXES`); a user's reward is linear in them,
+
+    reward(answer) = weights · axes(answer)
+    weights = crowd mean + deviation of the user's group + deviation of the user
+
+and labels follow Bradley, Terry and Luce: P(first is chosen) = sigmoid(reward difference).
+
+Design decisions:
+- The text shows the axes only through wording (`phrases`, `topics`): many wordings for each value,
+  contrasts that name the other side's action, and lengths that vary on both sides. No single word
+  and no length decides; a model has to combine many weak signs.
+- Groups come in opposite pairs of equal share and personal deviations are symmetric, so the crowd
+  mean ranks answers as well as any reward that does not know the user can be expected to.
+- A near-indifferent user may call a tie: probability `tie_peak` · 4p(1 − p), where p is the BTL
+  probability. That depends on p only through the closeness of the call, so the judgements that are
+  not ties follow BTL exactly. In a tie the order of the two answers is a fair coin.
+- Every user draws from an own seed sequence (seed, split, user), so a user's rows depend neither on
+  how many users there are nor on the order in which they are generated. Numbers of judgements are
+  lognormal, independent of the attitude.
+- `texts` draws from streams of its own: it is public text on the same topics, not what users saw.
+"""
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from math import exp, isfinite, nan
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from murmuration.sims.population.topics import Topic
+from murmuration.sims.population.topics_living import LIVING_TOPICS
+from murmuration.sims.population.topics_money import MONEY_TOPICS
+from murmuration.sims.population.topics_unseen import UNSEEN_TOPICS
+from murmuration.sims.population.wording import AXES, MAX_DRAWS, Answer, Draws, exchange
+
+SPLITS = ("train", "test", "unseen-topics")
+
+GROUPS = {
+    "savers": (-0.9, 0.0, 0.0),
+    "adventurers": (0.9, 0.0, 0.0),
+    "experts": (0.0, 0.4, 0.6),
+    "plain speakers": (0.0, -0.4, -0.6),
+}
+"""Deviation of each group from the crowd, per axis. Equal shares; the deviations sum to zero."""
+
+_PUBLIC_STREAM = len(SPLITS)  # first element of the seed keys of `texts`
+
+Weights = tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """One judgement with its truth; margins are rewards of `chosen` minus rewards of `rejected`."""
+
+    user_id: str
+    prompt: str
+    chosen: Answer
+    rejected: Answer
+    tie: bool
+    crowd_margin: float
+    personal_margin: float
+
+    def row(self) -> dict[str, object]:
+        """What a judgement file holds: no truth."""
+        return {
+            "user_id": self.user_id,
+            "prompt": self.prompt,
+            "chosen": self.chosen.text,
+            "rejected": self.rejected.text,
+            "tie": self.tie,
+        }
+
+
+@dataclass(frozen=True)
+class Attainable:
+    """Accuracy of true rewards on the judgements of a split that are not ties.
+
+    crowd: of the crowd-mean reward, the ceiling for a model that does not know the user.
+    personal: of every user's own reward, the ceiling for a model that does.
+    """
+
+    crowd: float
+    personal: float
+    judgements: int
+
+
+@dataclass(frozen=True)
+class Population:
+    """Parameters of a population; equal parameters give equal rows, byte for byte.
+
+    users, test_users, unseen_users: users of the splits train, test and unseen-topics.
+    crowd: mean reward weights, per axis of `AXES`, in logits. personal_spread: standard deviation
+    of a user's own deviation, per axis.
+    median_judgements, judgements_spread, max_judgements: numbers of judgements of a user are
+    round(median · exp(spread · normal)), limited to 1 … max.
+    tie_peak: probability of a tie when a user is fully indifferent.
+
+    Raises ValueError for a parameter out of range.
+    """
+
+    users: int = 2500
+    seed: int = 0
+    test_users: int = 500
+    unseen_users: int = 500
+    crowd: Weights = (-1.3, 1.1, -1.5)
+    personal_spread: Weights = (0.5, 0.25, 0.4)
+    median_judgements: float = 10.0
+    judgements_spread: float = 1.1
+    max_judgements: int = 400
+    tie_peak: float = 0.06
+
+    def __post_init__(self) -> None:
+        for name in ("users", "test_users", "unseen_users", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("crowd", "personal_spread"):
+            values = getattr(self, name)
+            if len(values) != len(AXES) or not all(map(isfinite, values)):
+                raise ValueError(f"{name} needs one finite number per axis {AXES}, got {values}")
+        if min(self.personal_spread) < 0 or self.judgements_spread < 0:
+            raise ValueError("personal_spread and judgements_spread must not be negative")
+        if self.median_judgements <= 0 or self.max_judgements < 1:
+            raise ValueError("median_judgements must be positive and max_judgements at least 1")
+        if not 0 <= self.tie_peak <= 1:
+            raise ValueError(f"tie_peak must be a probability, got {self.tie_peak}")
+
+    def rows(self, split: str = "train") -> Iterator[dict[str, object]]:
+        """Rows `user_id, prompt, chosen, rejected, tie` of one of `SPLITS`, grouped by user."""
+        return (judgement.row() for judgement in self.judgements(split))
+
+    def judgements(self, split: str = "train") -> Iterator[Judgement]:
+        """The same judgements with their truth."""
+        for user in range(self._user_count(split)):
+            yield from self._user_judgements(split, user)
+
+    def user_weights(self, split: str, user: int) -> Weights:
+        """True reward weights of the user with this number (the digits of the user id)."""
+        return self._user(split, user)[0]
+
+    def texts(self, split: str = "train", count: int = 5000) -> Iterator[tuple[str, str, str]]:
+        """`count` public triples (prompt, answer, answer) on a split's topics, in random order.
+
+        They carry no labels and come from no user: free to use for tokenizers and language models.
+        """
+        topics = _split_topics(split)
+        for index in range(count):
+            rng = self._generator(_PUBLIC_STREAM, SPLITS.index(split), index)
+            draws = Draws(rng.random(MAX_DRAWS).tolist())
+            prompt, first, second = exchange(topics, draws)
+            answers = (first.text, second.text) if draws.below(0.5) else (second.text, first.text)
+            yield (prompt, *answers)
+
+    def truth(self) -> dict[str, object]:
+        """The parameters and what they mean, JSON-able."""
+        return {
+            "reward": "weights . axes; P(chosen) = sigmoid(reward difference)",
+            "weights": "crowd + deviation of the group + normal(0, personal_spread)",
+            "tie": "probability tie_peak * 4 p (1 - p), order of the answers a fair coin",
+            "axes": list(AXES),
+            "groups": {name: list(deviation) for name, deviation in GROUPS.items()},
+            "topics": {split: [topic.name for topic in _split_topics(split)] for split in SPLITS},
+            "population": asdict(self),
+        }
+
+    def attainable(self, split: str = "train") -> Attainable:
+        """Accuracy of the true rewards on a split; nan where it has no judgement without a tie."""
+        return _attainable(self.judgements(split))
+
+    def _user_count(self, split: str) -> int:
+        _split_topics(split)  # refuses unknown splits
+        counts = (self.users, self.test_users, self.unseen_users)
+        return counts[SPLITS.index(split)]
+
+    def _generator(self, *key: int) -> np.random.Generator:
+        return np.random.Generator(
+            np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=key))
+        )
+
+    def _user(self, split: str, user: int) -> tuple[Weights, np.random.Generator]:
+        """A user's weights and the generator, advanced past them."""
+        rng = self._generator(SPLITS.index(split), user)
+        group = tuple(GROUPS.values())[int(rng.random() * len(GROUPS))]
+        normal = rng.standard_normal(len(AXES)).tolist()
+        daring, detail, technical = (
+            mean + shift + spread * draw
+            for mean, shift, spread, draw in zip(
+                self.crowd, group, self.personal_spread, normal, strict=True
+            )
+        )
+        return (daring, detail, technical), rng
+
+    def _user_judgements(self, split: str, user: int) -> Iterator[Judgement]:
+        weights, rng = self._user(split, user)
+        wanted = self.median_judgements * exp(self.judgements_spread * rng.standard_normal())
+        count = min(max(round(wanted), 1), self.max_judgements)
+        topics = _split_topics(split)
+        user_id = f"{split}-{user:06d}"
+        for uniforms in rng.random((count, MAX_DRAWS)).tolist():
+            draws = Draws(uniforms)
+            prompt, first, second = exchange(topics, draws)
+            p_first = 1.0 / (1.0 + exp(_reward(weights, second) - _reward(weights, first)))
+            tie = draws.below(self.tie_peak * 4.0 * p_first * (1.0 - p_first))
+            if not draws.below(0.5 if tie else p_first):
+                first, second = second, first
+            yield Judgement(
+                user_id=user_id,
+                prompt=prompt,
+                chosen=first,
+                rejected=second,
+                tie=tie,
+                crowd_margin=_reward(self.crowd, first) - _reward(self.crowd, second),
+                personal_margin=_reward(weights, first) - _reward(weights, second),
+            )
+
+
+def train() -> Iterator[dict[str, object]]:
+    """Training rows of the default population; the data source `murmuration.population:train`."""
+    return Population().rows("train")
+
+
+def test() -> Iterator[dict[str, object]]:
+    """Rows of other users on the same topics; the data source `murmuration.population:test`."""
+    return Population().rows("test")
+
+
+def unseen_topics() -> Iterator[dict[str, object]]:
+    """Rows of other users on other topics than train; `murmuration.population:unseen_topics`."""
+    return Population().rows("unseen-topics")
+
+
+def write(directory: str | Path, population: Population) -> None:
+    """Write `<split>.jsonl.gz` for every split and, last, `truth.json` into a directory.
+
+    Each file appears whole or not at all. The bytes depend on the population only (and on the zlib
+    in use). truth.json adds `attainable` accuracies to `Population.truth`.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    attainable: dict[str, object] = {}
+    for split in SPLITS:
+        judgements = list(population.judgements(split))
+        with (
+            _replacing(directory / f"{split}.jsonl.gz") as file,
+            gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
+        ):
+            for judgement in judgements:
+                packed.write(json.dumps(judgement.row()).encode() + b"\n")
+        attainable[split] = asdict(_attainable(judgements))
+    with _replacing(directory / "truth.json") as file:
+        truth = population.truth() | {"attainable": attainable}
+        file.write(json.dumps(truth, indent=2).encode() + b"\n")
+
+
+def _split_topics(split: str) -> tuple[Topic, ...]:
+    if split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}: choose one of {', '.join(SPLITS)}")
+    return UNSEEN_TOPICS if split == "unseen-topics" else MONEY_TOPICS + LIVING_TOPICS
+
+
+def _reward(weights: Weights, answer: Answer) -> float:
+    return sum(weight * value for weight, value in zip(weights, answer.axes, strict=True))
+
+
+def _attainable(judgements: Iterable[Judgement]) -> Attainable:
+    count = crowd = personal = 0.0
+    for judgement in judgements:
+        if not judgement.tie:
+            count += 1
+            crowd += _hit(judgement.crowd_margin)
+            personal += _hit(judgement.personal_margin)
+    if not count:
+        return Attainable(nan, nan, 0)
+    return Attainable(crowd / count, personal / count, int(count))
+
+
+def _hit(margin: float) -> float:
+    return 0.5 if abs(margin) < 1e-9 else float(margin > 0)  # half for equal rewards
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `path` once it is complete."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,147 @@
+"""A small language model of the embedded population's public text, so that everything runs offline.
+
+Words are its tokens: those of public exchanges on the population's topics, seen and unseen. They
+carry no labels and come from no user (`sims.population.population.Population.texts`), so what is
+learnt from them costs no privacy. About a million parameters, of GPT-2's kind, trained in minutes
+to predict the next word; what it learns of answers' wording is what a reward head or LoRA starts
+from.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.tokens import TextTokens
+from murmuration.sims.population.population import Population
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+_PAD, _UNKNOWN, _END = "[PAD]", "[UNK]", "[END]"
+_SPLITS = ("train", "unseen-topics")
+
+
+@dataclass(frozen=True)
+class TinyBase:
+    """Shape and training of the model.
+
+    Raises:
+        InputError: a number that is not positive, or a width that heads do not divide.
+    """
+
+    width: int = 128
+    layers: int = 4
+    heads: int = 4
+    context: int = 192
+    exchanges: int = 10_000  # public ones to train on, two answers each
+    epochs: int = 2
+    batch: int = 32  # texts
+    rate: float = 2e-3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "layers", "heads", "context", "exchanges", "epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"--{name} must be at least 1; got {getattr(self, name)}")
+        if self.width % self.heads:
+            raise InputError(f"--width {self.width} must be a multiple of the {self.heads} heads")
+
+
+def build(
+    out: str | Path,
+    shape: TinyBase,
+    population: Population,
+    progress: Callable[[int, int, float], None] = lambda *_: None,
+) -> float:
+    """Train the model and save it and its tokenizer in ``out``; the last hundred steps' mean loss.
+
+    ``progress`` is told the step, how many there are, and the loss.
+
+    Raises:
+        InputError: the extra is not installed, or the folder holds something.
+    """
+    try:
+        from transformers import GPT2Config, GPT2LMHeadModel
+    except ImportError:
+        raise InputError("a base needs transformers: pip install 'murmuration[lm]'") from None
+    folder = Path(out)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is not empty; choose another folder")
+    exchanges = [
+        (prompt, f"{answer} {_END}")  # of which the reward reads nothing, but a policy must
+        for split in _SPLITS
+        for prompt, *answers in population.texts(split, -(-shape.exchanges // len(_SPLITS)))
+        for answer in answers
+    ]
+    words = _tokenizer(exchanges)
+    tokens = TextTokens(words, shape.context)(*map(list, zip(*exchanges, strict=True)))
+    pad, end = (words.convert_tokens_to_ids(token) for token in (_PAD, _END))
+    config = GPT2Config(
+        vocab_size=len(words),
+        n_positions=shape.context,
+        n_embd=shape.width,
+        n_layer=shape.layers,
+        n_head=shape.heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=end,
+        eos_token_id=end,
+        pad_token_id=pad,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(shape.seed)
+        model = GPT2LMHeadModel(config)
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.01, betas=(0.9, 0.98))
+    batches = list(_batches(tokens.lengths_T, shape))
+    losses: list[float] = []
+    for step, texts in enumerate(batches):
+        done = step / len(batches)
+        rising = min(1.0, (step + 1) / max(1.0, 0.05 * len(batches)))
+        optimizer.param_groups[0]["lr"] = shape.rate * rising * (1.0 - 0.95 * done)
+        ids, there = tokens.batch(texts, pad)
+        logits = model(input_ids=ids, attention_mask=there.long()).logits[:, :-1]
+        following = torch.where(there, ids, -100)[:, 1:]
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), following.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+        progress(step + 1, len(batches), losses[-1])
+    folder.mkdir(parents=True, exist_ok=True)
+    model.eval().save_pretrained(folder)
+    words.save_pretrained(folder)
+    return float(np.mean(losses[-100:]))
+
+
+def _batches(lengths_T: np.ndarray, shape: TinyBase) -> Iterator[np.ndarray]:
+    """Texts of about equal length together, batches in random order, each text once an epoch."""
+    generator = np.random.default_rng(shape.seed)
+    for _ in range(shape.epochs):
+        order = np.argsort(lengths_T + generator.uniform(0, 4, len(lengths_T)))
+        parts = np.array_split(order, max(1, len(order) // shape.batch))
+        yield from (parts[part] for part in generator.permutation(len(parts)))
+
+
+def _tokenizer(exchanges: list[tuple[str, str]]) -> Any:
+    """A tokenizer of the words (and marks) in these texts, in lower case."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    texts = (text.removesuffix(_END) for pair in exchanges for text in pair)
+    counts = Counter(word for text in texts for word in _WORD.findall(text.lower()))
+    listed = [_PAD, _UNKNOWN, _END, *sorted(counts, key=lambda word: (-counts[word], word))]
+    words = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(listed)}, unk_token=_UNKNOWN)
+    )
+    words.normalizer = normalizers.Lowercase()
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(_WORD.pattern), "removed", invert=True)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token=_PAD, unk_token=_UNKNOWN, eos_token=_END
+    )

@@ -1,0 +1,115 @@
+"""Corrupted labels, before and after they are randomized, around any population.
+
+Source: Zhou et al. 2025 ("X"), Definitions 2.1 to 2.3. Under Huber's model each label is, by a coin
+of its own of probability α, what an adversary wants it to be instead of what it is. *CTL* corrupts
+and then randomizes for label privacy (people who lie), *LTC* randomizes and then corrupts (whoever
+stands between them and the server); both may happen. The order matters: what is corrupted after
+the coins is blown up by a loss that corrects for them, by c(ε) = (e^ε + 1)/(e^ε − 1).
+
+An adversary is any function of the true labels; it may know everything else, being a closure.
+``opposite`` makes the mask of X, Appendix E: there corruption *sets* the flip, so what is stated is
+the opposite of the truth, whatever the coins did.
+
+The learner knows the coins (``flip_probability``) and nothing of the corruption.
+
+Legend: J judgements.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
+
+#: From true labels (is the first response preferred?) to those the adversary would have stated.
+Adversary = Callable[[np.ndarray], np.ndarray]
+
+
+def opposite(first_J: np.ndarray) -> np.ndarray:
+    """The opposite of every true label."""
+    return ~first_J
+
+
+def everywhere(first: bool) -> Adversary:
+    """One answer, whatever the judgement."""
+    return lambda first_J: np.full(first_J.shape, first)
+
+
+def against(margin_J: np.ndarray) -> Adversary:
+    """The answer that the truth makes less likely; margins are true rewards of first over other."""
+    return lambda first_J: margin_J < 0
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """What happens to a label on its way to the learner.
+
+    Attributes:
+        before: α of the corruption before the coins.
+        after: α of the corruption after them.
+        epsilon: of the coins; None: the label is not randomized.
+        adversary: what corrupted labels say.
+
+    Raises ValueError for shares outside [0, 1/2], where the paper's model ends.
+    """
+
+    before: float = 0.0
+    after: float = 0.0
+    epsilon: float | None = None
+    adversary: Adversary = opposite
+
+    def __post_init__(self) -> None:
+        for share in (self.before, self.after):
+            if not 0.0 <= share <= 0.5:
+                raise ValueError(f"a share of corrupted labels must be in [0, 1/2], got {share}")
+
+    @classmethod
+    def ctl(
+        cls, alpha: float, epsilon: float | None, adversary: Adversary = opposite
+    ) -> "Corruption":
+        """Corrupted, then randomized."""
+        return cls(before=alpha, epsilon=epsilon, adversary=adversary)
+
+    @classmethod
+    def ltc(
+        cls, alpha: float, epsilon: float | None, adversary: Adversary = opposite
+    ) -> "Corruption":
+        """Randomized, then corrupted."""
+        return cls(after=alpha, epsilon=epsilon, adversary=adversary)
+
+    @property
+    def flip_probability(self) -> float:
+        """Of the coins alone, which is what the learner is told."""
+        return RandomizedResponse(self.epsilon).flip_probability if self.epsilon else 0.0
+
+    def stated(self, first_J: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """What the learner sees of true labels, (J,) bool; always three coins a label."""
+        coins_3J = generator.random((3, *first_J.shape))
+        wanted_J = self.adversary(first_J)
+        said_J = np.where(coins_3J[0] < self.before, wanted_J, first_J)
+        told_J = said_J ^ (coins_3J[1] < self.flip_probability)
+        return np.where(coins_3J[2] < self.after, wanted_J, told_J)
+
+
+def corrupted_rows(
+    rows: Iterable[Mapping[str, object]], corruption: Corruption, seed: int
+) -> Iterator[dict[str, object]]:
+    """A population's rows of pairs as a learner sees them: sides swapped where the stated label is
+    not the true one, and the coins' ``flip_probability`` where there are coins.
+
+    The chosen response of a row is its first, so ``everywhere(True)`` leaves a corrupted label as
+    it was. Ties are settled by a fair coin before anything happens to them.
+    """
+    generator = np.random.default_rng([seed, 20250])
+    for row in rows:
+        first = bool(generator.random() < 0.5) if row.get("tie") else True
+        stated = bool(corruption.stated(np.array([first]), generator)[0])
+        found = dict(row)
+        if "tie" in found:
+            found["tie"] = False
+        if not stated:
+            found["chosen"], found["rejected"] = row["rejected"], row["chosen"]
+        if corruption.epsilon is not None:
+            found["flip_probability"] = corruption.flip_probability
+        yield found

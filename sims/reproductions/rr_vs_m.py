@@ -1,0 +1,145 @@
+"""What many judgements of each user do to randomized response, and to strategies that average.
+
+Source: AUP-RLHF ("A"), Remark 1 and 2. At user level randomized response has ε/m for each of m
+labels, so at a fixed number m·n of judgements its error grows like m: each label tells less. ULS
+and AUP protect a user's averaged gradient, whose noise does not depend on m, and which is better
+the more judgements it averages. Two panels: m·n fixed, as the remark has it, and n fixed.
+
+Everybody is on the populations of ``sims.reproductions.btl`` under ``replace-labels`` at the same
+ε: that is all that randomized response protects. ULS and AUP run as a user would run them, with
+nothing tuned but that all judgements of a user count.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+
+from murmuration.preference.estimation.debiased import fit
+from murmuration.preference.estimation.randomized_labels import RandomizedLabels
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
+from murmuration.server.config import RunConfig
+from murmuration.sims.reproductions.btl import Population, error_of
+
+EPSILON, DIMENSION, BALL = 3.0, 16, 4.0
+DEBIASED, LIKELIHOOD = "local RR, de-biased", "local RR, likelihood"
+FIXED_JUDGEMENTS, FIXED_USERS = "{:,} judgements in all", "{:,} users"
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One population: users with so many judgements each."""
+
+    held: str
+    users: int
+    each: int
+    seed: int
+    rounds: int
+
+
+def rr_vs_m(
+    quick: bool = False,
+    *,
+    judgements: int = 20_000,
+    users: int = 1000,
+    each: Sequence[int] = (1, 2, 5, 10, 20, 50),
+    seeds: int = 5,
+    rounds: int = 200,
+    workers: int | None = None,
+    on_progress: Callable[[float], None] = lambda share: None,
+) -> list[dict[str, Any]]:
+    """Rows ``held, m, users, estimator, epsilon_per_label, error_mean, error_sd``.
+
+    ``held`` says what is the same for all m. ``quick``: fewer of everything.
+    """
+    if quick:
+        judgements, users, each, seeds, rounds = 4000, 200, (1, 20), 2, 20
+    trials = [
+        _Trial(held, n, m, seed, rounds)
+        for held, sizes in (
+            (FIXED_JUDGEMENTS.format(judgements), [judgements // m for m in each]),
+            (FIXED_USERS.format(users), [users] * len(each)),
+        )
+        for n, m in zip(sizes, each, strict=True)
+        for seed in range(seeds)
+    ]
+    found: dict[tuple[str, int, int, str], list[float]] = {}
+    for done, (trial, errors) in enumerate(
+        zip(trials, _in_processes(trials, workers), strict=True), start=1
+    ):
+        for name, error in errors.items():
+            found.setdefault((trial.held, trial.each, trial.users, name), []).append(error)
+        on_progress(done / len(trials))
+    return [
+        {
+            "held": held,
+            "m": m,
+            "users": n,
+            "estimator": name,
+            "epsilon_per_label": EPSILON / m if name in (DEBIASED, LIKELIHOOD) else None,
+            "error_mean": fmean(errors),
+            "error_sd": stdev(errors),
+        }
+        for (held, m, n, name), errors in found.items()
+    ]
+
+
+def _in_processes(trials: Sequence[_Trial], workers: int | None) -> Iterator[dict[str, float]]:
+    workers = min(workers or len(os.sched_getaffinity(0)), len(trials))
+    if workers == 1:
+        yield from map(_errors, trials)
+        return
+    # Not forked: torch's threads do not survive that.
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
+        yield from pool.map(_errors, trials)
+
+
+def _errors(trial: _Trial) -> dict[str, float]:
+    people = Population.draw(trial.seed, users=trial.users, each=trial.each, dimension=DIMENSION)
+    coin = RandomizedResponse(LabelPromise(EPSILON).per_label(trial.each))
+    generator = np.random.default_rng([trial.seed, trial.users, 1])
+    flipped_J = torch.from_numpy(generator.random(trial.users * trial.each) < coin.flip_probability)
+    # The preferred response is the first: a label is false where its coin says so.
+    told = RandomizedLabels.of_pairs(people.examples.x_RD, ~flipped_J, coin.flip_probability)
+    found = {
+        name: people.error(fit(told, loss, ball=BALL, flat=1e-8).theta_D.numpy())
+        for name, loss in ((DEBIASED, "debiased"), (LIKELIHOOD, "mle"))
+    }
+    settings = RunConfig(
+        epsilon=EPSILON,
+        delta=1e-5,
+        adjacency="replace-labels",
+        rounds=trial.rounds,
+        cohort=max(1, trial.users // 5),
+        group_size=trial.each,
+    )
+    for strategy in ("uls", "aup"):
+        found[strategy] = error_of(people, settings, strategy, trial.seed)
+    return found | {"maximum likelihood": people.error(people.likeliest())}
+
+
+def remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """How errors change from the fewest to the most judgements of each user."""
+    found = []
+    for held in dict.fromkeys(row["held"] for row in rows):
+        here = [row for row in rows if row["held"] == held]
+        least, most = min(row["m"] for row in here), max(row["m"] for row in here)
+        changes = []
+        for name in (DEBIASED, LIKELIHOOD, "uls", "aup"):
+            errors = {row["m"]: row["error_mean"] for row in here if row["estimator"] == name}
+            changes.append(f"{name} {errors[least]:.2f} → {errors[most]:.2f}")
+        found.append(f"{held}, m = {least} → {most}: " + ", ".join(changes) + ".")
+    found.append(
+        "With a single judgement a user's gradient has one length whatever the model, and clipping "
+        "all to a shorter one drives ULS, untuned, beyond the truth: that bias is most of its "
+        "error at m = 1."
+    )
+    return found

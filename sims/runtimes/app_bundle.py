@@ -1,0 +1,99 @@
+"""The app directory that `flwr run` needs, written from wherever our packages are installed.
+
+A Flower App Bundle is self-contained: the node and server code travel inside it. A clone has a
+`pyproject.toml` beside the rooms, an installed wheel does not, so the directory is generated:
+copies of the `.py` files, below one name as in a wheel, and a `pyproject.toml` whose
+`[tool.flwr.app.config]` holds the settings of this run (an override on the command line may only
+replace a key that exists already). It names no dependencies: Flower would install them again, in
+front of this environment's own.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import tomli_w
+
+import murmuration
+
+ROOMS = ("client", "preference", "privacy", "server", "sims", "strategies")
+
+Setting = bool | int | float | str
+
+
+def write_bundle(
+    directory: Path,
+    run_config: Mapping[str, Setting],
+    *,
+    serverapp: str = "murmuration.server.app:app",
+    clientapp: str = "murmuration.client.app:app",
+    app_dir: Path | None = None,
+) -> Path:
+    """Write a self-contained Flower app into `directory` (created; must be empty) and return it.
+
+    The code is our own packages or, with `app_dir`, every `.py` file below that folder. Flower
+    leaves out of a bundle what matches `test_*.py`, `*_test.py`, `lib/` or `build/`.
+    Raises FileExistsError when the directory holds something, and ValueError for a setting that
+    Flower cannot carry (its run config knows bool, int, float and str, and 64-bit integers).
+    """
+    for key, value in run_config.items():
+        _check_setting(key, value)
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise FileExistsError(f"{directory} is not empty: a bundle needs a directory of its own")
+    for file, place in _app_files(app_dir) if app_dir else _own_files():
+        target = directory / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
+    pyproject = {
+        "project": {
+            "name": "murmuration",
+            "version": "0.1.0",
+            "description": "Generated for one run",
+            "license": "Apache-2.0",
+        },
+        "tool": {
+            "flwr": {
+                "app": {
+                    "publisher": "murmuration",
+                    "components": {"serverapp": serverapp, "clientapp": clientapp},
+                    "config": dict(run_config),
+                }
+            }
+        },
+    }
+    (directory / "pyproject.toml").write_bytes(tomli_w.dumps(pyproject).encode())
+    return directory
+
+
+def _own_files() -> Iterator[tuple[Path, Path]]:
+    """Our files, and where they lie in a wheel, wherever they lie here."""
+    top = Path(murmuration.__name__)
+    package = Path(murmuration.__file__).resolve().parent
+    for file in sorted(package.glob("*.py")):
+        yield file, top / file.name
+    beside = package if (package / ROOMS[0]).is_dir() else package.parent
+    for room in ROOMS:
+        for file in sorted((beside / room).rglob("*.py")):
+            yield file, top / file.relative_to(beside)
+
+
+def _app_files(folder: Path) -> Iterator[tuple[Path, Path]]:
+    for file in sorted(folder.rglob("*.py")):
+        yield file, file.relative_to(folder)
+
+
+def _check_setting(key: str, value: object) -> None:
+    if not isinstance(value, Setting):
+        raise ValueError(
+            f"run config {key!r} is {type(value).__name__}; Flower carries bool, int, float and str"
+        )
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"run config {key!r} = {value} does not fit 64 bits")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"run config {key!r} = {value!r} is not valid Unicode") from None
+    if "." in key:
+        raise ValueError(f"run config {key!r}: Flower reads a dot in a key as nesting")

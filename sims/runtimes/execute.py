@@ -1,0 +1,148 @@
+"""A run in one of the runtimes of simulation, with a live view."""
+
+import contextlib
+import json
+import shlex
+import sys
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from murmuration.client.app import app as client_app
+from murmuration.client.store import load
+from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
+from murmuration.preference.data.loading import Data
+from murmuration.server.app import app as server_app
+from murmuration.server.config import RunConfig
+from murmuration.server.reporting.figures import rows_of
+from murmuration.server.result import as_published
+from murmuration.server.run_directory import RunDirectory
+from murmuration.server.run_files import former_nodes
+from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
+from murmuration.sims.runtimes.live_view import LiveView
+from murmuration.sims.runtimes.local import run_local
+from murmuration.sims.runtimes.ray_cluster import Workers
+from murmuration.sims.runtimes.ray_grid import run_ray
+from murmuration.strategies.protocol.availability import RunAborted
+
+#: Sums of single nodes are hidden among so many, unless it is said how many users a node has.
+_MASKING_NODES = 5
+
+
+class Runtime(StrEnum):
+    """Where the ServerApp and ClientApp run."""
+
+    LOCAL = "local"
+    FLOWER = "flower"
+    RAY = "ray"
+
+
+def execute(
+    config: RunConfig,
+    *,
+    runtime: Runtime = Runtime.LOCAL,
+    users_per_node: int | None = None,
+    workers: Workers = Workers(),  # noqa: B008  frozen
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """Run a config in a runtime, with a live view on stderr unless ``quiet``; its result.
+
+    Raises:
+        InputError: data or settings that cannot be used.
+        FlowerRunFailed: Flower could not complete the run.
+        RunAborted: a node failed.
+    """
+    folder = Path(config.out)
+    target = config.epsilon if config.strategy != "nonprivate" else None
+    if config.resume and (folder / "result.json").exists():
+        with RunDirectory(config) as finished:  # refuses other settings
+            if (result := finished.finished()) is not None:
+                return result
+    live = LiveView(folder, config.rounds, config.cohort, target, config.strategy)
+    try:
+        with nullcontext() if quiet else live:
+            live.stage(f"loading {rows_of(config.task)}")
+            nodes = _nodes(config, runtime, users_per_node, live)
+            live.stage("computing features" if config.task == "reward" else "reading texts")
+            if runtime is Runtime.LOCAL:
+                run_local(
+                    config.to_run_config(),
+                    nodes=nodes,
+                    server_app=server_app,
+                    client_app=client_app,
+                )
+            elif runtime is Runtime.RAY:
+                live.stage("starting Ray")
+                run_ray(
+                    config.to_run_config(),
+                    _load(config),
+                    nodes=nodes,
+                    workers=workers,
+                    server_app=server_app,
+                    client_app=client_app,
+                )
+            else:
+                live.stage("starting Flower")
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                log = folder.with_name(f"{folder.name}.flower.log")
+                try:
+                    run_flower(config.to_run_config(), nodes=nodes, log=log)
+                finally:
+                    _put_away(log, folder)
+    except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:
+        # The command-line library turns the first into exit code 130, without a word.
+        ended = "interrupted" if isinstance(error, KeyboardInterrupt) else "aborted"
+        begun = (folder / "config.json").exists()
+        advice = f"; continue with: murmuration run --resume --out {shlex.quote(str(folder))}"
+        if not quiet:
+            print(ended + (advice if begun else ""), file=sys.stderr)
+        raise
+    return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+def _load(config: RunConfig) -> Data:
+    """The operator's own data, as the nodes will load them."""
+    bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
+    return load(config.data, config.columns, bad_rows, config.task, config.schema)
+
+
+def _put_away(log: Path, folder: Path) -> None:
+    """Add a log to the run's private one: what nodes print depends on their data.
+
+    It stays where it is while another process has the folder, or if there is none.
+    """
+    if not log.exists() or not (folder / "private").exists():
+        return
+    with contextlib.suppress(RunInUse):
+        lock = RunLock(folder)
+        with contextlib.closing(lock), (folder / "private" / "flower.log").open("ab") as file:
+            file.write(log.read_bytes())
+            log.unlink()
+
+
+def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
+    """How many nodes host the users (0: one for each worker); loads and checks their data."""
+    data = _load(config)
+    if config.task == "reward" and isinstance(data, Judgements) and not data.decided:
+        raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
+    for warning in as_published(config):
+        live.note(warning)
+    if data.set_aside:
+        first = data.set_aside[0]
+        live.note(f"{data.left_out} rows set aside, the first: {first}")
+    users = len(data.user_ids)
+    if users_per_node is not None and users_per_node < 1:
+        raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")
+    former = former_nodes(Path(config.out)) if config.resume else None
+    if users_per_node is None and former is not None:
+        return former
+    if users_per_node is None and runtime is Runtime.RAY:
+        return 0
+    if users_per_node is None:
+        if config.secure_aggregation:
+            return min(_MASKING_NODES, users)
+        # One node computes everything in one batch; Flower runs one per two-core actor pair.
+        return 1 if runtime is Runtime.LOCAL else min(2, users)
+    return -(-users // users_per_node)

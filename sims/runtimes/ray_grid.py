@@ -1,0 +1,244 @@
+"""The ``ray`` runtime: a Grid over Ray actors, on this machine or on a cluster that exists.
+
+Every node lives in one worker, an actor that keeps its users' judgements and features for the whole
+run. A round's model is put into the object store once and read from there by all workers; each
+answers with one sum over all its sampled users, so what the server adds up grows with the number of
+workers, not of users. Waiting is Ray's own: nothing polls.
+
+A worker that dies is started again by Ray, gets its users from the object store once more, and is
+asked again: node halves are functions of what they are asked, so no user and no round is lost.
+(Without a seed, an answer that never arrived is drawn afresh; nobody has seen the first one.)
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.supercore.run import Run
+
+from murmuration.client import store
+from murmuration.preference.data.loading import Data
+from murmuration.sims.runtimes.local import RAISED, Scalar, identify
+from murmuration.sims.runtimes.ray_cluster import Workers, cluster, workers_of
+
+_WAIT = 1.0  # seconds until the server looks whether its patience is at an end
+_SILENCE = 15.0  # seconds of waiting for the cluster without a word
+_log = logging.getLogger("murmuration")
+
+
+class RayGrid(Grid):
+    """Nodes 1 … ``nodes``, spread over ``number`` workers in equal shares of consecutive nodes.
+
+    ``node_config`` of a node is as in ``sims.runtimes.local``. ``judgements`` are everybody's.
+    """
+
+    def __init__(
+        self,
+        ray: Any,
+        client_app: ClientApp,
+        judgements: Data,
+        nodes: int,
+        run_config: Mapping[str, Scalar],
+        workers: Workers,
+    ) -> None:
+        identify()
+        self._ray, self._run = ray, Run.create_empty(run_id=1)
+        self._nodes = range(1, nodes + 1)
+        self._pending: dict[str, tuple[Any, Message]] = {}
+        number = min(workers_of(ray, workers), nodes)
+        actor = ray.remote(
+            num_cpus=workers.cpus,
+            num_gpus=workers.gpus,
+            max_restarts=-1,
+            max_task_retries=-1,
+            scheduling_strategy="SPREAD",
+        )(_Worker)
+        users = len(judgements.user_ids)
+        self._workers: dict[int, Any] = {}
+        self._kept: list[Any] = []  # what a worker that starts again needs
+        for index in range(number):
+            mine = [self._nodes[place] for place in store.share(nodes, index, number)]
+            first = store.share(users, mine[0] - 1, nodes).start
+            last = store.share(users, mine[-1] - 1, nodes).stop
+            part = ray.put(judgements.select(np.arange(first, last)))
+            self._kept.append(part)
+            settings = dict(run_config)
+            # Written down, because Ray prints an error about workers that may start again and begin
+            # with references, which might have gone away by then.
+            written = ray.cloudpickle.dumps(part)
+            worker = actor.remote(client_app, written, first, users, mine, nodes, settings, workers)
+            self._workers.update((node, worker) for node in mine)
+        # Here, so that what is wrong with a cluster shows before the first question.
+        begun = [worker.process.remote() for worker in set(self._workers.values())]
+        there, missing = ray.wait(begun, num_returns=len(begun), timeout=_SILENCE)
+        if missing:
+            _log.warning(
+                "waiting for the cluster: %d of %d workers have begun; others may be using it",
+                len(there),
+                len(begun),
+            )
+        ray.get(begun)
+
+    def set_run(self, run: Run) -> None:
+        """Set the run's description."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run's description."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """A message to a node."""
+        return Message(
+            content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl
+        )
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All node ids."""
+        return list(self._nodes)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages to the workers; arrays that several of them share travel once."""
+        shared: dict[int, Any] = {}
+        ids, outgoing = [], list(messages)
+        for message in outgoing:
+            message_id = str(uuid4())
+            message.metadata.__dict__["_message_id"] = message_id
+            arrays = message.content.array_records.get("model")
+            if arrays is not None and id(arrays) not in shared:
+                shared[id(arrays)] = self._ray.put(arrays)
+            rest = RecordDict({k: v for k, v in message.content.items() if v is not arrays})
+            node, kind = message.metadata.dst_node_id, message.metadata.message_type
+            reply = self._workers[node].answer.remote(
+                node, kind, message.metadata.group_id, rest, shared.get(id(arrays))
+            )
+            self._pending[message_id] = (reply, message)
+            ids.append(message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterator[Message]:
+        """Replies that are there, after waiting for one for a second at most."""
+        asked = {self._pending[i][0]: i for i in message_ids if i in self._pending}
+        if not asked:
+            return
+        self._ray.wait(list(asked), num_returns=1, timeout=_WAIT)
+        done, _ = self._ray.wait(list(asked), num_returns=len(asked), timeout=0)
+        for reply in done:
+            _, message = self._pending.pop(asked[reply])
+            yield self._read(reply, message)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Push, then pull every reply."""
+        waiting, found = set(self.push_messages(messages)), []
+        while waiting:
+            for reply in self.pull_messages(list(waiting)):
+                waiting.discard(reply.metadata.reply_to_message_id)
+                found.append(reply)
+        return found
+
+    def _read(self, reply: Any, message: Message) -> Message:
+        try:
+            content, raised = self._ray.get(reply)
+        except self._ray.exceptions.RayError as error:
+            content, raised = None, f"{type(error).__name__}: {error}"
+        if content is None:
+            return Message(Error(code=RAISED, reason=raised), reply_to=message)
+        return Message(content, reply_to=message)
+
+
+class _Worker:
+    """The nodes of one worker; runs in a process of its own.
+
+    ``part`` is a written-down reference to the judgements of consecutive users from ``first`` on,
+    out of ``users``.
+    """
+
+    def __init__(
+        self,
+        client_app: ClientApp,
+        part: bytes,
+        first: int,
+        users: int,
+        mine: list[int],
+        nodes: int,
+        run_config: dict[str, Scalar],
+        workers: Workers,
+    ) -> None:
+        import ray
+        import torch
+        from ray import cloudpickle
+
+        torch.set_num_threads(workers.cpus)
+        if not workers.gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what was not asked for is left to others
+        identify()
+        judgements: Data = ray.get(cloudpickle.loads(part))
+        self._client_app, self._contexts = client_app, {}
+        for node in mine:
+            node_config: dict[str, Scalar] = {"partition-id": node - 1, "num-partitions": nodes}
+            context = Context(1, node, node_config, RecordDict(), dict(run_config))
+            hosted = store.share(users, node - 1, nodes)
+            chosen = np.arange(hosted.start - first, hosted.stop - first)
+            store.keep(context, judgements.select(chosen))
+            self._contexts[node] = context
+
+    def process(self) -> int:
+        """The id of this worker's process, once it has started."""
+        return os.getpid()
+
+    def answer(
+        self, node: int, kind: str, group: str, rest: RecordDict, model: Any
+    ) -> tuple[RecordDict | None, str]:
+        """The ClientApp's answer, or none and what it raised."""
+        content = RecordDict({**rest, **({"model": model} if model is not None else {})})
+        message = Message(content, dst_node_id=node, message_type=kind, group_id=group)
+        message.metadata.__dict__["_message_id"] = str(uuid4())
+        try:
+            return self._client_app(message, self._contexts[node]).content, ""
+        except Exception as error:
+            return None, f"{type(error).__name__}: {error}"
+
+
+def run_ray(
+    run_config: Mapping[str, Scalar],
+    judgements: Data,
+    *,
+    nodes: int,
+    workers: Workers,
+    server_app: ServerApp,
+    client_app: ClientApp,
+) -> None:
+    """Run a ServerApp over Ray workers; its exceptions pass through.
+
+    With 0 ``nodes`` there is one for each worker.
+
+    Raises:
+        InputError: no cluster, or one without room for the workers.
+    """
+    with cluster() as ray:
+        users = len(judgements.user_ids)
+        nodes = nodes or min(users, workers_of(ray, workers))
+        grid = RayGrid(ray, client_app, judgements, nodes, run_config, workers)
+        # The workers have them now.
+        del judgements
+        store.load.cache_clear()
+        context = Context(
+            run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=dict(run_config)
+        )
+        server_app(grid, context)

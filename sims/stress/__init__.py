@@ -1,0 +1,1 @@
+"""Runs and deployments under attack and accident."""

@@ -1,0 +1,1 @@
+"""AUP-RLHF: concentration filtering; as published, corrected, and centred."""

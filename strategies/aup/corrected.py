@@ -1,0 +1,215 @@
+"""AUP with a filter that is sound: users weigh by how many others they agree with.
+
+Source: AUP-RLHF (Algorithm 2), whose filter does not bound what it is said to bound, with weights
+in place of coins and counts relative to the users who are there. In each round the server gets the
+averaged gradient of every sampled user, counts for each how many are within ρ, weighs it by
+w = max(0, 2f/s − 1), and releases the weighted mean if a noisy total weight says that enough users
+agree. If not, the round releases nothing, and is charged all the same. See
+``privacy.mechanisms.filtered_mean`` for the proof, ``privacy.mechanisms.filtered_mean`` for the
+test.
+
+Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
+any of the four, for the whole sequence of models: T compositions of the Poisson-subsampled Gaussian
+with probability M/N that is test and mean together, and T times the probability that a test passes
+which should have failed. Nothing is assumed about the data and nothing is clipped. Trusted: the
+server, which sees every sampled user's averaged gradient.
+
+Legend: S sampled users, D dimensions.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import Event, TestedGaussian
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import filtered_mean
+from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
+from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies import contributions
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size
+
+#: Default ρ. Averaged gradients of features of unit scale are a few tenths long, and this is what
+#: four in five pairs of users stay within.
+DEFAULT_RADIUS = 0.5
+#: The share of delta that failing tests may use up.
+_FAILURE_SHARE = 0.1
+#: W/M that the plan counts on: if four in five pairs are within ρ, it is at least 2 · 0.8 − 1.
+_WEIGHT_SHARE = 0.6
+#: Standard deviations of the test's noise that a cohort as heavy as counted on lies above the bar.
+_AMPLE = 2.0
+
+
+@dataclass(frozen=True)
+class CorrectedPlan:
+    """Everything that fixes what is sampled, filtered, noised and accounted, in one object.
+
+    ``users``, ``cohort``, ``group_size`` and ``retain`` as in ``UlsPlan``; ``radius`` is ρ;
+    ``noise_multiplier`` that of test and mean together. How the two share it and which W₀ the noise
+    is made for follow from these: the pair that adds the least noise to a mean whose cohort weighs
+    0.6 M.
+    """
+
+    users: int
+    cohort: int
+    rounds: int
+    delta: float
+    adjacency: Adjacency
+    noise_multiplier: float
+    radius: float = DEFAULT_RADIUS
+    group_size: int = DEFAULT_GROUP_SIZE
+    retain: int = 0
+    hold_out: HoldOut | None = None
+
+    def __post_init__(self) -> None:
+        check_size(self.users, self.cohort, self.rounds, self.group_size)
+        if not 0.0 < self.delta < 1.0:
+            raise ValueError(f"--delta must be between 0 and 1, got {self.delta}")
+        _ = self.mechanism  # a plan that cannot be released from cannot be built
+
+    @classmethod
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> "CorrectedPlan":
+        """The plan with the least noise that costs at most ``epsilon``; other fields as given.
+
+        Raises:
+            ValueError: impossible sizes, or a cohort that cannot pass a test at this epsilon.
+        """
+        users, cohort, rounds, delta = (plan[k] for k in ("users", "cohort", "rounds", "delta"))
+        check_size(users, cohort, rounds, plan.get("group_size", 1))
+
+        # One Gaussian without sampling bounds the search, as in ``noise_multiplier_for``.
+        high = 2.0 * plan["adjacency"].vectors_changed * math.sqrt(rounds * 3 * math.log(2 / delta))
+        failure = _failure(delta, rounds)
+        sigma = accountant.calibrate_noise(
+            epsilon,
+            lambda sigma: {
+                TestedGaussian(cohort / users, sigma, failure): rounds,
+                **charges_of(plan.get("hold_out")),
+            },
+            delta=delta,
+            adjacency=plan["adjacency"],
+            high=max(1.0, high * (1 + 1 / epsilon)),
+        )
+        return cls(noise_multiplier=sigma, **plan)
+
+    @cached_property
+    def mechanism(self) -> FilteredMean:
+        """What each round runs and charges."""
+        share, least = self._best_split()
+        return FilteredMean(
+            PoissonSampler(self.cohort / self.users),
+            self.radius,
+            least,
+            self.noise_multiplier,
+            share,
+            _failure(self.delta, self.rounds),
+            self.adjacency,
+        )
+
+    def _best_split(self) -> tuple[float, float]:
+        """The test's share and W₀ that give the least noise: all from public numbers."""
+        failure, sigma = _failure(self.delta, self.rounds), self.noise_multiplier
+        shares = np.linspace(0.005, 0.995, 199)
+        stds = np.array([filtered_mean.test_std(sigma, share) for share in shares])
+        margins = np.array([filtered_mean.test_margin(std, failure) for std in stds])
+        least = _WEIGHT_SHARE * self.cohort - margins - _AMPLE * stds
+        worth = np.sqrt(1.0 - shares) * least  # the noise is proportional to its inverse
+        best = int(np.argmax(worth))
+        if least[best] < 2.0:
+            needed = self.cohort + (2.0 - float(least.max())) / _WEIGHT_SHARE
+            raise ValueError(
+                f"--cohort {self.cohort} cannot pass the test of the corrected filter at this "
+                f"epsilon, where it would take at least {math.ceil(needed)} users at this noise; "
+                "raise --cohort or --epsilon, lower --rounds, or use --variant centred"
+            )
+        return float(shares[best]), float(least[best])
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """What the whole run will cost."""
+        return {self.mechanism.event: self.rounds, **charges_of(self.hold_out)}
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation per coordinate of the averaged gradient, where one is released."""
+        return self.mechanism.std
+
+    def epsilon(self) -> float:
+        """The epsilon of the whole run."""
+        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+
+
+def _failure(delta: float, rounds: int) -> float:
+    return _FAILURE_SHARE * delta / rounds
+
+
+class AupCorrected(CohortStrategy):
+    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover the plan.
+    """
+
+    name = "aup-corrected"
+    stacked = contributions.STACKED
+
+    def __init__(self, plan: CorrectedPlan, ledger: Ledger, **arguments: Any) -> None:
+        super().__init__(sampler=plan.mechanism.sampler, **arguments)
+        self.plan, self.ledger = plan, ledger
+        self.failed_tests = 0
+        ledger.clear(plan.charges)
+
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """How many judgements of a user count."""
+        return {"group-size": self.plan.group_size, "retain": self.plan.retain}
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """One row a user."""
+        return contributions.shapes(len(self.optimizer.theta))
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite rows; how long they are is not limited."""
+        return contributions.admits(sums)
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The noisy weighted mean, or zero where the test fails; charged to the ledger first."""
+        mean_D = self.plan.mechanism.release(
+            contributions.those_present(totals),
+            round_=round_,
+            covers="filtered mean",
+            ledger=self.ledger,
+            source=self.source,
+        )
+        if mean_D is None:
+            self.failed_tests += 1
+            return np.zeros(len(self.optimizer.theta))
+        return mean_D
+
+    def notes(self) -> list[str]:
+        """How often the test failed, which is part of what was released."""
+        if not self.failed_tests:
+            return []
+        return [
+            f"In {self.failed_tests} of {self.rounds_done} rounds too few users agreed to within "
+            f"{self.plan.radius:g}, or noise made it look so: these rounds were charged and taught "
+            "the model nothing. A larger cohort, a larger --clip (the radius), fewer rounds or "
+            "more budget lets more of them pass."
+        ]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Also the number of failed tests."""
+        return {**super().state(), "failed-tests": np.array([self.failed_tests])}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        super().restore(state)
+        self.failed_tests = int(state["failed-tests"][0])

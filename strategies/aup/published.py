@@ -1,0 +1,307 @@
+"""AUP-RLHF as published, to compare with: its claim of privacy is not proven, and does not hold.
+
+Source: AUP-RLHF, Algorithms 1–3, to the letter. Phases on disjoint halves of the users
+(``strategies.aup.schedule``); in each, until a noisy test of the concentration score says "no":
+score the cohort's averaged gradients by pairs within τ, keep each user by a coin that depends on
+how many others are within 2τ, average who is kept, add N(0, 8τ² log(e^ε T/δ) ς²/ñ²), step. A phase
+hands on the average of its iterates. ς is calibrated for (ε/2, δ/2), here with the privacy loss
+distribution accountant under the run's adjacency, where the paper uses an RDP accountant under
+add-remove; the other ε/2 is for the test. A test that says "no" ends its phase; what the phase had
+planned is charged all the same, because when it ended depends on data.
+
+Formal guarantee: **none is proven**. What the ledger charges is what the paper claims. The findings
+are in ``FINDINGS``, with proofs and counterexamples in docs/aup.md. ``aup_corrected`` is the same
+idea with a filter that is sound. Trusted: the server, which sees every sampled user's gradient.
+
+Legend: S users who are there, N users in the registry, D dimensions.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import Event, PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.parts import LedgerOfPart, OnPart
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import filtered_mean
+from murmuration.privacy.mechanisms.above_threshold import AboveThreshold, Halted, OpenThreshold
+from murmuration.privacy.mechanisms.coins import user_words
+from murmuration.privacy.mechanisms.noisy_sum import fingerprint
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies import contributions
+from murmuration.strategies.aup.schedule import Phase, phase_of
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.optimizers import PhasedSettings, PhasedSgd, noise_limited_rate
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size
+
+#: Default τ: what nearly all pairs of averaged gradients stay within, for features of unit scale.
+#: The test wants four fifths of all pairs to.
+DEFAULT_RADIUS = 0.75
+
+FINDINGS = (
+    "AUP as published: epsilon is what the paper claims, not a guarantee, and its proof does not "
+    "hold. Use --variant centred, or corrected.",
+    "Its noise is for a filtered mean that moves by about 12 to 15 τ/ñ. With an odd cohort ñ, "
+    "changing one user can move that mean by any distance with probability 0.78; where a Poisson "
+    "cohort comes out larger than ñ, two clusters can be kept that are any distance apart.",
+    "Its test is calibrated for a score that moves by 1 when one user changes. The score moves by "
+    "nearly 2, so the test alone costs up to ε, not ε/2.",
+    "A passed test certifies little: the noise of the test exceeds 89/ε with probability 1e-5, and "
+    "178/ε if it were made for the true sensitivity. At ε = 1 and ñ = 101, a cohort of two far "
+    "halves passes with probability 0.015 each time.",
+)
+
+
+@dataclass(frozen=True)
+class PublishedPlan:
+    """Algorithm 1's constants: phases, and ς of each. ``epsilon`` is the paper's claim."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    phases: tuple[Phase, ...]
+    noise_multipliers: tuple[float, ...]
+    group_size: int = DEFAULT_GROUP_SIZE
+    retain: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.phases) != len(self.noise_multipliers) or not self.phases:
+            raise ValueError("every phase needs a noise multiplier of its own")
+        for phase in self.phases:
+            check_size(phase.users, phase.cohort, phase.rounds, self.group_size)
+            for value, name in ((phase.rate, "rate"), (phase.radius, "radius")):
+                if not (math.isfinite(value) and value > 0):
+                    raise ValueError(f"the {name} of a phase must be positive, got {value}")
+        _ = self.charges  # validates the rest
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: float, *, phases: tuple[Phase, ...], **plan: Any
+    ) -> "PublishedPlan":
+        """Algorithm 2, line 2, for each phase: ς ← PrivacyAccount(ε/2, δ/2, n_i, ñ_i, T_i)."""
+        return cls(
+            epsilon=epsilon,
+            phases=phases,
+            noise_multipliers=multipliers(
+                epsilon, phases, delta=plan["delta"], adjacency=plan["adjacency"]
+            ),
+            **plan,
+        )
+
+    def noise_limited(self) -> "PublishedPlan":
+        """With smaller step sizes where noise asks for it; see ``strategies.optimizers``."""
+        rates = [
+            noise_limited_rate(self.std(number), PhasedSettings.of((phase,)), phase.rate)
+            for number, phase in enumerate(self.phases, start=1)
+        ]
+        phases = zip(self.phases, rates, strict=True)
+        return replace(self, phases=tuple(replace(phase, rate=rate) for phase, rate in phases))
+
+    def place(self, round_: int) -> tuple[int, int]:
+        """Phase (1, 2, …) and step within it (1, 2, …) of a round."""
+        for number, phase in enumerate(self.phases, start=1):
+            if round_ <= phase.rounds:
+                return number, round_
+            round_ -= phase.rounds
+        raise ValueError("there are no rounds after the last phase")
+
+    def test(self, number: int) -> AboveThreshold:
+        """Algorithm 3 as Algorithm 2 runs it: ε/2, sensitivity 1, threshold 4ñ/5."""
+        cohort = self.phases[number - 1].cohort
+        return AboveThreshold(0.8 * cohort, self.epsilon / 2.0, 1.0, self.adjacency)
+
+    def event(self, number: int) -> PoissonGaussian:
+        """What the paper takes one noisy mean of a phase to cost."""
+        phase = self.phases[number - 1]
+        return PoissonGaussian(phase.cohort / phase.users, self.noise_multipliers[number - 1])
+
+    def std(self, number: int) -> float:
+        """Algorithm 2, line 15: standard deviation of the noise on each coordinate of a mean."""
+        phase = self.phases[number - 1]
+        log_term = self.epsilon + math.log(phase.rounds / self.delta)
+        scale = math.sqrt(8.0 * log_term) * phase.radius / phase.cohort
+        return scale * self.noise_multipliers[number - 1]
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """What the paper takes the whole run to cost, by phase."""
+        found: dict[Event, int] = {}
+        for number, phase in enumerate(self.phases, start=1):
+            found[self._on_part(number, self.test(number).event)] = 1
+            found[self._on_part(number, self.event(number))] = phase.rounds
+        return found
+
+    def _on_part(self, number: int, event: Event) -> Event:
+        return event if len(self.phases) == 1 else OnPart(number, event)
+
+    def ledger_of(self, number: int, ledger: Ledger) -> Ledger:
+        """Where a phase charges: its users are nobody else's."""
+        return ledger if len(self.phases) == 1 else cast(Ledger, LedgerOfPart(ledger, number))
+
+    @property
+    def noise(self) -> float:
+        """That of the last and largest phase."""
+        return self.std(len(self.phases))
+
+
+def multipliers(
+    epsilon: float, phases: tuple[Phase, ...], *, delta: float, adjacency: Adjacency
+) -> tuple[float, ...]:
+    """ς of each phase."""
+    return tuple(
+        accountant.noise_multiplier_for(
+            epsilon / 2.0,
+            delta=delta / 2.0,
+            probability=phase.cohort / phase.users,
+            rounds=phase.rounds,
+            adjacency=adjacency,
+        )
+        for phase in phases
+    )
+
+
+class AupPublished(CohortStrategy):
+    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
+
+    The optimizer must be a ``PhasedSgd`` over the plan's phases.
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover what the paper claims the plan to cost.
+    """
+
+    name = "aup-published"
+    stacked = contributions.STACKED
+    optimizer: PhasedSgd
+
+    def __init__(self, plan: PublishedPlan, ledger: Ledger, **arguments: Any) -> None:
+        super().__init__(sampler=PoissonSampler(1.0), **arguments)
+        self.plan, self.ledger = plan, ledger
+        self._tests: dict[int, OpenThreshold] = {}
+        self._names_S = np.empty(0, dtype=np.uint64)  # of the cohort
+        ledger.clear(plan.charges)
+
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """How many judgements of a user count."""
+        return {"group-size": self.plan.group_size, "retain": self.plan.retain}
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """One row a user."""
+        return contributions.shapes(len(self.optimizer.theta))
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite rows; how long they are is not limited."""
+        return contributions.admits(sums)
+
+    def invited(self, round_: int) -> np.ndarray:
+        """A Poisson cohort of the users of the round's phase; nobody once it was halted.
+
+        Who is in a phase goes by the names of those who are there now: their places in the registry
+        change when others come or go.
+        """
+        number, _ = self.plan.place(round_)
+        if self.optimizer.halted:
+            return np.empty(0, dtype=np.int64)
+        train, phase = self.participants.train, self.plan.phases[number - 1]
+        phase_N = phase_of(self.participants.registry.keys_N[train], len(self.plan.phases))
+        mine = train[phase_N == number]
+        sampler = PoissonSampler(phase.cohort / phase.users)
+        names_N = self.participants.registry.keys_N
+        chosen = mine[sampler.draw(names_N[mine], self.source, round_)]
+        self._names_S = names_N[chosen]
+        return chosen
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Algorithm 2, lines 8–15: the noisy mean of who was kept; zero in a halted phase.
+
+        Raises:
+            Halted: the last phase was halted.
+        """
+        zero_D = np.zeros(len(self.optimizer.theta))
+        if self.optimizer.halted:
+            return zero_D
+        number, step = self.plan.place(round_)
+        phase, rows_SD = self.plan.phases[number - 1], contributions.those_present(totals)
+        ledger = self.plan.ledger_of(number, self.ledger)
+        if number not in self._tests:
+            self._tests[number] = self.plan.test(number).open(
+                round_=number, covers="concentration test", ledger=ledger, source=self.source
+            )
+        distances_SS = filtered_mean.distances(rows_SD)
+        score = filtered_mean.score(distances_SS <= phase.radius, phase.cohort)
+        if not self._tests[number].ask(score, step):
+            self._halt(number, step, round_, ledger)
+            return zero_D
+        names_S = self._names_S[totals["present"] == 1.0]
+        return self.filtered(rows_SD, distances_SS <= 2.0 * phase.radius, names_S, round_)
+
+    def filtered(
+        self, rows_SD: np.ndarray, near_SS: np.ndarray, names_S: np.ndarray, round_: int
+    ) -> np.ndarray:
+        """Algorithm 2, lines 11–15, which follow a passed test: coins, mean, noise; charged."""
+        number, _ = self.plan.place(round_)
+        kept_SD = rows_SD[self._coins(near_SS, names_S, self.plan.phases[number - 1], round_)]
+        zero_D = np.zeros(len(self.optimizer.theta))
+        return noisy_mean(
+            kept_SD.mean(axis=0) if len(kept_SD) else zero_D,
+            self.plan.std(number),
+            self.plan.event(number),
+            round_=round_,
+            ledger=self.plan.ledger_of(number, self.ledger),
+            source=self.source,
+        )
+
+    def _coins(
+        self, near_SS: np.ndarray, names_S: np.ndarray, phase: Phase, round_: int
+    ) -> np.ndarray:
+        """Algorithm 2, lines 11–12: whom the coins keep, bool (S,)."""
+        kept_S = filtered_mean.published_probabilities(filtered_mean.degrees(near_SS), phase.cohort)
+        words_S = user_words(self.source.key("filter coins", round_), names_S)
+        return (words_S >> np.uint64(11)) * 2.0**-53 < kept_S
+
+    def _halt(self, number: int, step: int, round_: int, ledger: Ledger) -> None:
+        """End the phase, charging what it had planned: when it ended depends on data."""
+        left = range(self.plan.phases[number - 1].rounds - step + 1)
+        for later in left:
+            covers, nothing = "not released: halted", np.zeros(0)
+            replay = fingerprint(nothing, 0.0, round_ + later, covers, self.source)
+            ledger.charge(
+                self.plan.event(number), round_=round_ + later, covers=covers, replay=replay
+            )
+        self.optimizer.halted = True
+        if number == len(self.plan.phases):
+            raise Halted(
+                "the concentration test said no: too few users agree to within "
+                f"{self.plan.phases[number - 1].radius:g}, or noise made it look so. "
+                "What was planned has been charged in full"
+            )
+
+    def notes(self) -> list[str]:
+        """What has been found out about the published algorithm."""
+        return list(FINDINGS)
+
+
+def noisy_mean(
+    mean_D: np.ndarray,
+    std: float,
+    event: Event,
+    *,
+    round_: int,
+    ledger: Ledger,
+    source: Randomness,
+) -> np.ndarray:
+    """``mean_D`` with noise of ``std``, (D,); ``event`` is charged first.
+
+    Formal guarantee: none. The event is what is claimed, and nothing here bounds the mean.
+    """
+    covers = "filtered mean, as published"
+    replay = fingerprint(mean_D, std, round_, covers, source)
+    charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
+    noise = source.stream(f"noise {covers}", round_, charge.attempt)
+    return mean_D + std * noise.standard_normal(mean_D.shape)

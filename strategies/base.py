@@ -1,0 +1,568 @@
+"""The server half that all sum-based strategies share: cohorts out, bounded sums in.
+
+One round: a Poisson cohort is drawn over all users, each node with sampled users gets one message,
+sums are added up, the strategy turns the total into a gradient (through the ledger,
+if it is private), and the optimizer takes a step. Where rounds are few the strategy solves for a
+model instead, in ``update``.
+
+What goes wrong at a node never changes the denominator or the charge: a node that fails, is late,
+answers twice, or sends anything but a bounded sum of the right shape, on the grid where there is
+one, counts as zero. Names and reasons go to the private log, because they depend on data. When so
+much goes wrong that nothing is learnt, the run ends (``strategies.protocol.availability``).
+
+Legend: S sampled users, D dimensions.
+"""
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from murmuration.privacy.accounting.ledger import BudgetExceeded
+from murmuration.privacy.mechanisms import grid as grids
+from murmuration.privacy.mechanisms.distributed import NodeNoise
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.tally import Tally
+from murmuration.privacy.secure_aggregation import party
+from murmuration.strategies.optimizers import ServerOptimizer, SolvedModel
+from murmuration.strategies.protocol import messages, secure_rounds
+from murmuration.strategies.protocol.availability import (
+    Attendance,
+    RunAborted,
+    failed_node,
+    wait_until_online,
+)
+from murmuration.strategies.protocol.exchange import exchange, lives
+from murmuration.strategies.protocol.stated_plan import PARAMETER
+from murmuration.strategies.protocol.users import Registry
+
+PrivateLog = Callable[[Mapping[str, object]], None]
+
+
+@dataclass(frozen=True)
+class Participants:
+    """Who takes part: the registry, and which of its users are trained on and held out.
+
+    ``share`` is the chance with which each user was held out by a secret coin; 0: no coin decided.
+    """
+
+    registry: Registry
+    train: np.ndarray
+    held_out: np.ndarray
+    share: float = 0.0
+
+    @classmethod
+    def all(cls, registry: Registry) -> "Participants":
+        """Everybody is trained on."""
+        return cls(registry, registry.single, np.empty(0, dtype=np.int64))
+
+
+@dataclass
+class _Asked:
+    """What was asked of each node this round: how many users' contributions its sum may hold.
+
+    ``first`` is the place in the cohort of the first of them, ``total`` the size of the cohort.
+    """
+
+    users: dict[int, int] = field(default_factory=dict)
+    first: dict[int, int] = field(default_factory=dict)
+    total: int = 0
+
+
+class CohortStrategy(Strategy):
+    """A Flower Strategy over users instead of nodes; one subclass for each algorithm.
+
+    Args:
+        participants: from ``Registry.ask``.
+        sampler: draws the cohort of each round.
+        optimizer: holds the model; ``SolvedModel`` for a strategy that overrides ``update``.
+        source: of the cohort's coins.
+        features: the feature map's config as JSON, for the nodes.
+        model: the name of the model of preferences, for the nodes.
+        log: takes what must not be released.
+        timeout: seconds to wait for the nodes of a round.
+        least_nodes: how many of the registered nodes must be online before a round's coins are
+            drawn, or (below 1) which share of them; 0: any number.
+        masked: let nodes' sums arrive under masks (``strategies.protocol.secure_rounds``).
+        batch_users: let nodes compute several users at once (``preference.linear.gradients``).
+    """
+
+    #: Name of the node half in ``strategies.registry``.
+    name: str
+    #: Names in ``shapes`` of which nodes answer with one row for each asked user, in their order,
+    #: instead of a sum. The totals hold a row for each user of the cohort, zero until one comes.
+    stacked: frozenset[str] = frozenset()
+    #: What nodes are told of the plan; see ``strategies.protocol.stated_plan``.
+    stated: str = ""
+
+    def __init__(
+        self,
+        *,
+        participants: Participants,
+        sampler: PoissonSampler,
+        optimizer: ServerOptimizer | SolvedModel,
+        source: Randomness,
+        features: str,
+        log: PrivateLog,
+        model: str = "btl",
+        timeout: float = 600.0,
+        least_nodes: float = 0.0,
+        masked: bool = False,
+        batch_users: bool = False,
+    ) -> None:
+        self.participants = participants
+        self.sampler, self.optimizer = sampler, optimizer
+        self.source, self.features, self.log, self.timeout = source, features, log, timeout
+        self.model, self.least_nodes = model, least_nodes
+        self.attendance = Attendance()
+        self.batch_users = batch_users
+        self.masked = masked
+        self.rounds_done = 0
+        self.interrupted = 0  # the round that nodes were asked in when the server died, if any
+        self.unanswered = 0  # rounds of these of which somebody was asked, and nobody answered
+        self.update_norm = 0.0
+        self.stopped: str | None = None
+        self._asked = _Asked()
+        self.slow: set[int] = set()  # nodes that missed the last deadline: nobody waits for them
+
+    def check(self) -> None:
+        """ValueError, saying what to change, if sums under masks could not be had as planned."""
+        self._check_noise()
+        if self.masked:
+            share = (1.0 - self.participants.share) * self.sampler.probability
+            everybody = self.node_noise() is not None
+            secure_rounds.check_nodes(self.participants.registry, 1.0 if everybody else share)
+
+    def _check_noise(self) -> None:
+        if self.node_noise() is not None and not self.masked:
+            raise ValueError(
+                "noise of the nodes hides nothing where their sums arrive without masks: add "
+                "--secure-aggregation, or use --noise discrete"
+            )
+
+    @abstractmethod
+    def parameters(self) -> Mapping[str, messages.Scalar]:
+        """What the node half needs besides the model: public constants of the plan."""
+
+    @abstractmethod
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Whether so many users, each within the bound, can have produced a node's sums."""
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The averaged gradient that the model may see, from the exact totals of a round.
+
+        Every strategy has this, or an ``update`` of its own.
+
+        Raises:
+            BudgetExceeded: this round must not happen.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has neither gradient nor update")
+
+    def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
+        """Release from the exact totals of a round and move the model; the update's length.
+
+        Here one step of the optimizer with ``gradient``. A strategy that solves for the model does
+        so instead. Raises as ``gradient``; the model is then unchanged.
+        """
+        if isinstance(self.optimizer, SolvedModel):
+            raise TypeError(f"{type(self).__name__} takes steps and needs a ServerOptimizer")
+        gradient_D = self.gradient(round_, totals)
+        self.optimizer.step(round_, gradient_D)
+        return float(np.linalg.norm(gradient_D))
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The sums that a node answers with, by name; of what is ``stacked``, one user's row."""
+        return {"sum": (len(self.optimizer.theta),)}
+
+    def steps(self) -> Mapping[str, float]:
+        """The grid of each of the sums, 0 for none; sums can be masked only where each has one."""
+        return dict.fromkeys(self.shapes(), 0.0)
+
+    def node_noise(self) -> NodeNoise | None:
+        """What nodes add to this round's sums before they mask them, or None: they add nothing.
+
+        Then every registered node answers in every round, asked for users or not.
+        """
+        return None
+
+    @property
+    def redrawn(self) -> bool:
+        """Whether asking a round again would be another draw of who is in it.
+
+        Then a round that was asked is released and charged, whatever comes of it: as one of which
+        everybody is left out, if need be. Not in a simulation whose seed brings the same again.
+        """
+        return not (self.source.seeded and self.participants.registry.simulated)
+
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """What nodes get besides the model: earlier releases only."""
+        return {}
+
+    def invited(self, round_: int) -> np.ndarray:
+        """Indices (ascending) of the users that take part in a round."""
+        train, names_N = self.participants.train, self.participants.registry.keys_N
+        return train[self.sampler.draw(names_N[train], self.source, round_)]
+
+    def asked_with(self, round_: int) -> dict[str, messages.Scalar]:
+        """The parameters of a round's requests: public constants, and the stated plan."""
+        parameters: dict[str, messages.Scalar] = {
+            "strategy": self.name,
+            "round": round_,
+            "features": self.features,
+            "model": self.model,
+            "batch-users": self.batch_users,
+            **self.parameters(),
+            **messages.noise_parameters(self.node_noise()),
+        }
+        return {**parameters, PARAMETER: self.stated} if self.stated else parameters
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message to each node that hosts sampled users; to all whose noise is needed."""
+        del config, grid  # all parameters come from the plan
+        users_S = self.invited(server_round)
+        everybody = self.node_noise() is not None
+        self._asked = _Asked()
+        model = ArrayRecord({**arrays, **messages.array_record(self.arrays())})
+        self.log({"round": server_round, "cohort": len(users_S)})
+        parameters = self.asked_with(server_round)
+        outgoing = []
+        for node, asked in self.participants.registry.by_node(users_S, empty=everybody):
+            self._asked.users[node] = len(asked)
+            self._asked.first[node] = self._asked.total
+            self._asked.total += len(asked)
+            content = messages.work_request(model, parameters, asked)
+            outgoing.append(
+                messages.outgoing(content, "train", node, server_round, lives(self.timeout))
+            )
+        self.attendance.begin(self._asked.total)
+        return outgoing
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Add up the admissible sums, release, and step; the new model.
+
+        Raises:
+            BudgetExceeded: the ledger refuses this round; the model is unchanged.
+            RunAborted: nothing came of a round that can be asked again; it is not charged.
+        """
+        totals = {
+            name: np.zeros(shape) for name, shape in self._expected(self._asked.total).items()
+        }
+        waiting, arrived = dict(self._asked.users), dict[int, dict[str, np.ndarray]]()
+        turn = deque(waiting)
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            self.slow.discard(node)
+            try:
+                arrived[node] = self._read(reply, waiting.pop(node, None))
+            except messages.MalformedReply as error:
+                self._leave_out(server_round, node, str(error))
+            # Added in the order of asking, so that rounding does not depend on who was faster: a
+            # replayed round must have the same sum to the last bit. What came early waits.
+            while turn and turn[0] not in waiting:
+                self._add(server_round, totals, turn[0], arrived.pop(turn.popleft(), None))
+        for node in turn:
+            self._add(server_round, totals, node, arrived.pop(node, None))
+        for node in waiting:
+            self._leave_out(server_round, node, "no reply in time")
+            self.slow.add(node)
+        return self._move(server_round, totals), None
+
+    def _leave_out(self, round_: int, node: int, why: str) -> None:
+        """Count a node's users as zero; in a simulation, where none fails by chance, RunAborted."""
+        self.log({"round": round_, "node": node, "left out": why})
+        self.attendance.failed(why)
+        if self.participants.registry.simulated:
+            raise failed_node(why, simulated=True)
+
+    def _move(self, round_: int, totals: Mapping[str, np.ndarray] | None) -> ArrayRecord:
+        """Release from the totals, or from none if everybody is left out, and move the model."""
+        if totals is None:
+            totals = self._nothing()
+        if not self.redrawn:
+            self.attendance.check_any()
+        self.update_norm = self.update(round_, totals)
+        self.rounds_done = round_
+        return messages.model_record(self.optimizer.theta_D)
+
+    def _nothing(self) -> dict[str, np.ndarray]:
+        """The totals of nobody. With noise, where that of the nodes has not come with a sum."""
+        shapes = self._expected(self._asked.total)
+        if (noise := self.node_noise()) is not None:
+            return noise.on_nothing(shapes)
+        return {name: np.zeros(shape) for name, shape in shapes.items()}
+
+    def _masked_totals(
+        self, round_: int, outgoing: Sequence[Message], grid: Grid
+    ) -> dict[str, np.ndarray] | None:
+        """The totals of a round under masks: of all who stayed, or None if nothing can be told."""
+        shapes, noise = self._expected(self._asked.total), self.node_noise()
+        if len(outgoing) < party.LEAST_PARTIES:
+            self.attendance.begin(0)  # nobody is asked
+        ask = secure_rounds.Asker(
+            grid,
+            round_,
+            self.timeout,
+            self.log,
+            self.slow,
+            self.attendance,
+            self.participants.registry.simulated,
+        )
+        try:
+            totals, nodes = secure_rounds.masked_totals(ask, outgoing, self.steps(), shapes)
+            users = sum(self._asked.users[node] for node in nodes)
+            more = noise.in_users(len(nodes), shapes) if noise else 0
+            if not self.admits(totals, users + more):
+                raise party.ProtocolError("a total that users within the bound cannot produce")
+        except party.ProtocolError as error:
+            self.log({"round": round_, "left out": f"everybody: {error}"})
+            return None
+        self.attendance.counted(users)
+        return totals
+
+    def _read(self, reply: Message, users: int | None) -> dict[str, np.ndarray]:
+        """A reply's sums; MalformedReply, saying why, if they cannot be counted."""
+        if users is None:
+            raise messages.MalformedReply("a second reply, or one that was not asked for")
+        if reply.has_error():
+            raise messages.MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
+        sums = messages.read_sums(reply.content, self._expected(users))
+        if not self.admits(sums, users):
+            raise messages.MalformedReply(
+                f"sums that {users} users within the bound cannot produce"
+            )
+        _check_grid(sums, self.steps())
+        return sums
+
+    def _add(
+        self,
+        round_: int,
+        totals: dict[str, np.ndarray],
+        node: int,
+        sums: Mapping[str, np.ndarray] | None,
+    ) -> None:
+        if sums is None:
+            return
+        first, users = self._asked.first[node], self._asked.users[node]
+        try:
+            steps = {name: step for name, step in self.steps().items() if step}
+            _check_grid({name: totals[name] + sums[name] for name in steps}, steps)
+        except messages.MalformedReply as error:  # one by one they were small enough
+            self._leave_out(round_, node, str(error))
+            return
+        self.attendance.counted(users)
+        for name, total in totals.items():
+            if name in self.stacked:
+                total[first : first + users] = sums[name]
+            else:
+                total += sums[name]
+
+    def _expected(self, users: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of what so many users make up."""
+        return {
+            name: (users, *shape) if name in self.stacked else shape
+            for name, shape in self.shapes().items()
+        }
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message to each node that hosts held-out users."""
+        del config, grid
+        held_out = self.participants.held_out
+        parameters: dict[str, messages.Scalar] = {"features": self.features}
+        if self.stated:
+            parameters[PARAMETER] = self.stated
+        for node, asked in self.participants.registry.by_node(held_out):
+            content = messages.work_request(arrays, parameters, asked)
+            yield messages.outgoing(content, "evaluate", node, server_round, lives(self.timeout))
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """None: an exact figure about held-out users is no metric. See ``tally``."""
+        del server_round, replies
+
+    def tally(self, grid: Grid, theta_D: np.ndarray, tally: Tally) -> np.ndarray:
+        """How a model does on all held-out users, (F,): exact sums, which only noise may leave.
+
+        A node that fails, or sends what its users cannot produce, counts as zero.
+        """
+        round_ = self.rounds_done
+        outgoing = list(
+            self.configure_evaluate(round_, messages.model_record(theta_D), ConfigRecord(), grid)
+        )
+        held_out = self.participants.held_out
+        users = {node: len(mine) for node, mine in self.participants.registry.by_node(held_out)}
+        self.log({"round": round_, "held out": len(held_out)})
+        if self.masked:
+            return self._masked_tally(round_, outgoing, grid, tally, users)
+        total_F = np.zeros(tally.figures)
+        simulated = self.participants.registry.simulated
+        for reply in exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated):
+            node = reply.metadata.src_node_id
+            try:
+                if reply.has_error():
+                    raise messages.MalformedReply(str(reply.error.reason))
+                total_F += messages.read_tally(reply.content, tally, users.get(node, 0))
+            except messages.MalformedReply as error:
+                self.log({"round": round_, "node": node, "not evaluated": str(error)})
+        return total_F
+
+    def _masked_tally(
+        self,
+        round_: int,
+        outgoing: Sequence[Message],
+        grid: Grid,
+        tally: Tally,
+        users: Mapping[int, int],
+    ) -> np.ndarray:
+        """The sums under masks; zero if nothing can be told."""
+        simulated = self.participants.registry.simulated
+        ask = secure_rounds.Asker(
+            grid, round_, self.timeout, self.log, self.slow, Attendance(), simulated
+        )
+        steps, shapes = {messages.TALLY: 1.0}, {messages.TALLY: (tally.figures,)}
+        try:
+            totals, nodes = secure_rounds.masked_totals(ask, outgoing, steps, shapes, "evaluate")
+            if not tally.admits(totals[messages.TALLY], sum(users[node] for node in nodes)):
+                raise party.ProtocolError("a tally that these users cannot produce")
+        except party.ProtocolError as error:
+            self.log({"round": round_, "not evaluated": f"everybody: {error}"})
+            return np.zeros(tally.figures)
+        return totals[messages.TALLY]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a resumed run needs, as arrays: the optimizer's state and the strategy's own."""
+        return {**self.optimizer.state(), "unanswered": np.array([self.unanswered])}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        self.optimizer.restore(state)
+        self.unanswered = int(state["unanswered"][0])
+
+    def finish(self) -> None:
+        """Called when the last round is done, before the result: charge what is planned anyway."""
+
+    def figures(self) -> Mapping[str, float]:
+        """What else was released in the last round, for the metrics.
+
+        A "noise_norm" among them is the length of the noise in the last gradient.
+        """
+        return {}
+
+    def notes(self) -> list[str]:
+        """What a reader of the result must know before relying on it; sentences."""
+        return []
+
+    def summary(self) -> None:
+        """Nothing to print: the run directory says it all."""
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int = 3,
+        timeout: float = 600.0,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        *,
+        on_round: Callable[[int], None] | None = None,
+        before_round: Callable[[int], None] | None = None,
+    ) -> Result:
+        """Run rounds ``rounds_done + 1`` to ``num_rounds``; the optimizer holds the model.
+
+        Ends early, with ``stopped`` saying why, if the ledger refuses a round. ``on_round`` is
+        called after each round (checkpoints, metrics), ``before_round`` before each but the first
+        (it may put other ``participants`` in place); ``evaluate_fn`` as in Flower.
+
+        Raises:
+            RunAborted: too few nodes are there or answer (``strategies.protocol.availability``). A
+                round that was asked by then is charged, unless it can be asked again (``redrawn``).
+        """
+        del timeout, evaluate_config
+        self._check_noise()
+        arrays = initial_arrays or messages.model_record(self.optimizer.theta_D)
+        result, config = Result(), train_config or ConfigRecord()
+        first = self.rounds_done + 1
+        for round_ in range(first, num_rounds + 1):
+            if before_round and round_ > first:
+                before_round(round_)
+            nodes = self.participants.registry.nodes
+            wait_until_online(grid, self.least_nodes, self.timeout, nodes)
+            # From here on the coins are drawn, and what is done does not depend on who is there.
+            try:
+                if self._answered_before(round_):
+                    updated = self._lost_round(round_)
+                else:
+                    outgoing = self.configure_train(round_, arrays, config, grid)
+                    updated = self._asked_round(round_, outgoing, grid)
+            except BudgetExceeded as refusal:
+                self.attendance.check_any()  # then it is no word about the data
+                self.stopped = f"stopped before round {round_}: {refusal}"
+                break
+            arrays = updated or arrays
+            if evaluate_fn and (metrics := evaluate_fn(round_, arrays)):
+                result.evaluate_metrics_serverapp[round_] = metrics
+            self.unanswered += not self.attendance.anybody
+            if on_round:
+                on_round(round_)
+            self.attendance.end()
+        self.finish()
+        result.arrays = messages.model_record(self.optimizer.result_D)
+        return result
+
+    def _answered_before(self, round_: int) -> bool:
+        """Whether nodes may have answered a round already, and would not again."""
+        deployed = not self.participants.registry.simulated
+        return self.masked and self.redrawn and deployed and round_ == self.interrupted
+
+    def _lost_round(self, round_: int) -> ArrayRecord:
+        """A round under masks that a crash interrupted: everybody is left out of it.
+
+        Owners' agents answer it no second time, because the difference of two sums of one round
+        would be somebody's own.
+        """
+        self._asked = _Asked()
+        self.attendance.begin(0)
+        self.log({"round": round_, "left out": "everybody: it was asked before, under masks"})
+        self.unanswered += 1
+        return self._move(round_, None)
+
+    def _asked_round(
+        self, round_: int, outgoing: Iterable[Message], grid: Grid
+    ) -> ArrayRecord | None:
+        """Ask a cohort that is drawn; what the model is then. Raises as ``start``."""
+        try:
+            if self.masked:
+                return self._move(round_, self._masked_totals(round_, [*outgoing], grid))
+            simulated = self.participants.registry.simulated
+            replies = exchange(grid, outgoing, self.timeout, self.slow, simulated=simulated)
+            return self.aggregate_train(round_, replies)[0]
+        except RunAborted:  # a node of a simulation failed, or the round can be asked again
+            if self.redrawn:
+                with suppress(BudgetExceeded):  # it ends all the same
+                    self._move(round_, None)
+                    self.unanswered += 1
+            raise
+
+
+def _check_grid(sums: Mapping[str, np.ndarray], steps: Mapping[str, float]) -> None:
+    """MalformedReply unless each of the sums lies on its grid (0: has none), in the exact range."""
+    for name, step in steps.items():
+        try:
+            if step and name in sums:
+                grids.to_whole(sums[name], step)
+        except ValueError as error:
+            raise messages.MalformedReply(str(error)) from None

@@ -1,0 +1,156 @@
+"""What node halves share: which judgements count, and from users to one bounded sum.
+
+What a user contributes is bounded twice over. In one round at most G of their judgements count, a
+window at a random place each round, averaged over as many as there are: k_i = min(m_i, G) in the
+terms of AUP-RLHF's Algorithm 4. And where K is given, at most K of them in the whole run: of a user
+who gave thousands of judgements only these are ever touched.
+
+Which ones these are is a function of the user's name alone (and of the seed, in a simulation): the
+same in every round and after every restart, without a node having to remember anything. Any choice
+that looks at nobody else's data keeps the guarantees, so it need not be secret or fresh.
+
+Legend: U users of a node, S sampled users, N judgements of sampled users, B users in a chunk,
+D dimensions.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from murmuration.preference.linear.gradients import (
+    Examples,
+    LocalSteps,
+    sum_over_users,
+    user_gradients,
+    windows,
+)
+from murmuration.preference.models import PreferenceModel, preference_model
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies.protocol.messages import Work
+
+
+class ClipSum(Protocol):
+    """Bounds each user's vector and adds them up; see ``privacy.mechanisms.clipping``."""
+
+    def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
+        """The sum over B users, (D,)."""
+        ...
+
+
+def retained(
+    start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a user keeps for the run, at most ``most``: judgements (N,) and counts (S,)."""
+    fixed = source if source.seeded else Randomness(0)
+    return windows(start_U, users_S, most, fixed.user_words("retain", 0, keys_S))
+
+
+def sampled(
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What counts of the asked users in this round: judgements (N,) and counts (S,)."""
+    words_S = source.user_words("window", int(work.number("round")), keys_S)
+    group_size, most = int(work.number("group-size")), int(work.parameters.get("retain", 0))
+    if not most:
+        return windows(examples.start_U, work.users_S, group_size, words_S)
+    kept_N, kept_S = retained(examples.start_U, work.users_S, keys_S, most, source)
+    start_S = torch.cat([kept_S.new_zeros(1), kept_S.cumsum(0)])
+    inner_N, taken_S = windows(start_S, np.arange(len(kept_S)), group_size, words_S)
+    return kept_N[inner_N], taken_S
+
+
+def clip_of(work: Work) -> UserClip:
+    """The bound that is asked for; ValueError if it is none."""
+    return UserClip(work.number("clip-norm"))
+
+
+def model_of(examples: Examples, work: Work) -> PreferenceModel:
+    """The preference model that is asked for, as it applies to these judgements."""
+    return preference_model(str(work.parameters.get("model", "btl")), examples.kind, examples.width)
+
+
+def batches_users(work: Work) -> bool:
+    """Whether several users may share an operation, by a public setting of the run."""
+    return bool(work.parameters.get("batch-users", False))
+
+
+def bounded_sum(
+    examples: Examples,
+    work: Work,
+    keys_S: np.ndarray,
+    source: Randomness,
+    bound: ClipSum,
+    local: LocalSteps | None = None,
+) -> np.ndarray:
+    """The sum over the asked users of their bounded averaged gradients at θ, (D,) float64.
+
+    With ``local``, of how far these steps of their own take them down from θ.
+    """
+    taken_N, taken_S = sampled(examples, work, keys_S, source)
+    theta_D = work.tensor("theta")
+    total_D = sum_over_users(
+        examples,
+        theta_D,
+        taken_N,
+        taken_S,
+        bound.clip_sum,
+        model_of(examples, work),
+        local=local,
+        batch_users=batches_users(work),
+    )
+    return total_D.numpy()
+
+
+# The node half of filters that compare users: each user's averaged gradient, one row each.
+#
+# What leaves a node here is not a sum: whoever filters must see every vector, so the server sees
+# the averaged gradients of all sampled users in the clear, and no secure aggregation is possible.
+# That is the price of both filtering variants of AUP, and one reason why neither is the default.
+#
+# A user who has no judgements, or whose gradient is not finite, is marked absent instead of being
+# sent: one row of zeros, and a zero in ``present``. So is everybody of a node that does not answer,
+# or answers with anything else. Being absent is a function of that user's data alone, so it is one
+# of the things that a neighbouring data set may change, and the filters count only who is there.
+#
+# Legend: S sampled users, D dimensions.
+
+#: The arrays of which a node sends one row a user.
+STACKED = frozenset({"stack", "present"})
+
+
+def contribute(
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """``stack`` (S, D): averaged gradients at θ; ``present`` (S,): 1, or 0 with a row of zeros.
+
+    A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
+    parameters that are missing or wrong.
+    """
+    taken_N, taken_S = sampled(examples, work, keys_S, source)
+    theta_D, model = work.tensor("theta"), model_of(examples, work)
+    together = batches_users(work)
+    found = user_gradients(examples, theta_D, taken_N, taken_S, model, together)
+    # A language model's chunk is valid until the next is asked for.
+    rows_BD = [chunk_BD.cpu().clone() for chunk_BD in found]
+    stack_SD = torch.cat(rows_BD) if rows_BD else torch.zeros(0, examples.dimension)
+    present_S = torch.isfinite(stack_SD).all(dim=1) & (taken_S > 0)
+    stack_SD[~present_S] = 0.0
+    return {"stack": stack_SD.numpy(), "present": present_S.to(torch.float32).numpy()}
+
+
+def shapes(dimension: int) -> dict[str, tuple[int, ...]]:
+    """Of one user's rows."""
+    return {"stack": (dimension,), "present": ()}
+
+
+def admits(sums: Mapping[str, np.ndarray]) -> bool:
+    """Finite rows, and ``present`` nothing but zeros and ones."""
+    return bool(np.isfinite(sums["stack"]).all() and np.isin(sums["present"], (0.0, 1.0)).all())
+
+
+def those_present(totals: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The rows of the users who are there."""
+    return totals["stack"][totals["present"] == 1.0]

@@ -1,0 +1,264 @@
+"""The server's optimizer: post-processing of released updates, so it costs no privacy.
+
+SGD with momentum or Adam (``torch.optim``) on a cosine schedule with warm-up, or Adafactor at a
+constant rate (Charles et al. 2024, App. F); then an average of the last iterates. State can be
+saved and restored exactly.
+
+The default step size looks at public numbers only. Each round's noise moves θ, measured along a
+feature direction of length one, by a Gaussian of standard deviation rate·f_t·σC/M, where f_t is the
+schedule; with Adam and Adafactor, which divide by the gradient's own scale, by about rate·f_t. The
+rate is chosen so that over the whole run this adds up to a quarter of a logit: larger steps drown
+preferences of ordinary strength in noise, smaller ones leave budget unused.
+
+Legend: D dimensions.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from murmuration.strategies.aup.schedule import Phase
+
+_NOISE_LOGITS = 0.25
+KINDS = ("sgd", "adam", "adafactor")
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Public settings of the server optimizer.
+
+    ``kind`` is sgd, adam or adafactor, ``rate`` the peak step size, ``warmup`` the share of rounds
+    in which it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the
+    last one). Adafactor has neither warm-up nor momentum.
+    """
+
+    kind: str
+    rate: float
+    rounds: int
+    momentum: float = 0.9
+    warmup: float = 0.05
+    averaging: float = 0.25
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"the optimizer must be one of {', '.join(KINDS)}; got {self.kind!r}")
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ValueError(f"the learning rate must be positive, got {self.rate}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
+        if not (0 <= self.warmup <= 1 and 0 <= self.averaging <= 1):
+            raise ValueError("warm-up and averaging are shares of the rounds, in [0, 1]")
+
+    def factor(self, round_: int) -> float:
+        """The schedule f_t at round 1, 2, …: linear warm-up times cosine decay; or constant."""
+        if self.kind == "adafactor":
+            return 1.0
+        rising = min(1.0, round_ / max(1.0, self.warmup * self.rounds))
+        done = min(1.0, (round_ - 1) / self.rounds)
+        return rising * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def noise_limited_rate(noise: float, settings: OptimizerSettings, ceiling: float) -> float:
+    """The step size at which noise adds up to a quarter of a logit; see the module's docstring.
+
+    Args:
+        noise: standard deviation per coordinate of one round's averaged update, σC/M.
+        settings: for the schedule; its rate is not used.
+        ceiling: the step size that would be taken without noise.
+    """
+    if settings.kind != "sgd" and noise > 0:
+        noise = 1.0  # what is left of any noise after the division
+    energy = math.sqrt(sum(settings.factor(t) ** 2 for t in range(1, settings.rounds + 1)))
+    return ceiling if noise == 0 else min(ceiling, _NOISE_LOGITS / (noise * energy))
+
+
+class ServerOptimizer:
+    """Applies released averaged gradients to θ."""
+
+    def __init__(self, settings: OptimizerSettings, theta_D: np.ndarray) -> None:
+        self.settings = settings
+        self.theta = torch.tensor(theta_D, dtype=torch.float64)
+        self._average = torch.zeros_like(self.theta)
+        self._averaged, self._unit = 0, 1.0
+        if settings.kind == "sgd":
+            # Dampened momentum: a step has the same length in the long run at any momentum.
+            self._torch = torch.optim.SGD(
+                [self.theta], settings.rate, settings.momentum, dampening=settings.momentum
+            )
+            # Without this torch would take the first gradient undampened: ten times its weight.
+            self._torch.state[self.theta]["momentum_buffer"] = torch.zeros_like(self.theta)
+        elif settings.kind == "adam":
+            self._torch = torch.optim.Adam(
+                [self.theta], settings.rate, betas=(settings.momentum, 0.99)
+            )
+        else:
+            # Torch takes steps of min(rate, 1/√t) times max(second eps, root mean square of θ): it
+            # would keep a model that starts at zero there. An enormous eps and a rate as much
+            # smaller make steps absolute and constant.
+            self._unit = 1e9
+            self._torch = torch.optim.Adafactor([self.theta], eps=(None, self._unit))
+
+    @property
+    def theta_D(self) -> np.ndarray:
+        """The current iterate, which the next round's gradients are taken at; float32."""
+        return self.theta.numpy().astype(np.float32)
+
+    @property
+    def result_D(self) -> np.ndarray:
+        """The model to hand out: the average of the last iterates once there is one; float32."""
+        if self._averaged:
+            return (self._average / self._averaged).numpy().astype(np.float32)
+        return self.theta_D
+
+    def rate(self, round_: int | None = None) -> float:
+        """The step size of a round, or its peak."""
+        return self.settings.rate * (1.0 if round_ is None else self.settings.factor(round_))
+
+    def step(self, round_: int, gradient_D: np.ndarray) -> None:
+        """One descent step with the released gradient of ``round_`` (1, 2, …)."""
+        rate = self.settings.rate * self.settings.factor(round_)
+        self._torch.param_groups[0]["lr"] = rate / self._unit
+        self.theta.grad = torch.from_numpy(np.asarray(gradient_D, dtype=np.float64))
+        self._torch.step()
+        if round_ > self.settings.rounds * (1 - self.settings.averaging):
+            self._average += self.theta
+            self._averaged += 1
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that a resumed run needs, as arrays."""
+        moments = self._torch.state.get(self.theta, {})
+        return {
+            "theta": self.theta.numpy().copy(),
+            "average": self._average.numpy().copy(),
+            "averaged": np.array([self._averaged]),
+            **{
+                f"moment.{name}": np.atleast_1d(value.numpy()).copy()
+                for name, value in moments.items()
+                if isinstance(value, torch.Tensor)
+            },
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        self.theta.copy_(torch.from_numpy(state["theta"]))
+        self._average.copy_(torch.from_numpy(state["average"]))
+        self._averaged = int(state["averaged"][0])
+        moments = {
+            name.removeprefix("moment."): torch.from_numpy(value)
+            for name, value in state.items()
+            if name.startswith("moment.")
+        }
+        if "step" in moments:
+            moments["step"] = moments["step"].reshape(()).float()
+        if moments:
+            self._torch.state[self.theta].update(moments)
+
+
+# The optimizer of AUP-RLHF: plain gradient steps in phases, each handing on its average.
+#
+# Source: AUP-RLHF, Algorithm 1 and Algorithm 2, lines 16 and 21: a constant step size in each
+# phase, no momentum, no warm-up; what a phase hands on is the average of the points that its
+# gradients were taken at. Post-processing of releases, like every optimizer here.
+#
+# Legend: D dimensions.
+
+
+@dataclass(frozen=True)
+class PhasedSettings(OptimizerSettings):
+    """A constant step size in each phase; ``rate`` is the largest of them."""
+
+    phases: tuple[Phase, ...] = ()
+
+    @classmethod
+    def of(cls, phases: tuple[Phase, ...]) -> "PhasedSettings":
+        """The settings of Algorithm 2 for these phases."""
+        rounds, rate = sum(phase.rounds for phase in phases), max(phase.rate for phase in phases)
+        return cls("sgd", rate, rounds, momentum=0.0, warmup=0.0, averaging=0.0, phases=phases)
+
+    def factor(self, round_: int) -> float:
+        """This round's step size over the largest."""
+        for phase in self.phases:
+            if round_ <= phase.rounds:
+                return phase.rate / self.rate
+            round_ -= phase.rounds
+        return 0.0
+
+
+class PhasedSgd(ServerOptimizer):
+    """Steps of ``PhasedSettings``; each phase starts from the average of the one before.
+
+    A phase that was ``halted`` averages the iterates up to then; its other rounds change nothing.
+    """
+
+    def __init__(self, phases: tuple[Phase, ...], theta_D: np.ndarray) -> None:
+        super().__init__(PhasedSettings.of(phases), theta_D)
+        self.halted = False
+        self._ends = np.cumsum([phase.rounds for phase in phases]).tolist()
+
+    def step(self, round_: int, gradient_D: np.ndarray) -> None:
+        """One step, unless the phase was halted; at its end, over to its average."""
+        if not self.halted:
+            self._average += self.theta
+            self._averaged += 1
+            super().step(round_, gradient_D)
+        if round_ in self._ends:
+            if self._averaged:
+                self.theta.copy_(self._average / self._averaged)
+            self._average.zero_()
+            self._averaged, self.halted = 0, False
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Also whether the phase was halted."""
+        return {**super().state(), "halted": np.array([self.halted])}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        super().restore(state)
+        self.halted = bool(state["halted"][0])
+
+
+# A model that is solved for instead of trained: in place of an optimizer where rounds are few.
+#
+# A strategy of one or two rounds releases statistics once and computes the model from them, which
+# is post-processing. There is no step size and no schedule, only the model so far.
+#
+# Legend: D dimensions.
+
+
+class SolvedModel:
+    """θ in float64, zero until it is solved for."""
+
+    def __init__(self, dimension: int) -> None:
+        self.theta = torch.zeros(dimension, dtype=torch.float64)
+
+    @property
+    def theta_D(self) -> np.ndarray:
+        """The model so far; float32."""
+        return self.theta.numpy().astype(np.float32)
+
+    @property
+    def result_D(self) -> np.ndarray:
+        """The model to hand out; float32."""
+        return self.theta_D
+
+    def rate(self, round_: int | None = None) -> None:
+        """There are no steps."""
+
+    def set(self, theta_D: np.ndarray) -> float:
+        """Take a solution; how far it is from the model before. ValueError if it is not finite."""
+        if not np.isfinite(theta_D).all():
+            raise ValueError("the solution is not finite")
+        moved = float(np.linalg.norm(theta_D - self.theta.numpy()))
+        self.theta.copy_(torch.from_numpy(np.asarray(theta_D, dtype=np.float64)))
+        return moved
+
+    def state(self) -> dict[str, np.ndarray]:
+        """θ."""
+        return {"theta": self.theta.numpy().copy()}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        self.theta.copy_(torch.from_numpy(state["theta"]))

@@ -1,0 +1,1 @@
+"""What server and nodes say to each other."""

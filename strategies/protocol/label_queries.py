@@ -1,0 +1,178 @@
+"""Labels that leave the user randomized: what the server asks, and what a node answers.
+
+One message to each node. The answer holds, for every judgement of the asked users, its public item
+and what the user tells of its label, 10 bytes in all, and for every user the ε of each label. How
+likely an answer is false follows from these, so the channel travels with the labels. A node refuses
+a request that does not name ``replace-labels``: prompts, responses and how many judgements somebody
+gave are not protected. What a node tells, and that it tells it once, is in
+``client.labels.memory``.
+
+    labels = ask_labels(grid, registry, users_S, promise)
+    rows_N = places(labels, items)         # which judgements of public items they are about
+
+What is trusted: nobody but the user's own node. The server sees no true label.
+
+Legend: S asked users, N their labels, J their public judgements.
+"""
+
+import numpy as np
+from flwr.app import ConfigRecord, RecordDict
+from flwr.serverapp import Grid
+
+from murmuration.preference.data.public_items import item_id
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise, ToldLabels
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.availability import failed_node
+from murmuration.strategies.protocol.exchange import exchange
+from murmuration.strategies.protocol.public_items import PublicItems
+from murmuration.strategies.protocol.users import Registry, RegistryError
+
+#: The message type of the query.
+QUERY = "query.labels"
+#: As much may be missing where a node computed ε from flip rates.
+_ROUNDING = 1e-9
+
+
+def request(promise: LabelPromise, asked: messages.Asked) -> RecordDict:
+    """Ask a node for randomized labels of some of its users."""
+    terms = {"adjacency": Adjacency.REPLACE_LABELS.value, **promise.to_config()}
+    return RecordDict(
+        {
+            "labels": ConfigRecord(terms),  # type: ignore[arg-type]
+            messages.COHORT: asked.to_record(),
+        }
+    )
+
+
+def read_request(content: RecordDict) -> tuple[LabelPromise, messages.Asked]:
+    """The promise, and whose labels are asked for.
+
+    Raises:
+        ValueError: another adjacency than ``replace-labels``, or no promise.
+    """
+    asked = dict(content.config_records["labels"])
+    adjacency = asked.pop("adjacency", None)
+    if adjacency != Adjacency.REPLACE_LABELS.value:
+        raise ValueError(
+            f"randomized labels protect under {Adjacency.REPLACE_LABELS} only; the request names "
+            f"{adjacency!r}"
+        )
+    return LabelPromise.from_config(asked), messages.Asked.of(content)
+
+
+def reply(labels: ToldLabels) -> RecordDict:
+    """A node's answer."""
+    arrays = {
+        "items": labels.items_N,
+        "answers": labels.answers_N.astype(np.uint8),
+        "choices": labels.choices_N.astype(np.uint8),
+        "counts": np.diff(labels.start_U),
+        "per-label": labels.per_label_U,
+    }
+    return RecordDict({"labels": messages.array_record(arrays)})
+
+
+def read_reply(content: RecordDict, users: int) -> ToldLabels:
+    """The labels of ``users`` users; MalformedReply if the answer is something else."""
+    try:
+        record = content.array_records["labels"]
+        items, answers, choices, counts, per_label = (
+            record[name].numpy() for name in ("items", "answers", "choices", "counts", "per-label")
+        )
+        if counts.shape != (users,) or counts.dtype != np.int64:
+            raise ValueError(f"numbers of labels of {users} users were asked for")
+        if per_label.dtype != np.float64 or {answers.dtype, choices.dtype} != {np.dtype(np.uint8)}:
+            raise ValueError("numbers of another kind")
+        start = np.concatenate([[0], np.cumsum(counts)])
+        return ToldLabels(
+            start, items, answers.astype(np.int64), choices.astype(np.int64), per_label
+        )
+    except Exception as error:  # another machine's bytes can fail to decode in any way
+        raise messages.MalformedReply(f"not an answer to the labels query: {error!r}") from None
+
+
+def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:
+    """RegistryError where somebody told more than ``promise`` covers.
+
+    A server cannot see the coins. But what a node says of them must not cost its users more than
+    the ledger counts.
+    """
+    told_U = np.diff(labels.start_U)
+    if promise.cap and told_U.max(initial=0) > promise.cap:
+        raise RegistryError(f"a node tells more labels of a user than the cap of {promise.cap}")
+    pairs = zip(labels.per_label_U.tolist(), told_U.tolist(), strict=True)
+    for per_label, told in sorted(set(pairs)):
+        spent = per_label if promise.level == "item" else promise.spent(per_label, told)
+        if not spent <= promise.epsilon * (1 + _ROUNDING):
+            raise RegistryError(
+                f"a node tells labels at {promise.level} level epsilon {spent:.6g}, and "
+                f"{promise} was asked for"
+            )
+
+
+def ask_labels(
+    grid: Grid,
+    registry: Registry,
+    users_S: np.ndarray,
+    promise: LabelPromise,
+    *,
+    timeout: float = 3600.0,
+) -> ToldLabels:
+    """The randomized labels of these users (ascending indices in the registry), in their order.
+
+    Raises:
+        RunAborted: a deployed node refused or failed.
+        RegistryError: a node did not answer, told under terms of its own, or something else.
+    """
+    asked = dict(registry.by_node(users_S))
+    outgoing = [
+        messages.outgoing(request(promise, about), QUERY, node) for node, about in asked.items()
+    ]
+    found: dict[int, ToldLabels] = {}
+    for answer in exchange(grid, outgoing, timeout):
+        node = answer.metadata.src_node_id
+        if answer.has_error():
+            reason = str(answer.error.reason)
+            if not registry.simulated:
+                raise failed_node(reason, simulated=False, node=node)
+            raise RegistryError(f"a node told no labels: {reason}")
+        try:
+            found[node] = read_reply(answer.content, len(asked[node]))
+            check_promise(found[node], promise)
+        except messages.MalformedReply as error:
+            raise RegistryError(f"a node's labels cannot be used: {error}") from None
+    if missing := len(asked) - len(found):
+        raise RegistryError(f"{missing} of {len(asked)} nodes did not answer in time")
+    parts = [found[node] for node in asked]
+    counts_S = np.concatenate([np.diff(part.start_U) for part in parts])
+    return ToldLabels(
+        np.concatenate([[0], np.cumsum(counts_S)]),
+        np.concatenate([part.items_N for part in parts]),
+        np.concatenate([part.answers_N for part in parts]),
+        np.concatenate([part.choices_N for part in parts]),
+        np.concatenate([part.per_label_U for part in parts]),
+    )
+
+
+def places(labels: ToldLabels, items: PublicItems) -> np.ndarray:
+    """Which public judgement of the same users each label is about, (N,) int64, all different.
+
+    Raises:
+        RegistryError: a label about nothing that was shown to its user.
+    """
+    if len(labels.start_U) != len(items.start_S):
+        raise RegistryError("labels and public items are of different users")
+    pairs = zip(items.prompts, items.responses, strict=True)
+    ids = [item_id(*pair) for pair in pairs]
+    rows = np.zeros(len(labels.items_N), dtype=np.int64)
+    for user in range(len(labels.per_label_U)):
+        waiting: dict[int, list[int]] = {}
+        for row in range(items.start_S[user + 1] - 1, items.start_S[user] - 1, -1):
+            waiting.setdefault(ids[row], []).append(row)
+        for label in range(labels.start_U[user], labels.start_U[user + 1]):
+            left = waiting.get(int(labels.items_N[label]))
+            if not left or len(items.responses[left[-1]]) != labels.choices_N[label]:
+                raise RegistryError("a node tells the label of an item that was not shown")
+            rows[label] = left.pop()
+    return rows

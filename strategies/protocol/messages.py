@@ -1,0 +1,250 @@
+"""What server and nodes say to each other, and nothing else.
+
+A message carries public parameters and, towards the server, one bounded sum. Encoding and decoding
+live in one place, so that both sides agree and a malformed reply is noticed where it arrives.
+
+Users are named by the salted 64-bit names under which they registered, never by their place at a
+node: there somebody may have come or gone since, and all who follow would be taken for others.
+
+Legend: D dimensions, S sampled users of a node, U users of a node.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+
+from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.privacy.mechanisms.distributed import NodeNoise
+from murmuration.privacy.mechanisms.tally import Tally
+from murmuration.strategies.protocol.arrays import decoded, encoded
+from murmuration.strategies.protocol.node_texts import shortened
+
+Scalar = bool | int | float | str | bytes
+
+#: Places of no user.
+NOBODY = np.empty(0, dtype=np.int64)
+#: Where it stands whom a request is about.
+COHORT = "cohort"
+#: In the text of an error by which a node's owner refuses what is asked.
+OWNER_REFUSES = "the owner's policy refuses"
+
+
+class MalformedReply(ValueError):
+    """A reply that is not what was asked for; ``why`` is cut and escaped, as it may quote it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(shortened(why))
+
+
+@dataclass(frozen=True)
+class RegistryEntry:
+    """A node's answer to "whom do you host?".
+
+    ``place`` orders nodes (the partition in a simulation, −1 elsewhere), of which there are
+    ``places`` (0: the node knows of no others); ``keys_U`` are salted
+    64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
+    judgements, where those are public; ``randomized`` says whether any of its labels went through
+    randomized response before they came to it.
+    """
+
+    place: int
+    keys_U: np.ndarray
+    counts_U: np.ndarray | None
+    randomized: bool = False
+    places: int = 0
+
+
+def outgoing(
+    content: RecordDict, kind: str, node: int, round_: int = 0, lives: float | None = None
+) -> Message:
+    """A message to a node: ``kind`` as in ``train`` or ``query.registry``.
+
+    After ``lives`` seconds it is not delivered any more; None: as long as Flower keeps it.
+    """
+    return Message(content, dst_node_id=node, message_type=kind, group_id=str(round_), ttl=lives)
+
+
+def registry_request(
+    salt: bytes,
+    counts: bool,
+    features: str,
+    model: str = "btl",
+    schema: Schema = PAIRS,
+) -> RecordDict:
+    """Ask a node whom it hosts, and to have their features ready for a model of preferences.
+
+    ``schema`` is what the run declares of judgements: a node with others says so.
+    """
+    asked = {"salt": salt, "counts": counts, "features": features, "model": model}
+    asked |= {"kind": schema.kind, "responses": schema.responses}
+    return RecordDict({"registry": ConfigRecord(asked)})
+
+
+def registry_reply(entry: RegistryEntry) -> RecordDict:
+    """A node's answer."""
+    arrays = {"keys": encoded(entry.keys_U.astype(np.uint64))}
+    if entry.counts_U is not None:
+        arrays["counts"] = encoded(entry.counts_U.astype(np.int64))
+    about = ConfigRecord(
+        {"place": entry.place, "places": entry.places, "randomized": entry.randomized}
+    )
+    return RecordDict({"registry": about, "users": ArrayRecord(arrays)})
+
+
+def read_registry(content: RecordDict) -> RegistryEntry:
+    """A node's answer, decoded; MalformedReply if it is something else."""
+    try:
+        arrays, about = content.array_records["users"], content.config_records["registry"]
+        place, places = about["place"], about.get("places", 0)
+        randomized = about.get("randomized", False) is True
+        keys_U = decoded(arrays["keys"])
+        counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
+    except Exception as error:  # another machine's bytes can fail to decode in any way
+        raise MalformedReply(f"not an answer to the registry query: {error!r}") from None
+    fits = counts_U is None or counts_U.shape == keys_U.shape
+    fits = fits and keys_U.ndim == 1 and keys_U.dtype == np.uint64
+    if not (fits and isinstance(place, int) and isinstance(places, int)):
+        raise MalformedReply("the registry answer has the wrong shape")
+    return RegistryEntry(place, keys_U, counts_U, randomized, places)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Users whom a request is about: ``names_S`` uint64, made with ``salt``."""
+
+    salt: bytes
+    names_S: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.names_S)
+
+    def to_record(self) -> ConfigRecord:
+        """As it travels: plain bytes, as decoding an array takes longer than naming a cohort."""
+        return ConfigRecord({"salt": self.salt, "users": self.names_S.astype("<u8").tobytes()})
+
+    @classmethod
+    def of(cls, content: RecordDict) -> "Asked":
+        """Whom a request is about; ValueError for no names, or one given twice."""
+        record = content.config_records[COHORT]
+        names, salt = record["users"], record["salt"]
+        if not (isinstance(names, bytes) and isinstance(salt, bytes)) or len(names) % 8:
+            raise ValueError("users are named by whole numbers of 64 bits, and a salt")
+        names_S = np.frombuffer(names, dtype="<u8").astype(np.uint64)
+        if len(np.unique(names_S)) < len(names_S):
+            raise ValueError("the request names users twice")
+        return cls(salt, names_S)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What a node is asked to do: compute for some of its users at a model.
+
+    ``arrays`` holds ``theta`` (the model, (D,) float32) and whatever else the strategy's node half
+    needs; ``parameters`` its public constants; ``users_S`` the users' places at the node.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    parameters: Mapping[str, Scalar]
+    users_S: np.ndarray
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """An array as a tensor of its own."""
+        return torch.tensor(self.arrays[name])
+
+    def number(self, name: str) -> float:
+        """A numeric parameter; KeyError or ValueError if it is missing or no number."""
+        return float(self.parameters[name])
+
+
+def array_record(arrays: Mapping[str, np.ndarray]) -> ArrayRecord:
+    """Arrays as they travel."""
+    return ArrayRecord({name: encoded(a) for name, a in arrays.items()})
+
+
+def model_record(theta_D: np.ndarray) -> ArrayRecord:
+    """The model as it travels: θ in float32."""
+    return array_record({"theta": theta_D.astype(np.float32)})
+
+
+def work_request(model: ArrayRecord, parameters: Mapping[str, Scalar], asked: Asked) -> RecordDict:
+    """Ask a node to work; ``model`` is encoded once and shared by all messages of a round."""
+    return RecordDict(
+        {
+            "model": model,
+            "parameters": ConfigRecord(dict(parameters)),
+            COHORT: asked.to_record(),
+        }
+    )
+
+
+def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> Work:
+    """What was asked, of users at these places."""
+    arrays = {name: decoded(a) for name, a in content.array_records["model"].items()}
+    parameters = dict(content.config_records["parameters"])
+    return Work(arrays, parameters, users_S)  # type: ignore[arg-type]
+
+
+#: Among a request's parameters: of how many nodes' shares the noise on the sums is, and the
+#: standard deviation of one share on each sum.
+NOISE_PARTIES, _NOISE_ON = "noise-parties", "noise-on-"
+
+
+def noise_parameters(noise: NodeNoise | None) -> dict[str, Scalar]:
+    """How a request says what noise a node is to add; nothing where it is to add none."""
+    if noise is None:
+        return {}
+    shares = {_NOISE_ON + name: share for name, share in noise.shares.items()}
+    return {NOISE_PARTIES: noise.parties, **shares}
+
+
+def read_noise(parameters: Mapping[str, Scalar]) -> tuple[int, dict[str, float]]:
+    """How many shares the noise of a round is, and the standard deviation of one on each sum.
+
+    None, and nothing, where nodes add no noise. Raises ValueError for anything else.
+    """
+    shares = {
+        name.removeprefix(_NOISE_ON): share
+        for name, share in parameters.items()
+        if name.startswith(_NOISE_ON)
+    }
+    parties = parameters.get(NOISE_PARTIES, 0)
+    if type(parties) is not int or parties < 0 or bool(shares) != (parties >= 2):
+        raise ValueError("noise of nodes is of two or more, with a share for each sum")
+    if not all(type(share) is float and 0.0 < share < math.inf for share in shares.values()):
+        raise ValueError("a share of noise has a positive standard deviation")
+    return parties, shares  # type: ignore[return-value]
+
+
+def sums_reply(sums: Mapping[str, np.ndarray]) -> RecordDict:
+    """A node's bounded sums, and nothing else."""
+    return RecordDict({"sums": array_record(sums)})
+
+
+def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """The sums of a reply, float; MalformedReply unless they are exactly those of ``shapes``."""
+    try:
+        sums = {name: decoded(a) for name, a in content.array_records["sums"].items()}
+    except Exception as error:  # another machine's bytes can fail to decode in any way
+        raise MalformedReply(f"no sums in the reply: {error!r}") from None
+    found = {name: array.shape for name, array in sums.items()}
+    if found != dict(shapes):
+        raise MalformedReply(f"sums of shapes {dict(shapes)} were asked for, got {found}")
+    if not all(np.issubdtype(array.dtype, np.floating) for array in sums.values()):
+        raise MalformedReply("sums must be floating-point numbers")
+    return sums
+
+
+#: Name of the sums over held-out users (``privacy.mechanisms.tally``).
+TALLY = "tally"
+
+
+def read_tally(content: RecordDict, tally: Tally, users: int) -> np.ndarray:
+    """The sums of a node's held-out users, (F,); MalformedReply for what they cannot produce."""
+    sum_F = read_sums(content, {TALLY: (tally.figures,)})[TALLY]
+    if not tally.admits(sum_F, users):
+        raise MalformedReply(f"a tally that {users} users cannot produce")
+    return sum_F

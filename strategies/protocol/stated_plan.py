@@ -1,0 +1,221 @@
+"""What a server states about a run before it asks for anything: the plan as the nodes see it.
+
+It travels with every request to work. A node cannot check that the noise is really added; it can
+compute for itself what the plan costs if it is kept, refuse a plan that costs its owner too much,
+and keep what was stated. One run states one plan, whatever is resumed.
+
+What is trusted: the server, to keep to the noise that it states. That some releases are about
+disjoint parts of the users is not taken from it, since nobody at a node can see which part a user
+is in: ``cost`` takes every user to be in every part. That a user is held out by a coin is taken
+from it like the probability of being sampled: neither can be seen at a node. With a share near one
+that would make any run cost nothing, so no more than ``MOST_SHARE`` is believed; that nobody is in
+both halves of a run an owner's agent sees to itself (``client.agent.agent``).
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from murmuration.privacy.accounting import accountant, events
+from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
+from murmuration.privacy.accounting.events import Event, PureDp, Unprotected
+from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.parts import OnPart
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.distributed import against_server
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+
+#: Where the plan stands among the parameters of a request.
+PARAMETER = "plan"
+#: A share held out beyond this is not believed.
+MOST_SHARE = 0.5
+_MOST_ROUNDS = 10_000_000
+_MOST_KINDS = 64
+#: To account for less noise, larger groups or a loss that spreads wider (the standard deviation of
+#: that of all plans) takes minutes and gigabytes; the last costs ε of more than 200.
+_LEAST_NOISE = 0.05
+_MOST_GROUP = 10_000
+_MOST_SPREAD = 20.0
+#: Standard deviations of the loss that a grid of so many points has room for.
+_WIDE, _POINTS = 40.0, 1e6
+
+
+@dataclass(frozen=True)
+class StatedPlan:
+    """The name of a run and everything that it will charge.
+
+    ``charges`` are events with how often each will happen in ``rounds`` rounds.
+    """
+
+    run: str
+    adjacency: Adjacency
+    delta: float
+    rounds: int
+    charges: tuple[tuple[Event, int], ...]
+
+    def __post_init__(self) -> None:
+        if not (self.run and len(self.run) <= 64 and self.run.isalnum()):
+            raise ValueError("a run is named by up to 64 letters and digits")
+        if not 0.0 < self.delta < 1.0:
+            raise ValueError(f"delta must be between 0 and 1, got {self.delta}")
+        if len(self.charges) > _MOST_KINDS:
+            raise ValueError(f"a plan has at most {_MOST_KINDS} kinds of charges")
+        counts = [self.rounds, *(count for _, count in self.charges)]
+        if any(type(count) is not int or not 1 <= count <= _MOST_ROUNDS for count in counts):
+            raise ValueError(f"rounds and charges must be 1 to {_MOST_ROUNDS}")
+
+    @classmethod
+    def of(
+        cls,
+        run: str,
+        adjacency: Adjacency,
+        delta: float,
+        rounds: int,
+        charges: Mapping[Event, int],
+    ) -> "StatedPlan":
+        """A plan from what a strategy charges."""
+        return cls(run, adjacency, delta, rounds, tuple(charges.items()))
+
+    def to_json(self) -> str:
+        """As it travels."""
+        return json.dumps(
+            {
+                "run": self.run,
+                "adjacency": self.adjacency.value,
+                "delta": self.delta,
+                "rounds": self.rounds,
+                "charges": [[events.to_json(event), count] for event, count in self.charges],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "StatedPlan":
+        """What was stated; ValueError if it is something else."""
+        try:
+            data = json.loads(text)
+            if len(data["charges"]) > _MOST_KINDS:  # before any of them is looked at
+                raise ValueError(f"a plan has at most {_MOST_KINDS} kinds of charges")
+            return cls(
+                run=str(data["run"]),
+                adjacency=Adjacency(data["adjacency"]),
+                delta=float(data["delta"]),
+                rounds=data["rounds"],
+                charges=tuple((events.from_json(event), n) for event, n in data["charges"]),
+            )
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
+            raise ValueError(f"not a plan: {error}") from None
+
+    @property
+    def figures(self) -> int:
+        """How many releases about held-out users it pays for."""
+        return sum(n for event, n in self.charges if isinstance(event, HoldOut) and event.epsilon)
+
+    @property
+    def held_out(self) -> float:
+        """The largest share of users that it says are held out; 0 where it says nothing of it."""
+        held = (event for event in charged([self]) if isinstance(event, HoldOut))
+        return max((event.share for event in held), default=0.0)
+
+    def against_server(self, honest: int) -> "StatedPlan":
+        """What the server itself sees of the run, if so many nodes add their share of the noise.
+
+        Nothing is promised (``Unprotected``) where not all of the noise is the nodes' own.
+        """
+        seen = against_server(_counted(self.charges), honest) or {Unprotected(): self.rounds}
+        return replace(self, charges=tuple(seen.items()))
+
+    def epsilon(self) -> float:
+        """What the run costs if the server keeps to it; infinite where nothing is promised."""
+        return cost([self], self.delta)
+
+
+def _counted(charges: Iterable[tuple[Event, int]]) -> Counter[Event]:
+    found: Counter[Event] = Counter()
+    for event, count in charges:
+        found[event] += count
+    return found
+
+
+def charged(plans: Iterable[StatedPlan]) -> Counter[Event]:
+    """How often each event can happen to one user who is in all of these plans and all their parts.
+
+    That no user is in two parts is the server's word, and cannot be checked at a node.
+    """
+    found: Counter[Event] = Counter()
+    for plan in plans:
+        for event, count in plan.charges:
+            found[event.event if isinstance(event, OnPart) else event] += count
+    return found
+
+
+def cost(plans: list[StatedPlan], delta: float) -> float:
+    """ε of all these plans together at ``delta``, each run to its end; ValueError if their
+    adjacencies differ.
+
+    Infinite where nothing is promised: a plan with fewer noisy releases than rounds, a share held
+    out that is not believed, or so little noise that no budget allows it. How long it takes is not
+    bounded here: see ``client.agent.plan_cost``.
+    """
+    if not plans:
+        return 0.0
+    adjacency = plans[0].adjacency
+    if any(plan.adjacency is not adjacency for plan in plans):
+        raise ValueError("plans under different adjacencies have no ε together")
+    if any(_releases(plan) < plan.rounds or plan.held_out > MOST_SHARE for plan in plans):
+        return math.inf
+    charges = list(charged(plans).items())
+    if len(plans) > 1:
+        charges = of_several_runs(charges)
+    if any(_beyond(event) for event, _ in charges):
+        return math.inf
+    spread = math.sqrt(sum(count * _spread(event) ** 2 for event, count in charges))
+    if not spread <= _MOST_SPREAD:
+        return math.inf
+    # Coarser where the loss spreads wide, so that it does not take longer; errs upward.
+    interval = max(INTERVAL, spread * _WIDE / _POINTS)
+    return accountant.epsilon(charges, adjacency=adjacency, delta=delta, interval=interval)
+
+
+def _releases(plan: StatedPlan) -> int:
+    """How many noisy sums a plan pays for: tests, choices and held-out users' figures are none."""
+    charges = charged([plan]).items()
+    return sum(count for event, count in charges if not isinstance(event, PureDp | HoldOut))
+
+
+def _beyond(event: Event) -> bool:
+    """Whether nobody could want to know what this costs, before anything is computed."""
+    noise = float(getattr(event, "noise_multiplier", math.inf))
+    return noise < _LEAST_NOISE or getattr(event, "group_size", 1) > _MOST_GROUP
+
+
+def _spread(event: Event) -> float:
+    """About the standard deviation of the loss of one run, and not much less than it."""
+    if isinstance(event, OnGrid):
+        event = event.event
+    noise = float(getattr(event, "noise_multiplier", math.inf))
+    if math.isinf(noise):
+        return float(getattr(event, "epsilon", 0.0)) * math.sqrt(getattr(event, "labels", 1))
+    # The mixture's mean is k/σ with probability P(k), and its χ² divergence E[exp(j·k/σ²)] − 1. Of
+    # group privacy it is the loss of one example.
+    size = event.group_size if isinstance(event, MixtureGaussian) else 1
+    sampled = float(getattr(event, "probability", 1.0))
+    k_K = np.arange(size + 1)
+    mass_K = stats.binom.pmf(k_K, size, sampled)
+    k_K, mass_K = k_K[mass_K > 0.0], mass_K[mass_K > 0.0]
+    with np.errstate(over="ignore"):
+        moment_K = (1.0 - sampled + sampled * np.exp(k_K / noise**2)) ** size
+        divergence = float(mass_K @ moment_K) - 1.0
+    return min(size / noise, math.sqrt(max(divergence, 0.0)))

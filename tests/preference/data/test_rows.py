@@ -1,0 +1,238 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmuration.preference.data.rows import FIELDS, REQUIRED, BadRow, Row, parse_row
+
+NAMES = {field: field for field in REQUIRED}
+GOOD = {"user_id": "u", "prompt": "p", "chosen": "x", "rejected": "y"}
+
+
+LISTED = {"user_id": "u", "prompt": "p", "responses": ["x", "y", "z"]}
+
+
+def parse(**changes):
+    return parse_row(GOOD | changes, NAMES)
+
+
+def listed(**changes):
+    return parse_row(LISTED | changes, NAMES)
+
+
+def test_a_good_row():
+    assert parse(other=3) == Row("u", "p", ("x", "y"), 1.0, "pairs", None)
+
+
+@pytest.mark.parametrize(
+    ("given_id", "expected"),
+    [
+        (7, "7"),
+        (7.0, "7"),
+        (np.int64(7), "7"),
+        (7.5, "7.5"),
+        (" u ", "u"),
+        ("007", "007"),
+        ("Zoe\u0308", "Zo\u00eb"),
+        ("\ufeffu\u200b\u200e\0", "u"),
+        ("a\u200db", "a\u200db"),
+        ("\ufb01", "\ufb01"),
+        (0, "0"),
+    ],
+)
+def test_user_ids_become_text(given_id, expected):
+    assert parse(user_id=given_id).user_id == expected
+
+
+@pytest.mark.parametrize(
+    "user_id", ["", " \t", "\u200b \ufeff", None, True, float("nan"), float("inf"), [1], b"u"]
+)
+def test_bad_user_ids(user_id):
+    with pytest.raises(BadRow, match="'user_id'"):
+        parse(user_id=user_id)
+
+
+@pytest.mark.parametrize("field", ["prompt", "chosen", "rejected"])
+@pytest.mark.parametrize("text", ["", "  \n", None, 3, ["x"], {"role": "user"}, "half \ud800"])
+def test_bad_texts(field, text):
+    with pytest.raises(BadRow, match=f"'{field}'"):
+        parse(**{field: text})
+
+
+@pytest.mark.parametrize(
+    "value", [True, 1, 1.0, np.True_, np.int64(1), "true", "True", " TRUE ", "1"]
+)
+def test_ties(value):
+    assert parse(tie=value).y == 0.5
+
+
+@pytest.mark.parametrize("value", [False, 0, 0.0, np.False_, "false", "FALSE", "0", "", None])
+def test_no_ties(value):
+    assert parse(tie=value).y == 1.0
+
+
+@pytest.mark.parametrize("value", ["yes", 2, -1, 0.5, float("nan"), [], "tie"])
+def test_not_a_tie_nor_none(value):
+    with pytest.raises(BadRow, match="'tie' must be true or false"):
+        parse(tie=value)
+
+
+def test_a_text_against_itself_is_a_tie():
+    assert parse(rejected="x").y == 0.5
+
+
+def test_missing_columns_name_what_is_there_and_what_to_do():
+    with pytest.raises(BadRow) as caught:
+        parse_row({"annotator": "u", "prompt": "p", "chosen": "x", "worse": "y"}, NAMES)
+    assert str(caught.value) == (
+        "no column 'user_id', 'rejected'; the columns are: annotator, prompt, chosen, worse. "
+        "Name yours with --columns user_id=NAME,rejected=NAME"
+    )
+
+
+@pytest.mark.parametrize("thing", [[1, 2], "text", 3, None])
+def test_what_is_no_row(thing):
+    with pytest.raises(BadRow, match="expected an object"):
+        parse_row(thing, NAMES)
+
+
+def test_long_texts_are_not_quoted_whole():
+    with pytest.raises(BadRow) as caught:
+        parse(chosen=["secret " * 100])
+    assert len(str(caught.value)) < 100
+
+
+@pytest.mark.parametrize("best", [2, 2.0, "2", " 2", [2], "[2]", np.int64(2), (2,), np.array([2])])
+def test_the_best_of_several(best):
+    assert listed(best=best) == Row("u", "p", ("z", "x", "y"), 1.0, "top-1", None)
+
+
+def test_several_that_tie():
+    assert listed(best=[2, 0]).responses == ("x", "z", "y")
+    assert listed(best=[2, 0]).y == 0.5
+    assert listed(best=[0, 1, 2]).y == pytest.approx(1 / 3)
+
+
+def test_the_best_text_shown_twice_ties_with_itself():
+    found = listed(responses=["x", "y", "x"], best=0)
+    assert (found.responses, found.y) == (("x", "x", "y"), 0.5)
+
+
+@pytest.mark.parametrize(
+    "best", [3, -1, 1.5, "x", [], [0, 0], [0, 3], [0, "x"], True, {"x": 1}, float("nan"), 10**400]
+)
+def test_what_is_no_best(best):
+    with pytest.raises(BadRow, match="'best' must be the place of a response, counted from 0 to 2"):
+        listed(best=best)
+
+
+@pytest.mark.parametrize("ranking", [[2, 3, 1], "[2, 3, 1]", (2.0, 3.0, 1.0), np.array([2, 3, 1])])
+def test_rankings(ranking):
+    assert listed(ranking=ranking) == Row("u", "p", ("z", "x", "y"), 1.0, "ranking", None)
+
+
+@pytest.mark.parametrize(
+    "ranking",
+    [[0, 1, 2], [1, 2], [1, 2, 2], [1, 2, 3, 4], [1, 2, 3, "x"], 1, "x", [], [1, 2, None]],
+)
+def test_what_is_no_ranking(ranking):
+    with pytest.raises(BadRow, match="'ranking' must give each of the 3 responses a place"):
+        listed(ranking=ranking)
+
+
+def test_responses_as_in_csv():
+    found = listed(responses='["x", "y, z"]', best="1", ranking="")
+    assert found.responses == ("y, z", "x")
+
+
+@pytest.mark.parametrize("responses", [["x"], [], "x", 3, None, ["x"] * 65, {"a": "x", "b": "y"}])
+def test_what_are_no_responses(responses):
+    with pytest.raises(BadRow, match="'responses' must be a list of 2 to 64 texts"):
+        listed(responses=responses, best=0)
+
+
+@pytest.mark.parametrize("text", ["", " ", None, 3])
+def test_a_response_that_is_no_text(text):
+    with pytest.raises(BadRow, match="'responses'"):
+        listed(responses=["x", text], best=0)
+
+
+@pytest.mark.parametrize("more", [{}, {"best": 0, "ranking": [1, 2, 3]}, {"best": None}])
+def test_responses_need_one_judgement(more):
+    with pytest.raises(BadRow, match=r"needs 'best' or 'ranking'; found (neither|both)"):
+        listed(**more)
+
+
+def test_ties_are_said_in_best():
+    with pytest.raises(BadRow, match="'tie' is for pairs"):
+        listed(best=0, tie=True)
+    assert listed(best=0, tie=False).y == 1.0
+
+
+def test_pairs_win_where_a_row_has_both():
+    assert parse(responses=["x", "y", "z"], best=2).kind == "pairs"
+
+
+def test_columns_that_were_asked_for_must_be_there():
+    with pytest.raises(BadRow, match=r"no column 'pick'; .* --columns best=NAME"):
+        parse_row(LISTED | {"best": 0}, {**NAMES, "best": "pick"})
+    with pytest.raises(BadRow, match="no column 'options'"):
+        parse_row(GOOD, {**NAMES, "responses": "options"})
+
+
+@pytest.mark.parametrize(
+    ("flip", "expected"),
+    [(None, None), ("", None), (0, 0.0), ("0.25", 0.25), (np.float32(0.25), 0.25)],
+)
+def test_flip_probabilities(flip, expected):
+    assert parse(flip_probability=flip).flip_probability == expected
+    assert listed(best=0, flip_probability=flip).flip_probability == expected
+
+
+@pytest.mark.parametrize("flip", [0.5, 1, -0.1, float("nan"), True, "x", [0.1], 10**400, "nan"])
+def test_what_is_no_flip_probability(flip):
+    with pytest.raises(BadRow, match=r"'flip_probability' must be at least 0 and below 0\.5"):
+        parse(flip_probability=flip)
+
+
+def test_rankings_have_no_flip_probability():
+    with pytest.raises(BadRow, match="'flip_probability' is about one label"):
+        listed(ranking=[1, 2, 3], flip_probability=0.1)
+
+
+texts = st.text("a \n1\u00e9\ud800", max_size=4)
+json_values = st.one_of(
+    st.none(), st.booleans(), st.floats(), st.integers(), texts, st.lists(texts, max_size=2)
+)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys((*NAMES, *FIELDS), json_values)))
+def test_any_row_is_parsed_or_refused(row):
+    whole(row)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"user_id": st.just("u"), "prompt": st.just("p"), "responses": st.lists(texts, max_size=4)},
+        optional={
+            "best": st.one_of(json_values, st.lists(st.integers(-1, 4), max_size=4)),
+            "ranking": st.one_of(json_values, st.permutations([1, 2, 3])),
+            "flip_probability": json_values,
+        },
+    )
+)
+def test_any_row_with_responses_is_parsed_or_refused(row):
+    whole(row)
+
+
+def whole(row):
+    """A row is refused in one line, or gives a judgement that is whole."""
+    try:
+        found = parse_row(row, NAMES)
+    except BadRow as reason:
+        assert "\n" not in str(reason)
+    else:
+        assert all(text.strip() for text in (found.user_id, found.prompt, *found.responses))
+        assert len(found.responses) >= 2
+        assert round(1 / found.y) <= len(found.responses)
+        assert 0 <= (found.flip_probability or 0) < 1

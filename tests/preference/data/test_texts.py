@@ -1,0 +1,103 @@
+"""Users' own texts: grouped by user, refused with their place."""
+
+import numpy as np
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_texts
+from murmuration.preference.data.texts import UserTexts
+
+
+def read(rows, **more):
+    placed = [("f", line, row) for line, row in enumerate(rows, start=1)]
+    return UserTexts.from_placed_rows(placed, **more)
+
+
+ROWS = [
+    {"user_id": "b", "text": "one"},
+    {"user_id": " a ", "text": " two\n"},
+    {"user_id": "b", "text": "three", "mood": 3},
+    {"user_id": 7, "text": "four"},
+]
+
+
+def test_rows_are_grouped_by_user():
+    found = read(ROWS)
+    assert found.user_ids == ("b", "a", "7")
+    assert found.texts == ["one", "three", " two\n", "four"]
+    assert found.start_U.tolist() == [0, 2, 3, 4]
+    assert found.counts_U.tolist() == [2, 1, 1]
+    assert len(found) == 4
+
+
+def test_columns_have_other_names():
+    rows = [{"who": "a", "said": "x"}]
+    assert read(rows, columns={"user_id": "who", "text": "said"}).texts == ["x"]
+
+
+def test_select():
+    chosen = read(ROWS).select(np.array([2, 0]))
+    assert (chosen.user_ids, chosen.texts) == (("7", "b"), ["four", "one", "three"])
+    assert chosen.start_U.tolist() == [0, 1, 3]
+    assert read(ROWS).select([]).user_ids == ()
+    with pytest.raises(InputError, match="distinct"):
+        read(ROWS).select([0, 0])
+    with pytest.raises(IndexError):
+        read(ROWS).select([3])
+    with pytest.raises(IndexError):
+        read(ROWS).select([-1])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"user_id": "a"}, r"f:2: no column 'text'; the columns are: user_id.*--columns text=NAME"),
+        ({"user_id": "a", "text": "  "}, r"f:2: 'text' is empty"),
+        ({"user_id": "a", "text": 3}, r"f:2: 'text' must be text"),
+        ({"user_id": "", "text": "x"}, r"f:2: 'user_id' is empty"),
+        ({"user_id": float("nan"), "text": "x"}, "no user id"),
+        (["a"], "expected an object"),
+    ],
+)
+def test_bad_rows(row, said):
+    with pytest.raises(InputError, match=said):
+        read([ROWS[0], row])
+    found = read([ROWS[0], row], on_bad_rows="skip")
+    assert len(found) == 1
+    assert found.set_aside[0].startswith("f:2: ")
+    with pytest.raises(InputError, match="all 1 rows are bad"):
+        read([row], on_bad_rows="skip")
+
+
+def test_nothing_to_read():
+    with pytest.raises(InputError, match="nowhere: no texts"):
+        read([], source="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [({"prompt": "x"}, "'prompt' is not a field of texts"), ({"text": "user_id"}, "one column")],
+)
+def test_columns_that_cannot_be(columns, said):
+    with pytest.raises(InputError, match=said):
+        read(ROWS, columns=columns)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"user_ids": ("a", "a")},
+        {"start_U": np.array([0, 2])},
+        {"start_U": np.array([0, 3, 2])},
+        {"start_U": np.array([0, 1, 3])},
+    ],
+)
+def test_what_does_not_fit_together(changes):
+    good = {"user_ids": ("a", "b"), "start_U": np.array([0, 1, 2]), "texts": ["x", "y"]}
+    UserTexts(**good)
+    with pytest.raises(InputError):
+        UserTexts(**{**good, **changes})
+
+
+def test_from_a_file(crowd_texts):
+    assert len(load_texts(crowd_texts).user_ids) == 50

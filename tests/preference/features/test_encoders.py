@@ -1,0 +1,178 @@
+import json
+
+import numpy as np
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features import encoders
+from murmuration.preference.features.encoders import EncoderFeatures, resolve_encoder
+from murmuration.preference.features.hashing import feature_map, finite_features, parse_features
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "save", "spend", "it", "all", "now", "later", "?"]
+PROMPTS = ["spend it ?", "save all now later it spend", "?", "spend it ?"]
+RESPONSES = ["save", "spend it all now " * 5, "later unknown", "spend"]
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    """A tiny BERT with random weights, saved as anybody's local encoder would be."""
+    transformers = pytest.importorskip("transformers")
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    folder = tmp_path_factory.mktemp("encoder")
+    vocabulary = {word: i for i, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    transformers.BertModel(
+        transformers.BertConfig(
+            vocab_size=len(WORDS),
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=24,
+        )
+    ).save_pretrained(folder)
+    return folder
+
+
+def test_shape_norm_and_length(encoder):
+    features = EncoderFeatures(str(encoder), length_weight=0.5)
+    phi_RD = finite_features(features, PROMPTS, RESPONSES)
+    assert phi_RD.shape == (4, features.dimension) == (4, 17)
+    np.testing.assert_allclose(np.linalg.norm(phi_RD[:, :-1], axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(phi_RD[:, -1], 0.5 * np.log1p([1, 20, 2, 1]), rtol=1e-6)
+    assert features(["p"] * 0, []).shape == (0, 17)
+
+
+def test_mean_pooling_is_the_mean_of_the_texts_own_tokens(encoder):
+    import torch
+    import transformers
+
+    model = transformers.AutoModel.from_pretrained(encoder).eval()
+    ids = [2, 5, 6, 10, 3, 4, 3]  # [CLS] spend it ? [SEP] save [SEP]
+    with torch.no_grad():
+        states = model(
+            input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([[0] * 5 + [1] * 2])
+        ).last_hidden_state[0]
+    for pooling, expected in (("mean", states.mean(0)), ("cls", states[0])):
+        features = EncoderFeatures(str(encoder), pooling=pooling)
+        got = features(PROMPTS, RESPONSES)[0, :-1]
+        np.testing.assert_allclose(got, expected / expected.norm(), atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_texts_features_are_the_same_bits_beside_any_others(encoder, pooling):
+    features = EncoderFeatures(str(encoder), pooling=pooling)
+    together = features(PROMPTS * 20, RESPONSES * 20)
+    alone = np.concatenate(
+        [features([p], [r]) for p, r in zip(PROMPTS, RESPONSES, strict=True)] * 20
+    )
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_the_prompt_counts(encoder):
+    features = EncoderFeatures(str(encoder))
+    assert features.uses_prompt
+    one, other = features(["save", "spend"], ["it", "it"])
+    assert not np.allclose(one, other)
+
+
+def test_long_texts_are_cut_and_the_response_is_kept(encoder):
+    features = EncoderFeatures(str(encoder), max_tokens=10_000)  # the model takes 24
+    long = ["spend it all now later " * 50] * 2
+    save, later = features(long, ["save", "later"])
+    assert not np.allclose(save[:-1], later[:-1])
+    assert np.isfinite(features(long, long)).all()
+
+
+def test_config_round_trip(encoder, tmp_path, monkeypatch):
+    monkeypatch.chdir(encoder.parent)
+    features = feature_map(parse_features(encoder.name))
+    config = json.loads(json.dumps(features.to_config()))
+    monkeypatch.chdir(tmp_path)  # a node may run elsewhere
+    again = feature_map(config)
+    assert config["path"] == str(encoder)
+    assert np.array_equal(features(PROMPTS, RESPONSES), again(PROMPTS, RESPONSES))
+
+
+def test_broken_weights_are_named_by_row(encoder, tmp_path):
+    import torch
+    import transformers
+
+    model = transformers.AutoModel.from_pretrained(encoder)
+    with torch.no_grad():
+        model.embeddings.word_embeddings.weight[WORDS.index("later")] = float("nan")
+    model.save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(tmp_path)
+    features = EncoderFeatures(str(tmp_path))
+    with pytest.raises(InputError, match="features of row 2 are NaN or infinite"):
+        finite_features(features, PROMPTS[:1] * 3, ["save", "later", "now"])
+
+
+@pytest.mark.parametrize("options", [{"pooling": "max"}, {"max_tokens": 4}, {"length_weight": -1}])
+def test_bad_options(encoder, options):
+    with pytest.raises(InputError):
+        EncoderFeatures(str(encoder), **options)
+
+
+def test_a_folder_without_an_encoder(tmp_path):
+    pytest.importorskip("transformers")
+    with pytest.raises(InputError, match="the folder gives no encoder") as caught:
+        EncoderFeatures(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_with_a_damaged_encoder(encoder, tmp_path):
+    for file in encoder.iterdir():
+        (tmp_path / file.name).write_bytes(
+            file.read_bytes()[: 100 if "model" in file.name else None]
+        )
+    with pytest.raises(InputError, match="the folder gives no encoder") as caught:
+        EncoderFeatures(str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_name_that_the_hub_does_not_give(monkeypatch):
+    transformers = pytest.importorskip("transformers")
+
+    def offline(path, local_files_only):
+        assert local_files_only
+        raise OSError(f"We couldn't connect to the hub to load {path}\nmore")
+
+    monkeypatch.setattr(encoders, "hub_is_reachable", lambda: False)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", offline)
+    with pytest.raises(InputError) as caught:
+        EncoderFeatures("owner/encoder")
+    message = str(caught.value)
+    assert message.startswith("--features owner/encoder: there is no such folder here, and the hub")
+    assert message.endswith("couldn't connect to the hub to load owner/encoder")
+
+
+def test_without_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    with pytest.raises(InputError, match=r"pip install 'murmuration\[encoders\]'"):
+        EncoderFeatures(str(tmp_path))
+
+
+def test_a_missing_folder_is_not_asked_from_the_hub(tmp_path):
+    with pytest.raises(InputError, match="--features: no such folder"):
+        resolve_encoder(str(tmp_path / "gone"))
+    file = tmp_path / "encoder.bin"
+    file.write_text("")
+    with pytest.raises(InputError, match="--features: no such folder"):
+        resolve_encoder(str(file))

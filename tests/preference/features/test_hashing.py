@@ -1,0 +1,146 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import (
+    HashingFeatures,
+    feature_map,
+    finite_features,
+    parse_features,
+)
+
+texts = st.text("ab \n.é字\U0001f600", max_size=30)
+
+
+def phi(*responses, **options):
+    features = HashingFeatures(**options)
+    return features([""] * len(responses), responses)
+
+
+def test_shape_and_parts():
+    got = phi("Save it now", "", "!?", dimension=65, length_weight=0.5)
+    assert got.shape == (3, 65)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(got[:, :-1], axis=1), [1, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(got[:, -1], 0.5 * np.log1p([3, 0, 1]), rtol=1e-6)
+
+
+def test_nothing_to_do():
+    assert phi(dimension=65).shape == (0, 65)
+
+
+def test_word_order_counts_only_with_bigrams():
+    assert np.array_equal(*phi("spend then save", "save then spend", ngrams=1))
+    assert not np.array_equal(*phi("spend then save", "save then spend", ngrams=2))
+    assert np.array_equal(*phi("Spend", "spend"))
+
+
+def test_the_hash_never_changes():
+    """Saved models rely on every word staying in its bucket."""
+    got = phi("save money", ngrams=1)[0]
+    assert np.flatnonzero(got[:-1]).tolist() == [698, 903]
+    np.testing.assert_allclose(got[[698, 903]], [-math.sqrt(0.5), math.sqrt(0.5)], rtol=1e-6)
+
+
+@settings(max_examples=50)
+@given(st.lists(texts, max_size=5), texts)
+def test_a_text_has_the_same_features_in_any_company(company, text):
+    assert np.array_equal(phi(*company, text, dimension=65)[-1], phi(text, dimension=65)[0])
+
+
+@settings(max_examples=50)
+@given(texts, texts)
+def test_differences_stay_within_the_bound(one, other):
+    one_D, other_D = phi(one * 50, other, length_weight=1.0)
+    bound = HashingFeatures(length_weight=1.0).difference_bound
+    assert np.linalg.norm(one_D - other_D) <= bound + 1e-6
+
+
+def test_the_bound_is_nearly_reached():
+    """A bound that is far too large would pass the test above."""
+    opposite = [f"word{i}" for i in range(64)]
+    phi_RD = phi(*opposite, dimension=2)
+    assert {-1.0, 1.0} == set(phi_RD[:, 0])
+    longest = phi("w " * 10_000, "", length_weight=1.0)
+    gap = np.hypot(2.0, np.linalg.norm(longest[0, -1] - longest[1, -1]))
+    assert gap == pytest.approx(HashingFeatures(length_weight=1.0).difference_bound)
+
+
+@pytest.mark.parametrize(
+    "options", [{"dimension": 1}, {"ngrams": 0}, {"length_weight": -1}, {"length_weight": np.nan}]
+)
+def test_bad_options(options):
+    with pytest.raises(InputError):
+        HashingFeatures(**options)
+
+
+def test_config_round_trip():
+    features = HashingFeatures(dimension=33, ngrams=1, length_weight=0.1)
+    assert feature_map(json.loads(json.dumps(features.to_config()))) == features
+    assert feature_map(parse_features("hashing")) == HashingFeatures()
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({}, "kind None"),
+        ({"kind": "bag"}, "kind 'bag'"),
+        ({"kind": "hashing", "colour": 1}, "colour"),
+        ({"kind": "hashing", "dimension": 0}, "dimension"),
+    ],
+)
+def test_bad_configs(config, reason):
+    with pytest.raises(InputError, match=reason):
+        feature_map(config)
+
+
+def test_parse_features_tells_folders_from_hub_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "encoder").mkdir()
+    folder = {"kind": "encoder", "path": str(tmp_path / "encoder")}
+    assert parse_features("encoder") == folder
+    assert parse_features("./encoder") == folder
+    assert parse_features("owner/encoder") == {"kind": "encoder", "path": "owner/encoder"}
+
+
+@pytest.mark.parametrize("option", ["", " ", "./gone", "a/b/c", "no such"])
+def test_parse_features_refuses_what_cannot_be(option):
+    with pytest.raises(InputError, match="--features"):
+        parse_features(option)
+
+
+class Given:
+    """A feature map that gives what it was told to."""
+
+    dimension = 2
+    uses_prompt = False
+    difference_bound = None
+
+    def __init__(self, phi_RD):
+        self.phi_RD = phi_RD
+
+    def __call__(self, prompts, responses):
+        return np.array(self.phi_RD)
+
+    def to_config(self):
+        return {}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e39])
+def test_features_that_are_not_finite_name_their_row(value):
+    faulty = Given([[1.0, 2.0], [0.0, value], [value, value]])
+    with np.errstate(over="ignore"):
+        with pytest.raises(InputError, match=r"features of row 2 are NaN or infinite \(2 such"):
+            finite_features(faulty, [""] * 3, ["a", "b", "c"])
+        with pytest.raises(InputError, match="features of row 8 "):
+            finite_features(faulty, [""] * 3, ["a", "b", "c"], rows=[5, 7, 9])
+
+
+def test_features_of_a_wrong_shape():
+    with pytest.raises(InputError, match="shape"):
+        finite_features(Given([[1.0, 2.0, 3.0]]), [""], ["a"])

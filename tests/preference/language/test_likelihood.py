@@ -1,0 +1,95 @@
+"""Saved models that say the next token, used to score responses."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
+from murmuration.preference.language.reward import load_reward, reward_model
+from murmuration.preference.reward import RewardModel
+
+PROMPTS, RESPONSES = ["What now?"] * 2, ["Save it.", "Bet on it, live now."]
+
+
+@pytest.fixture
+def saved(language_model, tmp_path):
+    """A function: a model away from its beginning, saved; and its base."""
+
+    def save(kind="gpt2", train="lora", task="sft"):
+        base = LanguageBase(BaseSettings(language_model(kind), train, rank=2, task=task))
+        theta_D = 0.2 * np.random.default_rng(0).standard_normal(base.dimension)
+        folder = tmp_path / f"{kind}-{train}-{task}"
+        reward_model(theta_D.astype(np.float32), base, "btl").save(folder, "a card")
+        return folder, base
+
+    return save
+
+
+def expected(model, tokenizer, prompt, response):
+    """The log-likelihood of a response and the end, by transformers alone."""
+    head = tokenizer(prompt + "\n\n", add_special_tokens=False)["input_ids"]
+    tail = tokenizer(response, add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
+    with torch.no_grad():
+        logs = model.eval()(torch.tensor([head + tail])).logits[0].log_softmax(1)
+    return sum(float(logs[len(head) + i - 1, token]) for i, token in enumerate(tail))
+
+
+@pytest.mark.parametrize("task", ["sft", "text"])
+@pytest.mark.parametrize(("kind", "train"), [("gpt2", "lora"), ("gpt2", "full"), ("llama", "full")])
+def test_what_is_saved_is_loaded_by_transformers_and_scores_alike(saved, kind, train, task):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder, base = saved(kind, train, task)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if train == "lora":
+        from peft import PeftModel
+
+        model = AutoModelForCausalLM.from_pretrained(base.settings.path)
+        model = PeftModel.from_pretrained(model, folder)
+    else:
+        model = AutoModelForCausalLM.from_pretrained(folder)
+    scorer = load_scorer(folder)
+    assert isinstance(scorer, SavedLikelihood)
+    found = scorer.score(PROMPTS, RESPONSES)
+    assert (found < 0).all()
+    pairs = zip(PROMPTS, RESPONSES, strict=True)
+    np.testing.assert_allclose(
+        found, [expected(model, tokenizer, *pair) for pair in pairs], atol=1e-4
+    )
+    assert (folder / "README.md").read_text() == "a card\n"
+
+
+def test_it_is_no_reward(saved):
+    folder, _ = saved()
+    with pytest.raises(InputError, match="--task sft, which gives no reward"):
+        load_reward(folder)
+
+
+def test_rewards_are_scored_as_before(saved, tmp_path):
+    folder, _ = saved(task="reward")
+    np.testing.assert_array_equal(
+        load_scorer(folder).score(PROMPTS, RESPONSES), load_reward(folder).score(PROMPTS, RESPONSES)
+    )
+    RewardModel(np.ones(9), HashingFeatures(dimension=9)).save(tmp_path / "linear")
+    assert isinstance(load_scorer(tmp_path / "linear"), RewardModel)
+
+
+def test_folders_that_are_none(saved, tmp_path):
+    with pytest.raises(InputError, match="no such model folder"):
+        load_scorer(tmp_path / "none")
+    folder, _ = saved()
+    about = json.loads((folder / "murmuration.json").read_text())
+    about["base"]["path"] = str(tmp_path / "gone")
+    (folder / "murmuration.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="gives no language model"):
+        load_scorer(folder)
+
+
+def test_one_text_is_not_a_list_of_letters(saved):
+    with pytest.raises(InputError, match="equally many"):
+        load_scorer(saved()[0]).score("What now?", "Save it.")

@@ -1,0 +1,319 @@
+"""Losses of next tokens: against one backward pass for each user, and blind to labels."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.preference.bases import accuracy_at, examples_of
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.linear.gradients import (
+    LocalSteps,
+    sum_over_users,
+    user_gradients,
+    windows,
+)
+from murmuration.preference.models import preference_model
+from murmuration.privacy.mechanisms.clipping import UserClip
+
+BTL = preference_model("btl")
+TEXTS = [
+    ["Put some aside first.", "Save it.", "Wait and compare prices, keep the old one, save it."],
+    ["Bet on it."],
+    ["Keep the old one.", "Take the loan, live now.", "Buy it today!", "what", "Spend all of it."],
+]
+
+
+def own(texts=TEXTS):
+    rows = [{"user_id": f"u{u}", "text": t} for u, found in enumerate(texts) for t in found]
+    return UserTexts.from_placed_rows(("f", i, row) for i, row in enumerate(rows))
+
+
+@pytest.fixture
+def made(language_model, make_rows):
+    """A function: a base and the examples of a few users."""
+
+    def make(kind="gpt2", train="lora", task="text", data=None, **settings):
+        folder = language_model(kind) if isinstance(kind, str) else kind
+        base = LanguageBase(BaseSettings(folder, train, rank=2, task=task, **settings))
+        if data is None:
+            data = own() if task == "text" else Judgements.from_rows(make_rows([3, 1, 2]))
+        return base, examples_of(data, base)
+
+    return make
+
+
+def start(base, scale=0.1):
+    return scale * torch.randn(base.dimension, generator=torch.Generator().manual_seed(0))
+
+
+def taken(examples, most=3):
+    users = np.arange(len(examples.counts_U))
+    return windows(examples.start_U, users, most, users.astype(np.uint64) * 7)
+
+
+def text_loss(base, tokens, text):
+    """The mean cross-entropy of one text's scored tokens, by itself and token by token."""
+    ids = tokens.ids[tokens.start_T[text] : tokens.start_T[text + 1]].tolist()
+    logs = base.model(input_ids=torch.tensor([ids])).logits[0].log_softmax(dim=1)
+    scored = range(max(1, int(tokens.second_T[text])), len(ids))
+    return sum(-logs[place - 1, ids[place]] for place in scored) / len(scored)
+
+
+def differentiated(base, examples, theta_D, taken_N, taken_S):
+    """Each user's mean gradient by a backward pass of their own, (S, D)."""
+    base.put(theta_D)
+    found = []
+    with base.differentiable() as parameters:
+        for part in taken_N.split(taken_S.tolist()):
+            loss = 0.0
+            for j in part.tolist():
+                texts = [t for t in examples.text_JK[j] if t >= 0]
+                loss += sum(text_loss(base, examples.tokens, t) for t in texts) / len(texts)
+            grads = torch.autograd.grad(loss / len(part), list(parameters.values()))
+            found.append(torch.cat([g.reshape(-1) for g in grads]))
+    return base.to_theta(torch.stack(found))
+
+
+def ours(examples, theta_D, chosen, together=False):
+    found = user_gradients(examples, theta_D, *chosen, BTL, batch_users=together)
+    return torch.cat([g.clone() for g in found])
+
+
+@pytest.mark.parametrize("task", ["text", "sft"])
+@pytest.mark.parametrize("train", ["lora", "full"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt2-chat"])
+def test_equal_to_a_backward_pass_for_each_user(made, kind, train, task):
+    base, examples = made(kind, train, task)
+    chosen, theta_D = taken(examples), start(base)
+    expected = differentiated(base, examples, theta_D, *chosen)
+    assert expected.norm(dim=1).min() > 1e-3
+    assert (ours(examples, theta_D, chosen) - expected).norm() / expected.norm() < 1e-5
+
+
+def test_tied_weights_have_both_their_parts(made):
+    """GPT-2's head is its embedding; Llama's, in these tests, is not."""
+    for kind, tied in (("gpt2", True), ("llama", False)):
+        base, examples = made(kind, "full")
+        embedding, head = (
+            base.model.get_input_embeddings().weight,
+            base.model.get_output_embeddings().weight,
+        )
+        assert (embedding is head) == tied
+        assert sum(p is embedding or p is head for p in base.trained) == (1 if tied else 2)
+    base, examples = made("gpt2", "full")
+    place = [p is base.model.get_input_embeddings().weight for p in base.trained].index(True)
+    sizes = [p.numel() for p in base.trained]
+    part = slice(sum(sizes[:place]), sum(sizes[: place + 1]))
+    chosen = taken(examples)
+    expected = differentiated(base, examples, start(base), *chosen)[:, part]
+    found = ours(examples, start(base), chosen)[:, part]
+    assert (found - expected).norm() / expected.norm() < 1e-5
+
+
+def test_with_lora_embedding_and_head_stay(made):
+    base, _ = made("gpt2", "lora")
+    before = base.model.get_output_embeddings().weight.clone()
+    base.put(start(base, 1.0))
+    assert torch.equal(base.model.get_output_embeddings().weight, before)
+
+
+@pytest.mark.parametrize("settings", [{"batch_tokens": 1}, {"batch_tokens": 40}, {"memory": 1}])
+@pytest.mark.parametrize("task", ["text", "sft"])
+def test_batches_change_nothing_but_last_digits(made, task, settings):
+    base, examples = made(task=task)
+    _, other = made(task=task, **settings)
+    chosen, theta_D = taken(examples), start(base)
+    torch.testing.assert_close(
+        ours(other, theta_D, chosen, True), ours(examples, theta_D, chosen), atol=1e-6, rtol=0
+    )
+    one, two = accuracy_at(theta_D.numpy(), examples), accuracy_at(theta_D.numpy(), other)
+    assert one.pooled == two.pooled
+    assert one.loss == pytest.approx(two.loss, abs=1e-6)
+
+
+def test_the_sum_is_that_of_clipped_vectors(made):
+    base, examples = made(batch_tokens=30)
+    chosen, theta_D, clip = taken(examples), start(base), UserClip(0.05)
+    found = sum_over_users(examples, theta_D, *chosen, clip.clip_sum, BTL)
+    expected = clip.clip_sum(differentiated(base, examples, theta_D, *chosen))
+    assert (found - expected).norm() / expected.norm() < 1e-5
+
+
+def test_local_steps_are_each_users_own(made):
+    base, examples = made()
+    theta_D, chosen = start(base), taken(examples)
+    local = LocalSteps(2, 0.3)
+    found = torch.cat([g.clone() for g in examples.user_gradients(theta_D, *chosen, BTL, local)])
+    first = chosen[0][: chosen[1][0]], chosen[1][:1]
+    at_D = theta_D
+    for _ in range(2):
+        at_D = at_D - 0.3 * differentiated(base, examples, at_D, *first)[0]
+    torch.testing.assert_close(found[0], theta_D - at_D, atol=1e-5, rtol=1e-4)
+
+
+def test_loss_and_accuracy_are_pooled_over_tokens(made):
+    base, examples = made()
+    theta_D = start(base)
+    found = accuracy_at(theta_D.numpy(), examples)
+    base.put(theta_D)
+    loss = right = scored = 0.0
+    by_user = []
+    for user in range(3):
+        low, high = examples.start_U[user : user + 2].tolist()
+        mine = [0.0, 0]
+        for text in range(low, high):
+            ids = examples.tokens.ids[examples.tokens.start_T[text] :][
+                : examples.tokens.lengths_T[text]
+            ]
+            logits = base.model(input_ids=ids[None]).logits[0, :-1]
+            loss += float(torch.nn.functional.cross_entropy(logits, ids[1:], reduction="sum"))
+            mine[0] += int((logits.argmax(1) == ids[1:]).sum())
+            mine[1] += len(ids) - 1
+        right, scored = right + mine[0], scored + mine[1]
+        by_user.append(mine[0] / mine[1])
+    assert found.judgements == scored
+    assert found.users == 3
+    assert found.pooled == pytest.approx(right / scored)
+    assert found.by_user == pytest.approx(np.mean(by_user))
+    assert found.loss == pytest.approx(loss / scored, rel=1e-5)
+    assert found.chance == pytest.approx(1 / base.words)
+    part = accuracy_at(theta_D.numpy(), examples.select(np.array([2, 0])))
+    assert part.judgements < found.judgements
+    nobody = accuracy_at(theta_D.numpy(), examples.select(np.array([], dtype=np.int64)))
+    assert (nobody.users, nobody.judgements) == (0, 0)
+    assert math.isnan(nobody.pooled)
+
+
+def test_a_long_text_is_cut_and_every_token_but_the_first_is_scored_once(made):
+    words = "Wait and compare prices , keep the old one . Save it today ! Buy it"
+    base, examples = made(data=own([[words], ["Save it."]]), max_tokens=6)
+    length = len(base.tokenizer(words)["input_ids"]) + 1  # and the end
+    windows_ = examples.counts_U.tolist()[0]
+    assert windows_ == math.ceil((length - 1) / 5)
+    tokens = examples.tokens
+    parts = [
+        tokens.ids[tokens.start_T[t] : tokens.start_T[t + 1]].tolist() for t in range(windows_)
+    ]
+    assert all(len(part) <= 6 for part in parts)
+    whole = base.tokenizer(words)["input_ids"] + [base.tokenizer.eos_token_id]
+    assert parts[0] + [i for part in parts[1:] for i in part[1:]] == whole
+    assert all(one[-1] == two[0] for one, two in pairwise(parts))
+    assert examples._scored_T[:windows_].sum() == length - 1
+
+
+def test_prompts_are_not_scored(made, make_rows):
+    rows = make_rows([2])
+    base, examples = made(task="sft", data=Judgements.from_rows(rows))
+    other = Judgements.from_rows([{**row, "prompt": "Spend? Bet?"} for row in rows])
+    _, changed = made(task="sft", data=other)
+    assert (examples.tokens.second_T > 1).all()
+    assert examples._scored_T.tolist() == changed._scored_T.tolist()
+    for text in range(len(examples.tokens.lengths_T)):
+        first, last = examples.tokens.second_T[text], examples.tokens.lengths_T[text]
+        ids = examples.tokens.ids[examples.tokens.start_T[text] :][first:last]
+        assert ids[-1] == base.tokenizer.eos_token_id
+        assert base.tokenizer.decode(ids[:-1]).split()[0] not in ("what", "spend?")
+
+
+def flipped(rows):
+    return [{**row, "chosen": row["rejected"], "rejected": row["chosen"]} for row in rows]
+
+
+def test_sft_sees_no_label(made, make_rows):
+    """The same bits, whatever was chosen; as published it is not so."""
+    rows = make_rows([3, 1, 2])
+    for as_published in (False, True):
+        base, examples = made(
+            task="sft", data=Judgements.from_rows(rows), as_published=as_published
+        )
+        _, other = made(
+            task="sft", data=Judgements.from_rows(flipped(rows)), as_published=as_published
+        )
+        chosen, theta_D = taken(examples), start(base)
+        same = torch.equal(ours(examples, theta_D, chosen), ours(other, theta_D, chosen))
+        same &= accuracy_at(theta_D.numpy(), examples) == accuracy_at(theta_D.numpy(), other)
+        same &= np.array_equal(examples.tokens.ids.numpy(), other.tokens.ids.numpy())
+        assert same != as_published
+
+
+def test_sft_sees_no_label_among_several(made):
+    def read(rows, label):
+        schema = Schema("ranking" if "ranking" in label else "top-1", 3)
+        return Judgements.from_rows(rows, schema=schema)
+
+    shown = ["Save it.", "Bet on it.", "Keep the old one."]
+    row = {"user_id": "u", "prompt": "What now?", "responses": shown}
+    found = []
+    for label in ({"best": 0}, {"best": [1, 2]}, {"ranking": [3, 1, 2]}):
+        base, examples = made(task="sft", data=read([{**row, **label}], label))
+        found.append(ours(examples, start(base), taken(examples)))
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_as_published_takes_the_preferred_responses(made, make_rows):
+    rows = [{**make_rows([1])[0], "user_id": "a"}, {**make_rows([1], ties=True)[0], "user_id": "b"}]
+    base, examples = made(task="sft", data=Judgements.from_rows(rows), as_published=True)
+    assert (examples.text_JK >= 0).sum(1).tolist() == [1, 2]  # a tie has two
+    ids = examples.tokens.ids[: examples.tokens.start_T[1]]
+    assert base.tokenizer.decode(ids).count("what now") == 1
+    row = {"user_id": "u", "prompt": "?", "responses": ["Save it.", "Bet on it.", "What now?"]}
+    tied = Judgements.from_rows([{**row, "best": [1, 2]}], schema=Schema("top-1", 3))
+    _, best = made(task="sft", data=tied, as_published=True)
+    assert (best.text_JK >= 0).sum() == 2
+
+
+def test_what_does_not_fit(made, make_rows, language_model, tmp_path):
+    rows = make_rows([2])
+    rows[1]["rejected"] = "save it " * 40
+    with pytest.raises(InputError, match="row 2: a response of 80 tokens"):
+        made(task="sft", data=Judgements.from_rows(rows))
+    with pytest.raises(InputError, match="--max-tokens must be at least 2"):
+        made(max_tokens=1)
+
+
+def test_a_text_of_one_token_without_an_end(made, monkeypatch):
+    base, _ = made()
+    monkeypatch.setattr(type(base.texts), "_end", lambda *_: [])
+    with pytest.raises(InputError, match="row 2: a text of a single token"):
+        examples_of(own([["Save it."], ["what"]]), base)
+
+
+def test_what_is_of_no_use_is_left_out_where_something_takes_it(made, make_rows, monkeypatch):
+    """And nobody else's examples are other ones."""
+    base, _ = made(task="sft")
+    rows, left_out = make_rows([2, 1, 3]), LeftOut("isolate")
+    rows[2]["rejected"] = "save it " * 40
+    found = examples_of(Judgements.from_rows(rows), base, left_out)
+    alone = examples_of(Judgements.from_rows(rows[:2] + rows[3:]), base)
+    assert found.counts_U.tolist() == [2, 0, 3]
+    theta_D = start(base)
+    mine = ours(found.select(np.array([0, 2])), theta_D, taken(alone))
+    assert torch.equal(mine, ours(alone, theta_D, taken(alone)))
+    assert left_out.reasons == ["row 3: a response that does not fit into the context"]
+    base, _ = made()
+    monkeypatch.setattr(type(base.texts), "_end", lambda *_: [])
+    found = examples_of(own([["Save it."], ["what"], ["Bet on it."]]), base, left_out)
+    assert found.counts_U.tolist() == [1, 0, 1]
+    assert left_out.reasons[1].startswith("row 2: a text of a single token")
+    assert examples_of(own([["what"]]), base, left_out).counts_U.tolist() == [0]
+
+
+def test_data_of_another_task(made, make_rows):
+    judgements = Judgements.from_rows(make_rows([1]))
+    base, _ = made()
+    with pytest.raises(InputError, match="--task text is not for users' judgements"):
+        examples_of(judgements, base)
+    base, _ = made(task="sft")
+    with pytest.raises(InputError, match="--task sft is not for users' texts"):
+        examples_of(own(), base)
+    reward = LanguageBase(replace(base.settings, task="reward"))
+    with pytest.raises(InputError, match="--task reward is not for users' texts"):
+        examples_of(own(), reward)

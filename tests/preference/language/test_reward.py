@@ -1,0 +1,78 @@
+"""Language models saved and loaded."""
+
+import json
+
+import numpy as np
+import pytest
+
+from murmuration.preference.bases import base_of, examples_of
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.reward import LanguageReward, load_reward, reward_model
+from murmuration.preference.reward import RewardModel
+
+
+@pytest.fixture
+def trained(language_model):
+    """A LoRA model away from its beginning."""
+    base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
+    theta_D = np.random.default_rng(0).standard_normal(base.dimension).astype(np.float32) * 0.2
+    return reward_model(theta_D, base, "btl")
+
+
+def test_scores_survive_saving(trained, tmp_path, make_rows):
+    trained.save(tmp_path / "m", "a card")
+    assert (tmp_path / "m" / "README.md").read_text() == "a card\n"
+    judgements = Judgements.from_rows(make_rows([3]))
+    logits_R = examples_of(judgements, trained.base).logits_R(trained.theta_D)
+    loaded = load_reward(tmp_path / "m")
+    chosen, rejected = zip(*judgements.responses, strict=True)
+    found = loaded.score(judgements.prompts, chosen) - loaded.score(judgements.prompts, rejected)
+    np.testing.assert_allclose(found, logits_R.numpy(), atol=1e-5)
+
+
+def test_a_model_is_replaced_only_if_asked_and_nothing_else_ever(trained, tmp_path):
+    trained.save(tmp_path / "m")
+    with pytest.raises(InputError, match="already exists"):
+        trained.save(tmp_path / "m")
+    trained.save(tmp_path / "m", "new", overwrite=True)
+    assert (tmp_path / "m" / "README.md").read_text() == "new\n"
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary.txt").write_text("dear")
+    with pytest.raises(InputError, match="not a saved language model"):
+        trained.save(tmp_path / "mine", overwrite=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "mine"]
+
+
+def test_weights_that_do_not_fit(trained):
+    for theta_D in (np.zeros(3), np.full(trained.base.dimension, np.nan)):
+        with pytest.raises(InputError, match="finite numbers"):
+            LanguageReward(theta_D, trained.base)
+
+
+def test_a_linear_model_is_loaded_as_one(tmp_path):
+    features = HashingFeatures(dimension=9)
+    assert base_of(features.to_config()) == features
+    reward_model(np.ones(9), features, "btl").save(tmp_path / "m")
+    assert isinstance(load_reward(tmp_path / "m"), RewardModel)
+
+
+def test_folders_that_are_none(trained, tmp_path):
+    with pytest.raises(InputError, match="no such model folder"):
+        load_reward(tmp_path / "none")
+    trained.save(tmp_path / "m")
+    about = json.loads((tmp_path / "m" / "murmuration.json").read_text())
+    (tmp_path / "m" / "murmuration.json").write_text(json.dumps({**about, "format": "x"}))
+    with pytest.raises(InputError, match="of format"):
+        load_reward(tmp_path / "m")
+    about["base"]["path"] = str(tmp_path / "gone")
+    (tmp_path / "m" / "murmuration.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="no such folder"):
+        load_reward(tmp_path / "m")
+
+
+def test_one_text_is_not_a_list_of_letters(trained, tmp_path):
+    trained.save(tmp_path / "m")
+    with pytest.raises(InputError, match="equally many"):
+        load_reward(tmp_path / "m").score("What now?", "Save it.")

@@ -1,0 +1,121 @@
+"""Texts as tokens: what is written around them, what is cut, and what is refused."""
+
+import numpy as np
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.tokens import TextTokens
+
+
+@pytest.fixture
+def tokens_of(language_model):
+    """A function: the tokens of texts, as words, for a tiny model's tokenizer."""
+    from transformers import AutoTokenizer
+
+    def tokens(kind, prompts, responses, limit=64):
+        tokenizer = AutoTokenizer.from_pretrained(language_model(kind))
+        found = TextTokens(tokenizer, limit)(prompts, responses)
+        words = [
+            tokenizer.convert_ids_to_tokens(found.ids[a:b].tolist())
+            for a, b in zip(found.start_T[:-1], found.start_T[1:], strict=True)
+        ]
+        return found, [" ".join(text) for text in words]
+
+    return tokens
+
+
+def test_a_causal_model_reads_prompt_and_response(tokens_of):
+    _, (text,) = tokens_of("gpt2", ["What now?"], ["Save it."])
+    assert text == "what now ? save it ."
+
+
+def test_an_encoder_reads_a_pair(tokens_of):
+    found, (text,) = tokens_of("bert", ["What now?"], ["Save it."])
+    assert text == "[CLS] what now ? [SEP] save it . [SEP]"
+    assert found.segments(np.array([0]), 9).tolist() == [[0] * 5 + [1] * 4]
+
+
+def test_a_chat_template_is_used(tokens_of):
+    _, (text,) = tokens_of("gpt2-chat", ["What now?"], ["Save it."])
+    assert text == "[USER] what now ? [BOT] save it ."
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "expected"),
+    [("gpt2", 5, "now ? save it ."), ("bert", 7, "[CLS] ? [SEP] save it . [SEP]")],
+)
+def test_prompts_are_cut_in_front_and_responses_never(tokens_of, kind, limit, expected):
+    found, (text, short) = tokens_of(kind, ["What now?", ""], ["Save it.", "It."], limit)
+    assert text == expected
+    assert found.cut == 1
+    assert "it ." in short
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("gpt2", 2), ("gpt2-chat", 2), ("bert", 5)])
+def test_a_response_that_does_not_fit_is_refused(tokens_of, kind, limit):
+    with pytest.raises(InputError, match=r"row 2: a response of \d tokens .* --max-tokens"):
+        tokens_of(kind, ["", ""], ["it", "Save it."], limit)
+
+
+def test_a_response_may_fill_the_context(tokens_of):
+    _, (text,) = tokens_of("gpt2", ["What now?"], ["Save it."], 3)
+    assert text == "save it ."
+
+
+def test_a_batch_is_filled_up_on_the_right(tokens_of):
+    found, _ = tokens_of("gpt2", ["What now?", ""], ["Save it.", "It."])
+    ids_RL, there_RL = found.batch(np.array([1, 0]), pad=0)
+    assert ids_RL.shape == (2, 6)
+    assert there_RL.sum(1).tolist() == [2, 6]
+    assert (ids_RL[0, 2:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("gpt2", "what now ? save it . [EOS]"), ("gpt2-chat", "[USER] what now ? [BOT] save it .")],
+)
+def test_an_end_is_written_where_it_is_learnt_unless_a_template_does(
+    language_model, kind, expected
+):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(language_model(kind))
+    found = TextTokens(tokenizer, 64)(["What now?"], ["Save it."], ended=True)
+    assert " ".join(tokenizer.convert_ids_to_tokens(found.ids.tolist())) == expected
+    assert found.second_T[0] == expected.split().index("save")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt2-chat", "bert"])
+@pytest.mark.parametrize("ended", [False, True])
+def test_which_responses_fit(language_model, kind, ended):
+    """Those that are no error, and only these."""
+    from transformers import AutoTokenizer
+
+    tokens = TextTokens(AutoTokenizer.from_pretrained(language_model(kind)), 12)
+    responses = ["save it " * n for n in range(1, 9)]
+    fits = tokens.fits(["What now?"] * 8, responses, ended=ended)
+    assert 0 < fits.sum() < 8
+    for response, fit in zip(responses, fits, strict=True):
+        if fit:
+            tokens(["What now?"], [response], ended=ended)
+        else:
+            with pytest.raises(InputError, match="does not fit"):
+                tokens(["What now?"], [response], ended=ended)
+    assert tokens.fits([], []).tolist() == []
+
+
+def test_windows_of_texts_by_themselves(language_model):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2"))
+    found, windows_R = TextTokens(tokenizer, 4).windows(["Save it.", "Wait and compare it.", "it"])
+    words = tokenizer.convert_ids_to_tokens(found.ids.tolist())
+    parts = [" ".join(words[a:b]) for a, b in zip(found.start_T, found.start_T[1:], strict=False)]
+    assert parts == ["save it . [EOS]", "wait and compare it", "it . [EOS]", "it [EOS]"]
+    assert windows_R.tolist() == [1, 2, 1]
+    tokenizer.eos_token = None
+    found, windows_R = TextTokens(tokenizer, 4).windows(["it", "Save it."])
+    assert windows_R.tolist() == [0, 1]
+    assert TextTokens(tokenizer, 4).windows([])[1].tolist() == []
+    with pytest.raises(InputError, match="--max-tokens must be at least 2"):
+        TextTokens(tokenizer, 1).windows(["Save it."])

@@ -1,0 +1,350 @@
+import math
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from murmuration.privacy.accounting import accountant as accounting
+from murmuration.privacy.accounting.accountant import (
+    calibrate,
+    calibrate_noise,
+    joint_noise_multiplier,
+    noise_multiplier_for,
+    rounds_for,
+)
+from murmuration.privacy.accounting.events import (
+    PLD,
+    Event,
+    MixtureGaussian,
+    PoissonGaussian,
+    PureChoice,
+    PureDp,
+    Unprotected,
+    pld,
+)
+from murmuration.privacy.adjacency import Adjacency
+
+Q, T, DELTA = 540 / 2717, 200, 1e-5
+
+
+def epsilon(
+    probability: float,
+    sigma: float,
+    rounds: int,
+    delta: float,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    interval: float = accounting.INTERVAL,
+) -> float:
+    event = PoissonGaussian(probability, sigma)
+    return accounting.epsilon(
+        [(event, rounds)], adjacency=adjacency, delta=delta, interval=interval
+    )
+
+
+def reference(
+    probability: float, sigma: float, rounds: int, delta: float, adjacency: Adjacency
+) -> float:
+    """dp-accounting's own accountant, from its own events."""
+    gaussian = dp_accounting.GaussianDpEvent(sigma)
+    sampled = dp_accounting.PoissonSampledDpEvent(probability, gaussian)
+    accountant = PLDAccountant(adjacency.relation, value_discretization_interval=1e-4)
+    return accountant.compose(sampled, rounds).get_epsilon(delta)
+
+
+@dataclass(frozen=True)
+class Pure:
+    """A mechanism that is exactly (epsilon, 0)-DP."""
+
+    epsilon: float
+    kind = "pure"
+
+    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+        parameters = dp_accounting.pld.common.DifferentialPrivacyParameters(self.epsilon, 0)
+        return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
+
+
+def test_the_published_fixed_points(checks: SimpleNamespace) -> None:
+    checks.accounts(epsilon)
+
+
+def test_many_rounds_at_a_tiny_delta(checks: SimpleNamespace) -> None:
+    checks.fine_print(epsilon)
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE, Adjacency.ZERO_OUT])
+@pytest.mark.parametrize(
+    ("probability", "sigma", "rounds", "delta"),
+    [(Q, 4.0543, T, DELTA), (0.01, 1.5, 300, 1e-6), (1.0, 5.0, 1, 1e-5), (1.0, 30.0, 50, 1e-7)],
+)
+def test_agreement_with_the_library(
+    adjacency: Adjacency, probability: float, sigma: float, rounds: int, delta: float
+) -> None:
+    found = epsilon(probability, sigma, rounds, delta, adjacency)
+    assert found == pytest.approx(
+        reference(probability, sigma, rounds, delta, adjacency), abs=1e-3, rel=1e-3
+    )
+
+
+def test_the_plan_of_a_real_run() -> None:
+    plan = {"delta": DELTA, "probability": Q, "rounds": T}
+    sigma = noise_multiplier_for(3.0, adjacency=Adjacency.ADD_REMOVE, **plan)
+    assert sigma == pytest.approx(4.054, rel=1e-3)
+    found = reference(Q, sigma, T, DELTA, Adjacency.ADD_REMOVE)
+    assert 3.0 * 0.999 <= found <= 3.0 * 1.0001
+    # A swap moves the sum twice as far as a departure: nearly twice the noise.
+    swapped = noise_multiplier_for(3.0, adjacency=Adjacency.REPLACE, **plan)
+    assert 1.8 * sigma < swapped < 2.0 * sigma
+    assert reference(Q, swapped, T, DELTA, Adjacency.REPLACE) == pytest.approx(3.0, rel=1e-3)
+
+
+def test_zero_out_costs_what_add_remove_costs_and_labels_what_replace_costs() -> None:
+    case = (0.2, 5.0, 20, 1e-5)
+    assert epsilon(*case, Adjacency.ZERO_OUT) == epsilon(*case, Adjacency.ADD_REMOVE)
+    assert epsilon(*case, Adjacency.REPLACE_LABELS) == epsilon(*case, Adjacency.REPLACE)
+
+
+def test_one_gaussian_without_sampling_is_the_analytic_one() -> None:
+    sigma = noise_multiplier_for(
+        1.0, delta=1e-5, probability=1.0, rounds=1, adjacency=Adjacency.ADD_REMOVE
+    )
+    assert sigma == pytest.approx(3.7306, rel=2e-4)  # Balle and Wang 2018
+
+
+ranges = {
+    "probability": st.floats(0.001, 1.0),
+    "sigma": st.floats(2.0, 20.0),
+    "rounds": st.integers(1, 100),
+    "delta": st.floats(-9, -2).map(lambda exponent: 10.0**exponent),
+    "adjacency": st.sampled_from([Adjacency.ADD_REMOVE, Adjacency.REPLACE]),
+}
+
+
+@settings(max_examples=8, phases=[Phase.generate])
+@given(**ranges, factor=st.floats(1.1, 3.0))
+def test_epsilon_moves_the_right_way_in_every_parameter(
+    probability: float,
+    sigma: float,
+    rounds: int,
+    delta: float,
+    adjacency: Adjacency,
+    factor: float,
+) -> None:
+    def cost(p: float, s: float, n: int, d: float, a: Adjacency = adjacency) -> float:
+        return epsilon(p, s, n, d, a, interval=2e-3)
+
+    slack = 1e-6  # of discretization
+    base = cost(probability, sigma, rounds, delta)
+    assert 0.0 <= base < math.inf
+    assert cost(probability, sigma * factor, rounds, delta) <= base + slack
+    assert cost(probability, sigma, math.ceil(rounds * factor), delta) >= base - slack
+    assert cost(min(1.0, probability * factor), sigma, rounds, delta) >= base - slack
+    assert cost(probability, sigma, rounds, min(0.5, delta * factor)) <= base + slack
+    weaker = cost(probability, sigma, rounds, delta, Adjacency.ADD_REMOVE)
+    stronger = cost(probability, sigma, rounds, delta, Adjacency.REPLACE)
+    assert weaker <= stronger + slack
+    coarser = epsilon(probability, sigma, rounds, delta, adjacency, interval=8e-3)
+    assert coarser >= base - slack  # discretization errs on the safe side
+
+
+def test_nothing_costs_nothing_and_an_unprotected_release_everything() -> None:
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    event = PoissonGaussian(0.1, 4.0)
+    assert accounting.epsilon([], **terms) == 0.0
+    assert accounting.epsilon([(event, 0), (Unprotected(), 0)], **terms) == 0.0
+    assert accounting.epsilon([(event, 3), (Unprotected(), 1)], **terms) == math.inf
+
+
+def test_different_events_compose_in_one_accountant() -> None:
+    a, b = PoissonGaussian(0.1, 3.0), PoissonGaussian(0.3, 6.0)
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5, "interval": 1e-3}
+    both = accounting.epsilon([(a, 40), (b, 10)], **terms)
+    assert both == pytest.approx(accounting.epsilon([(b, 10), (a, 40)], **terms), rel=1e-9)
+    alone = [accounting.epsilon([part], **terms) for part in ((a, 40), (b, 10))]
+    assert max(alone) < both < sum(alone)
+    split = accounting.epsilon([(a, 25), (b, 10), (a, 15)], **terms)
+    assert split == pytest.approx(both, rel=1e-6)
+
+
+def test_a_pure_part_is_charged_each_time(checks: SimpleNamespace) -> None:
+    for adjacency in Adjacency:
+        checks.counts_every_time(
+            lambda part, times, adjacency=adjacency: accounting.epsilon(
+                [(Pure(part), times)], adjacency=adjacency, delta=1e-9
+            )
+        )
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan, math.inf])
+def test_a_delta_out_of_range_is_refused(delta: float) -> None:
+    with pytest.raises(ValueError, match=r"delta must be in \(0, 1\)"):
+        epsilon(0.1, 4.0, 1, delta)
+    with pytest.raises(ValueError, match=r"delta must be in \(0, 1\)"):
+        noise_multiplier_for(
+            1.0, delta=delta, probability=0.1, rounds=1, adjacency=Adjacency.ADD_REMOVE
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": 0.0}, "epsilon must be a positive"),
+        ({"target": -1.0}, "epsilon must be a positive"),
+        ({"target": math.nan}, "epsilon must be a positive"),
+        ({"target": math.inf}, "epsilon must be a positive"),
+        ({"rounds": 0}, "at least one round"),
+        ({"probability": 0.0}, "sampling probability"),
+        ({"probability": 1.5}, "sampling probability"),
+    ],
+)
+def test_impossible_plans_are_refused(changes: dict, message: str) -> None:
+    plan = {"target": 1.0, "delta": 1e-5, "probability": 0.1, "rounds": 10, **changes}
+    with pytest.raises(ValueError, match=message):
+        noise_multiplier_for(plan.pop("target"), adjacency=Adjacency.ADD_REMOVE, **plan)
+
+
+@pytest.mark.parametrize(
+    ("target", "probability", "rounds", "delta", "adjacency"),
+    [
+        (0.01, Q, 200, 1e-5, Adjacency.ADD_REMOVE),
+        (0.05, 0.1, 1000, 1e-5, Adjacency.ADD_REMOVE),
+        (0.3, 0.02, 500, 1e-7, Adjacency.REPLACE),
+        (1.0, Q, 200, 1e-5, Adjacency.ADD_REMOVE),
+        (5.0, 1.0, 3, 1e-5, Adjacency.REPLACE),
+    ],
+)
+def test_calibrated_noise_meets_the_target_from_below(
+    target: float, probability: float, rounds: int, delta: float, adjacency: Adjacency
+) -> None:
+    sigma = noise_multiplier_for(
+        target, delta=delta, probability=probability, rounds=rounds, adjacency=adjacency
+    )
+    found = epsilon(probability, sigma, rounds, delta, adjacency)
+    assert target * (1 - 1.01e-4) <= found <= target
+    assert epsilon(probability, sigma * 0.999, rounds, delta, adjacency) > target
+
+
+@given(st.floats(-3, 3), st.floats(0.3, 4.0), st.floats(0.0, 20.0))
+def test_calibration_solves_any_falling_cost(log_target: float, slope: float, bend: float) -> None:
+    def cost(x: float, interval: float) -> float:
+        return (1 + 10 * interval) * x**-slope * (1 + bend / (1 + x))
+
+    target = 10.0**log_target
+    x = calibrate(cost, target, low=1e-12, high=1e20)
+    assert target * (1 - 1.01e-4) <= cost(x, accounting.INTERVAL) <= target
+
+
+def test_calibration_at_the_ends_of_the_range() -> None:
+    def cost(x: float, interval: float) -> float:
+        return math.inf if x < 0.5 else 1 / x
+
+    assert calibrate(cost, 5.0, low=1.0, high=100.0) == 1.0  # the least noise is already enough
+    with pytest.raises(ValueError, match=r"epsilon = 0.001 is out of reach at 100"):
+        calibrate(cost, 0.001, low=1.0, high=100.0)
+    x = calibrate(cost, 4.0, low=0.01, high=100.0)  # a cliff: the target is met, not approached
+    assert x == pytest.approx(0.5, rel=1e-6)
+    assert cost(x, 0.0) <= 4.0
+
+
+@pytest.mark.parametrize(
+    ("target", "event"),
+    [
+        (0.5, PoissonGaussian(0.1, 4.0)),
+        (1.0, PoissonGaussian(1.0, 20.0)),
+        (2.0, PoissonGaussian(0.5, 5.0)),
+    ],
+)
+def test_the_number_of_rounds_is_exactly_the_edge(target: float, event: PoissonGaussian) -> None:
+    terms = {"delta": 1e-5, "adjacency": Adjacency.ADD_REMOVE}
+    rounds = rounds_for(target, event=event, **terms)
+    assert rounds >= 1
+    assert accounting.epsilon([(event, rounds)], **terms) <= target
+    assert accounting.epsilon([(event, rounds + 1)], **terms) > target
+
+
+def test_the_number_of_rounds_where_none_or_all_fit() -> None:
+    terms = {"delta": 1e-5, "adjacency": Adjacency.ADD_REMOVE}
+    assert rounds_for(1.0, event=PoissonGaussian(1.0, 1.0), **terms) == 0
+    assert rounds_for(1.0, event=Unprotected(), **terms) == 0
+    quiet = PoissonGaussian(0.001, 50.0)
+    for most in (1, 5, 8, 9):
+        assert rounds_for(1.0, event=quiet, most=most, **terms) == most
+
+
+@pytest.mark.parametrize(
+    ("target", "group_size", "probability", "rounds"),
+    [(3.0, 32, 0.01, 1000), (0.1, 4, 0.05, 50), (2.0, 512, 0.02, 300), (8.0, 8, 0.1, 1)],
+)
+def test_noise_for_sampled_examples(
+    target: float, group_size: int, probability: float, rounds: int
+) -> None:
+    terms = {"delta": 1e-6, "adjacency": Adjacency.ADD_REMOVE}
+
+    def charges(sigma: float) -> dict[Event, int]:
+        return {MixtureGaussian(sigma, group_size, probability): rounds}
+
+    sigma = calibrate_noise(target, charges, **terms)
+    found = accounting.epsilon(charges(sigma).items(), **terms)
+    assert target * (1 - 1.01e-4) <= found <= target
+    assert accounting.epsilon(charges(sigma * 0.999).items(), **terms) > target
+
+
+def test_calibration_for_any_family_is_the_one_for_rounds() -> None:
+    terms = {"delta": 1e-5, "adjacency": Adjacency.REPLACE}
+    by_family = calibrate_noise(2.0, lambda sigma: {PoissonGaussian(0.1, sigma): 50}, **terms)
+    assert by_family == pytest.approx(
+        noise_multiplier_for(2.0, probability=0.1, rounds=50, **terms), rel=3e-4
+    )
+
+
+def test_fixed_charges_are_paid_before_the_noise() -> None:
+    terms = {"delta": 1e-5, "adjacency": Adjacency.ADD_REMOVE}
+
+    def charges(sigma: float) -> dict[Event, int]:
+        return {PoissonGaussian(0.1, sigma): 100, PureDp(0.25): 2}
+
+    sigma = calibrate_noise(1.0, charges, **terms)
+    assert 0.9998 <= accounting.epsilon(charges(sigma).items(), **terms) <= 1.0
+    assert sigma > calibrate_noise(1.0, lambda s: {PoissonGaussian(0.1, s): 100}, **terms)
+    with pytest.raises(ValueError, match=r"0\.4 is out of reach.*still costs 0\.5"):
+        calibrate_noise(0.4, charges, **terms)
+
+
+def test_a_sum_and_a_count_on_one_cohort_are_one_gaussian() -> None:
+    assert joint_noise_multiplier(3.0, 1e9) == pytest.approx(3.0)  # a count too noisy to matter
+    assert joint_noise_multiplier(2.0, 1.0) == pytest.approx(math.sqrt(2))  # two equal halves
+    assert joint_noise_multiplier(2.0, 2.0, bound=1.0) == pytest.approx(math.sqrt(2))
+    # Andrew et al. 2021, Theorem 1: z_sum = (z^-2 - (2 σ_b)^-2)^(-1/2).
+    z, bit_noise = 1.1, 7.0
+    z_sum = (z**-2 - (2 * bit_noise) ** -2) ** -0.5
+    assert joint_noise_multiplier(z_sum, bit_noise) == pytest.approx(z)
+
+
+@given(st.floats(0.1, 50.0), st.floats(0.1, 50.0))
+def test_the_joint_release_is_the_vector_with_both_parts(sigma: float, bit_noise: float) -> None:
+    # The worst user is as far from zero, in units of the noise, as in both parts together.
+    length = float(np.linalg.norm([1.0 / sigma, 0.5 / bit_noise]))
+    assert joint_noise_multiplier(sigma, bit_noise) == pytest.approx(1 / length)
+    assert joint_noise_multiplier(sigma, bit_noise) < sigma
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_a_joint_release_without_noise_is_refused(bad: float) -> None:
+    for arguments in ((bad, 1.0), (1.0, bad)):
+        with pytest.raises(ValueError, match="positive finite"):
+            joint_noise_multiplier(*arguments)
+
+
+def test_what_a_choice_costs_is_added_never_convolved():
+    rounds = (PoissonGaussian(0.1, 2.0), 50)
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    alone = accounting.epsilon([rounds], **terms)
+    added = accounting.epsilon([(PureChoice(0.2), 2), rounds], **terms)
+    convolved = accounting.epsilon([(PureDp(0.2), 2), rounds], **terms)
+    assert added == pytest.approx(alone + 0.4, abs=1e-12)
+    assert convolved < added - 1e-3
+    assert accounting.epsilon([(PureChoice(0.2), 0), rounds], **terms) == alone

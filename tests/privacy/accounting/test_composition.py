@@ -1,0 +1,83 @@
+import math
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from murmuration.privacy.accounting.composition import composed_epsilon, composition
+from murmuration.privacy.accounting.events import (
+    MixtureGaussian,
+    PoissonGaussian,
+    PureDp,
+    Unprotected,
+)
+from murmuration.privacy.adjacency import Adjacency
+
+TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-6, "interval": 2e-3}
+
+events = st.one_of(
+    st.builds(MixtureGaussian, st.floats(2.0, 9.0), st.integers(1, 9), st.floats(0.01, 0.3)),
+    st.builds(PoissonGaussian, st.floats(0.01, 0.5), st.floats(2.0, 9.0)),
+    st.builds(PureDp, st.floats(0.01, 0.5)),
+)
+
+
+@settings(max_examples=15, phases=[Phase.generate])
+@given(events, events, st.integers(1, 20), st.integers(1, 5))
+def test_events_of_any_kind_compose_in_any_order(first, second, times: int, more: int) -> None:
+    both = composed_epsilon([(first, times), (second, more)], **TERMS)
+    swapped = composed_epsilon([(second, more), (first, times)], **TERMS)
+    assert swapped == pytest.approx(both, rel=1e-6, abs=1e-9)
+    split = composed_epsilon([(first, 1), (second, more), (first, times - 1)], **TERMS)
+    assert split == pytest.approx(both, rel=1e-4, abs=1e-6)
+    half = {**TERMS, "delta": 5e-7}
+    parts = [composed_epsilon([part], **half) for part in ((first, times), (second, more))]
+    assert both <= sum(parts) + 1e-6  # basic composition
+    alone = [composed_epsilon([part], **TERMS) for part in ((first, times), (second, more))]
+    assert both >= max(alone) - 1e-6
+
+
+def test_twice_t_rounds_are_t_rounds_twice() -> None:
+    event = MixtureGaussian(3.0, 6, 0.05)
+    whole = composed_epsilon([(event, 80)], **TERMS)
+    halves = composed_epsilon([(event, 40), (event, 40)], **TERMS)
+    assert halves == pytest.approx(whole, rel=1e-6)
+
+
+def test_nothing_released_has_no_loss_and_an_unprotected_release_every() -> None:
+    assert composition([], adjacency=Adjacency.REPLACE) is None
+    assert composition([(Unprotected(), 0)], adjacency=Adjacency.REPLACE) is None
+    assert composed_epsilon([(PureDp(1.0), 0)], **TERMS) == 0.0
+    mixed = [(PureDp(1.0), 2), (Unprotected(), 3), (PoissonGaussian(0.1, 4.0), 1)]
+    assert composed_epsilon(mixed, **TERMS) == math.inf
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+@pytest.mark.parametrize(("probability", "noise"), [(1e-9, 1.0), (1e-6, 1.0), (1e-6, 1e3)])
+def test_the_grid_is_never_finer_than_rounding_allows(adjacency, probability, noise) -> None:
+    event, rounds = PoissonGaussian(probability, noise), 100_000
+    total = composition([(event, rounds)], adjacency=adjacency)
+    assert total is not None
+    found = total.epsilon(1e-9)
+    # The standard deviation of the loss, from its variance in one round.
+    swap = adjacency.vectors_changed == 2
+    spread = math.expm1(noise**-2) + (-math.expm1(-(noise**-2)) if swap else 0.0)
+    std = probability * math.sqrt(spread * (2 if swap else 1) * rounds)
+    assert 0.0 <= found <= 20.0 * std
+
+
+@pytest.mark.parametrize(
+    ("probability", "interval"), [(0.05, 1e-3), (0.5, 1e-3), (0.9, 1e-3), (0.5, 1e-4)]
+)
+@pytest.mark.parametrize("noise", [0.7945, 3.0])
+@pytest.mark.parametrize("delta", [0.1, 1e-3, 1e-8])
+def test_a_single_release_is_certified_where_its_loss_ends(
+    probability, noise, delta, interval
+) -> None:
+    """Of a user who is added the loss is bounded, and much of its mass lies in the last cells."""
+    event = PoissonGaussian(probability, noise)
+    found = composed_epsilon(
+        [(event, 1)], adjacency=Adjacency.ADD_REMOVE, delta=delta, interval=interval
+    )
+    alone = event.loss(Adjacency.ADD_REMOVE, interval).get_epsilon_for_delta(delta)
+    assert alone - 1e-9 <= found <= alone + 1e-6

@@ -1,0 +1,588 @@
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmuration.privacy.accounting import accountant, chained_record
+from murmuration.privacy.accounting.chained_record import ChainedRecord
+from murmuration.privacy.accounting.events import Event, PoissonGaussian, PureDp, Unprotected
+from murmuration.privacy.accounting.ledger import (
+    BudgetExceeded,
+    Ledger,
+    LedgerError,
+    LedgerLoss,
+    read_charges,
+    read_spent,
+)
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+
+ROOT = Path(__file__).parents[3]
+EVENT = PoissonGaussian(0.1, 4.0)
+OTHER = PoissonGaussian(0.2, 6.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.jsonl"
+
+
+def promise(path: Path, **changes: object) -> Ledger:
+    terms: dict = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5, "budget": None}
+    return Ledger(path, **{**terms, **changes})
+
+
+def write(path: Path, charges: int) -> bytes:
+    with promise(path) as ledger:
+        for round_ in range(1, charges + 1):
+            ledger.charge(EVENT, round_=round_, covers="gradient", replay=f"hash {round_}")
+    return path.read_bytes()
+
+
+def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path: Path) -> None:
+    write(path, 2)
+    header, first, second = [json.loads(line) for line in path.read_text().splitlines()]
+    chain = {"index", "before"}
+    assert {name: header[name] for name in header.keys() - chain} == {
+        "ledger": 2,
+        "adjacency": "add-remove",
+        "delta": 1e-5,
+        "budget_epsilon": None,
+    }
+    assert first.keys() - chain == {"round", "covers", "attempt", "event", "replay", "at"}
+    assert (second["round"], second["attempt"], second["covers"]) == (2, 0, "gradient")
+    # To the second: how long a round took depends on who was in it.
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", second["at"])
+    assert second["event"]["kind"] == "poisson-gaussian"
+
+
+def test_a_ledger_reads_back_what_was_written(path: Path) -> None:
+    with promise(path) as ledger:
+        ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
+        ledger.charge(EVENT, round_=1, covers="gradient")
+        ledger.charge(Unprotected(), round_=2, covers="cøunt\n\x1f")
+        charges = ledger.charges
+    assert [charge.attempt for charge in charges] == [0, 1, 0]
+    with promise(path) as ledger:
+        assert ledger.charges == charges
+        assert ledger.spent() == {EVENT: 2, Unprotected(): 1}
+
+
+def test_charges_can_be_read_without_opening_the_ledger(path: Path) -> None:
+    raw = write(path, 2) + b'{"torn'
+    path.write_bytes(raw)
+    assert [charge.round for charge in read_charges(path)] == [1, 2]
+    assert path.read_bytes() == raw
+    assert read_spent(path) == {EVENT: 2}
+    path.write_bytes(raw.replace(b"4.0", b"9.0", 1))
+    with pytest.raises(LedgerLoss, match=":2: edited"):
+        read_charges(path)
+
+
+def test_the_line_is_on_disk_when_charge_returns(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            synced.append(path.read_bytes().count(b"\n"))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with promise(path) as ledger:
+        assert synced == [1]
+        for lines in (2, 3, 4):
+            ledger.charge(EVENT, round_=lines, covers="gradient")
+            assert synced[-1] == lines
+            assert path.read_bytes().count(b"\n") == lines
+
+
+def test_a_charge_that_cannot_be_synced_is_an_error_and_the_end(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with promise(path) as ledger:
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            ledger.charge(EVENT, round_=1, covers="gradient")
+        monkeypatch.undo()
+        # The disk may or may not have it: nothing more is released before it is read again.
+        with pytest.raises(LedgerError, match="open it again"):
+            ledger.charge(EVENT, round_=2, covers="gradient")
+    with promise(path) as ledger:
+        assert len(ledger.charges) == 1
+
+
+def test_a_line_that_the_disk_takes_only_in_part_is_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+    with promise(path) as ledger:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", lambda fd, data: real(fd, data[:10]))
+            with pytest.raises(OSError, match="not written in full"):
+                ledger.charge(EVENT, round_=1, covers="gradient")
+        with pytest.raises(LedgerError, match="open it again"):
+            ledger.charge(EVENT, round_=1, covers="gradient")
+    with promise(path) as ledger:
+        assert ledger.charges == []
+        ledger.charge(EVENT, round_=1, covers="gradient")
+    with promise(path) as ledger:
+        assert len(ledger.charges) == 1
+
+
+def test_a_torn_line_is_cut_off_and_not_glued_to_the_next(path: Path) -> None:
+    raw = write(path, 2)
+    for torn in (b"{", b'{"index": 4, "before": "'):
+        path.write_bytes(raw + torn)
+        with promise(path) as ledger:
+            assert len(ledger.charges) == 2
+    with promise(path) as ledger:
+        ledger.charge(EVENT, round_=9, covers="gradient")
+    with promise(path) as ledger:
+        assert [charge.round for charge in ledger.charges] == [1, 2, 9]
+
+
+def test_a_file_cut_anywhere_is_refused_and_left_as_it_was(path: Path) -> None:
+    raw = write(path, 2)
+    ends = [i for i in range(len(raw)) if b"\n" in raw[max(0, i - 2) : i + 2]]
+    for cut in sorted({*range(0, len(raw), 7), *ends}):
+        path.write_bytes(raw[:cut])
+        with pytest.raises(LedgerLoss, match=r"--accept-ledger-loss"):
+            promise(path)
+        assert path.read_bytes() == raw[:cut]
+
+
+CHARGE = {"round": 1, "covers": "", "attempt": 0, "replay": None, "event": {"kind": "unprotected"}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"round": 1},
+        {**CHARGE, "round": "x"},
+        {**CHARGE, "event": {"kind": "laplace"}},
+        {**CHARGE, "event": {"kind": ["a"]}},
+        {**CHARGE, "event": None},
+        {"lost": "why"},
+        {"charged again": [{"event": {"kind": "unprotected"}, "times": 0}]},
+        {"charged again": [{"event": {"kind": "unprotected"}, "times": 1.5}]},
+    ],
+)  # fmt: skip
+def test_a_line_that_means_nothing_is_refused_by_its_number(path: Path, line: dict) -> None:
+    write(path, 2)
+    record = ChainedRecord(path, chained_record.read(path).lines[0])
+    record.append(line)
+    record.close()
+    with pytest.raises(LedgerError, match=r"ledger\.jsonl:4: not a line of a ledger"):
+        promise(path)
+
+
+def test_one_digit_of_a_noise_multiplier(path: Path) -> None:
+    raw = write(path, 3)
+    for place in [i for i in range(len(raw)) if raw.startswith(b'"noise_multiplier": 4.0', i)]:
+        path.write_bytes(raw[:place] + raw[place:].replace(b"4.0", b"9.0", 1))
+        with pytest.raises(LedgerLoss, match=r"ledger\.jsonl:[234]: edited after it was written"):
+            promise(path)
+
+
+def test_a_ledger_of_an_earlier_version_is_not_gone_on_with(path: Path) -> None:
+    text = '{"ledger": 1, "adjacency": "add-remove", "delta": 1e-05, "budget_epsilon": null}\n'
+    path.write_text(text)
+    with pytest.raises(LedgerError, match=r"an earlier version.*choose another --out") as caught:
+        promise(path)
+    assert not isinstance(caught.value, LedgerLoss)
+    assert path.read_text() == text
+
+
+# After a loss.
+
+TERMS: dict = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+PLAN = {EVENT: 10, PureDp(0.1): 2}
+
+
+@cache
+def budget() -> float:
+    """What the plan costs."""
+    return accountant.epsilon(PLAN.items(), **TERMS)
+
+
+def lost_after(path: Path, charged: int, damage: Callable[[Path], object]) -> Counter[Event]:
+    """A run that has charged so much of ``PLAN`` when its ledger is damaged; what it charged."""
+    with promise(path, budget=budget()) as ledger:
+        ledger.clear(PLAN)
+        for round_ in range(1, charged + 1):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        ledger.charge(PureDp(0.1), round_=1, covers="test")
+        spent = ledger.spent()
+    damage(path)
+    return spent
+
+
+def gone_on(path: Path, losses: int = 1) -> Ledger:
+    """The ledger after its loss was accepted, the plan not charged yet."""
+    terms = {**TERMS, "budget": budget()}
+    with pytest.raises(LedgerLoss) as loss:
+        Ledger(path, **terms, begun=True)
+    ledger = Ledger.begin_after_loss(path, loss.value.what, round_=8, **terms)
+    assert ledger.unsettled
+    assert ledger.epsilon() == math.inf
+    with pytest.raises(LedgerError, match="what was lost"):
+        ledger.charge(EVENT, round_=9, covers="gradient")
+    return ledger
+
+
+def flip(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"4.0", b"4000.0", 1))
+
+
+def delete_both(path: Path) -> None:
+    path.unlink()
+    chained_record.head_path(path).unlink()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.unlink(),
+        delete_both,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:900]),
+        lambda path: chained_record.head_path(path).unlink(),
+        flip,
+        lambda path: path.write_bytes(b"\x00" * 5000),
+    ],
+)
+def test_an_accepted_loss_costs_the_whole_plan_beside_what_can_be_read(
+    path: Path, damage: Callable[[Path], object]
+) -> None:
+    spent = lost_after(path, 8, damage)
+    with gone_on(path) as ledger:
+        readable = ledger.spent()
+        ledger.settle(PLAN, losses=1)
+        assert not ledger.unsettled
+        assert ledger.spent() == readable + Counter(PLAN)
+        assert all(ledger.spent()[event] >= times for event, times in spent.items())
+        assert ledger.epsilon() >= accountant.epsilon(spent.items(), **TERMS)
+        ledger.clear(PLAN)  # the budget begins anew, for what is left
+        for round_ in range(9, 19):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(OTHER, round_=19, covers="gradient")
+        total, head = ledger.epsilon(), ledger.head
+        assert total >= accountant.epsilon((spent + Counter({EVENT: 10})).items(), **TERMS)
+        assert ledger.account.first_uncharged() == 19
+    with promise(path, budget=budget()) as ledger:
+        assert (ledger.epsilon(), ledger.head, len(ledger.lost)) == (total, head, 1)
+    if damage is flip:
+        assert b"4000.0" in path.with_name("ledger.jsonl.damaged-1").read_bytes()
+
+
+def test_what_the_budget_let_be_charged_beyond_the_plan_counts_as_lost_too(path: Path) -> None:
+    thirteen = accountant.epsilon([(EVENT, 13)], **TERMS)
+    with promise(path, budget=thirteen) as ledger:
+        ledger.clear({EVENT: 10})
+        for round_ in range(1, 14):  # three of them run again after crashes
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        ledger.lose("gone", round_=10)
+        ledger.settle({EVENT: 10}, losses=1)
+        assert ledger.spent()[EVENT] == 13 + 13
+
+
+def test_what_costs_nothing_is_lost_once(path: Path) -> None:
+    """A hold-out's coins, which have no limit by the budget."""
+    planned = {EVENT: 10, HoldOut(0.2): 1}
+    with promise(path, budget=1.0) as ledger:
+        ledger.lose("gone", round_=3)
+        ledger.settle(planned, losses=1)
+        assert ledger.spent()[HoldOut(0.2)] == 1
+        assert ledger.spent()[EVENT] > 10
+
+
+def test_a_further_loss_costs_the_plan_once_for_each(path: Path) -> None:
+    lost_after(path, 8, delete_both)
+    with gone_on(path) as ledger:
+        ledger.settle(PLAN, losses=1)
+        ledger.clear(PLAN)
+        ledger.charge(EVENT, round_=9, covers="gradient")
+        spent = ledger.spent() + Counter({EVENT: 8})
+    delete_both(path)
+    with gone_on(path) as ledger:
+        ledger.settle(PLAN, losses=2)
+        assert all(ledger.spent()[event] >= times for event, times in spent.items())
+        assert ledger.spent()[EVENT] == 20
+
+
+def test_a_loss_without_a_guarantee_to_lose(path: Path) -> None:
+    """Of a run without privacy, whose plan charges nothing in advance: still an infinite ε."""
+    with promise(path) as ledger:
+        ledger.lose("gone", round_=3)
+        ledger.settle({}, losses=1)
+        assert ledger.epsilon() == math.inf
+
+
+def test_a_crash_between_loss_and_its_charge_leaves_the_debt(path: Path) -> None:
+    lost_after(path, 3, flip)
+    gone_on(path).close()
+    with promise(path, budget=budget()) as ledger:
+        assert ledger.unsettled
+        assert ledger.epsilon() == math.inf
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_after_any_damage_the_total_is_at_least_the_true_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
+
+    def damage(path: Path) -> None:
+        for file in (path, chained_record.head_path(path)):
+            raw = bytearray(file.read_bytes())
+            for _ in range(data.draw(st.integers(0, 3))):
+                raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+            file.write_bytes(raw[: data.draw(st.integers(0, len(raw)))])
+
+    with promise(path) as ledger:
+        for round_ in range(1, 11):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        spent = ledger.spent()
+    damage(path)
+    terms = {**TERMS, "budget": None}
+    try:
+        ledger = Ledger(path, **terms)
+    except LedgerLoss as loss:
+        ledger = Ledger.begin_after_loss(path, loss.what, round_=8, **terms)
+        ledger.settle(PLAN, losses=1)
+    except LedgerError:
+        return  # another promise, or no ledger: there is no going on
+    with ledger:
+        assert all(ledger.spent()[event] >= times for event, times in spent.items())
+
+
+@pytest.mark.parametrize("content", [b"precious", b"precious\nnotes, no newline at the end", b"\n"])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match=r"ledger\.jsonl"):
+        promise(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"adjacency": Adjacency.REPLACE}, {"delta": 1e-6}, {"budget": 3.0}],
+)
+def test_a_ledger_for_another_promise_is_refused_and_left_alone(path: Path, changes: dict) -> None:
+    raw = write(path, 1) + b'{"torn'
+    path.write_bytes(raw)
+    with pytest.raises(LedgerError, match="may not change its promise"):
+        promise(path, **changes)
+    assert path.read_bytes() == raw
+
+
+def test_a_budget_may_not_be_raised_later(path: Path) -> None:
+    promise(path, budget=1.0).close()
+    with pytest.raises(LedgerError, match="may not change its promise"):
+        promise(path, budget=2.0)
+    promise(path, budget=1).close()
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
+def test_a_budget_that_limits_nothing_is_refused(path: Path, budget: float) -> None:
+    with pytest.raises(ValueError, match="budget must be a positive finite number"):
+        promise(path, budget=budget)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
+def test_a_delta_out_of_range_is_refused(path: Path, delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must be in"):
+        promise(path, delta=delta)
+    assert not path.exists()
+
+
+def test_what_would_exceed_the_budget_is_refused_and_not_written(path: Path) -> None:
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    fits = accountant.epsilon([(EVENT, 3)], **terms)
+    with promise(path, budget=fits) as ledger:
+        for round_ in (1, 2, 3):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        before = path.read_bytes()
+        for event in (EVENT, OTHER, Unprotected()):
+            with pytest.raises(BudgetExceeded, match="over the budget"):
+                ledger.charge(event, round_=4, covers="gradient")
+        assert path.read_bytes() == before
+        assert len(ledger.charges) == 3
+        assert ledger.epsilon() == fits <= ledger.budget  # type: ignore[operator]
+    with promise(path, budget=fits) as ledger, pytest.raises(BudgetExceeded):  # nor after a restart
+        ledger.charge(EVENT, round_=4, covers="gradient")
+
+
+def test_a_cleared_plan_needs_no_accounting_and_nothing_beyond_it_slips_through(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    budget = accountant.epsilon([(EVENT, 5)], **terms)
+    asked: list[object] = []
+    real = accountant.epsilon
+    monkeypatch.setattr(accountant, "epsilon", lambda *a, **k: (asked.append(a), real(*a, **k))[1])
+    with promise(path, budget=budget) as ledger:
+        with pytest.raises(BudgetExceeded, match="the plan costs"):
+            ledger.clear({EVENT: 6})
+        ledger.clear({EVENT: 5})
+        asked.clear()
+        for round_ in range(1, 6):
+            ledger.charge(EVENT, round_=round_, covers="gradient")
+        assert asked == []
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, round_=6, covers="gradient")
+    with promise(path, budget=budget) as ledger:  # clearing anew does not forget what was spent
+        ledger.clear({EVENT: 5})
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, round_=6, covers="gradient")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(OTHER, round_=6, covers="gradient")
+        assert len(ledger.charges) == 5
+
+
+def test_only_an_exact_replay_is_not_charged_again(checks: SimpleNamespace, path: Path) -> None:
+    checks.every_release_is_charged(
+        lambda ledger, round_, replay: ledger.charge(
+            EVENT, round_=round_, covers="gradient", replay=replay
+        ),
+        path,
+    )
+
+
+def test_what_is_planned_counts_as_spent(checks: SimpleNamespace, path: Path) -> None:
+    checks.reserves_what_is_planned(promise, path)
+
+
+def test_a_replay_must_match_in_everything(checks: SimpleNamespace, path: Path) -> None:
+    with promise(path) as ledger:
+        first = ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
+        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") is first
+        others = [
+            ledger.charge(EVENT, round_=2, covers="gradient", replay="h"),
+            ledger.charge(EVENT, round_=1, covers="radius", replay="h"),
+            ledger.charge(EVENT, round_=1, covers="gradient"),
+            ledger.charge(EVENT, round_=1, covers="gradient"),
+        ]
+        assert len(ledger.charges) == 5
+        # Attempts number the charges of one round and coverage: they key the noise.
+        names = {(c.round, c.covers, c.attempt) for c in (first, *others)}
+        assert len(names) == 5
+    with promise(path) as ledger:  # after a restart as well
+        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") == first
+        for event, replay in ((OTHER, "h"), (EVENT, "g")):
+            checks.does_not_repeat(
+                lambda e=event, h=replay: ledger.charge(e, round_=1, covers="gradient", replay=h),
+                ledger,
+            )
+        assert ledger.charge(EVENT, round_=1, covers="gradient").attempt == 3
+        assert len(ledger.charges) == 6
+
+
+def test_what_was_charged_without_a_seed_is_never_replayed_with_one(
+    checks: SimpleNamespace, path: Path
+) -> None:
+    with promise(path) as ledger:
+        ledger.charge(EVENT, round_=1, covers="gradient")
+        checks.does_not_repeat(
+            lambda: ledger.charge(EVENT, round_=1, covers="gradient", replay="h"), ledger
+        )
+
+
+def test_a_replay_is_free_even_when_the_budget_is_spent(path: Path) -> None:
+    budget = accountant.epsilon([(EVENT, 1)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
+    with promise(path, budget=budget) as ledger:
+        first = ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
+        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") == first
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, round_=2, covers="gradient", replay="h")
+        with pytest.raises(BudgetExceeded):
+            ledger.charge(EVENT, round_=1, covers="gradient")
+
+
+def test_what_was_spent_composes_events_of_every_kind(path: Path) -> None:
+    with promise(path) as ledger:
+        assert ledger.epsilon() == 0.0
+        for round_ in range(1, 8):
+            ledger.charge(EVENT if round_ % 2 else OTHER, round_=round_, covers="gradient")
+        expected = accountant.epsilon(
+            [(EVENT, 4), (OTHER, 3)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5
+        )
+        assert ledger.epsilon() == pytest.approx(expected, rel=1e-9)
+        ledger.charge(Unprotected(), round_=8, covers="gradient")
+        assert ledger.epsilon() == math.inf
+
+
+def test_the_relation_decides_what_a_charge_costs(tmp_path: Path) -> None:
+    spent = {}
+    for adjacency in Adjacency:
+        with promise(tmp_path / adjacency, adjacency=adjacency) as ledger:
+            ledger.charge(EVENT, round_=1, covers="gradient")
+            spent[adjacency] = ledger.epsilon()
+    assert spent[Adjacency.ADD_REMOVE] == spent[Adjacency.ZERO_OUT]
+    assert spent[Adjacency.REPLACE] == spent[Adjacency.REPLACE_LABELS]
+    assert spent[Adjacency.REPLACE] > 1.5 * spent[Adjacency.ADD_REMOVE]
+
+
+def test_a_second_writer_is_refused_until_the_first_has_closed(path: Path) -> None:
+    with promise(path) as ledger:
+        ledger.charge(EVENT, round_=1, covers="gradient")
+        with pytest.raises(LedgerError, match="in use by another run"):
+            promise(path)
+        ledger.charge(EVENT, round_=2, covers="gradient")
+    with promise(path) as ledger:
+        assert len(ledger.charges) == 2
+
+
+def test_a_refused_opening_does_not_keep_the_file(path: Path) -> None:
+    write(path, 1)
+    with pytest.raises(LedgerError):
+        promise(path, delta=1e-7)
+    promise(path).close()
+
+
+def test_a_killed_process_leaves_its_charges_and_no_lock(path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path\n"
+        "from murmuration.privacy.accounting.ledger import Ledger; "
+        "from murmuration.privacy.adjacency import Adjacency\n"
+        "from murmuration.privacy.accounting.events import PoissonGaussian\n"
+        "ledger = Ledger(Path(sys.argv[1]), adjacency=Adjacency.ADD_REMOVE, delta=1e-5,"
+        " budget=None)\n"
+        "ledger.charge(PoissonGaussian(0.1, 4.0), round_=1, covers='gradient')\n"
+        "print('charged', flush=True); time.sleep(120)"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], env=env, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "charged\n"
+        with pytest.raises(LedgerError, match="in use by another run"):
+            promise(path)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+    with promise(path) as ledger:
+        assert [charge.event for charge in ledger.charges] == [EVENT]

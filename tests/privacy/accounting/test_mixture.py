@@ -1,0 +1,212 @@
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from murmuration.privacy.accounting import accountant as accounting
+from murmuration.privacy.accounting import mixture
+from murmuration.privacy.accounting.events import PoissonGaussian, from_json, to_json
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+
+#: sigma, G and epsilon at p = 0.01, T = 2000, delta = 1e-6, discretized to 1e-3.
+FIXED_POINTS = ((1.0, 1, 2.9565), (2.0, 2, 2.2019), (4.0, 8, 4.4447), (4.0, 32, 23.626))
+
+
+def epsilon(
+    sigma: float,
+    group_size: int,
+    probability: float,
+    rounds: int,
+    delta: float = 1e-6,
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    interval: float = 1e-3,
+) -> float:
+    event = MixtureGaussian(sigma, group_size, probability)
+    return accounting.epsilon(
+        [(event, rounds)], adjacency=adjacency, delta=delta, interval=interval
+    )
+
+
+def delta_exactly(sigma: float, group_size: int, probability: float, target: float) -> float:
+    """One round's delta at epsilon ``target`` from its definition: the best threshold set."""
+    counts = np.arange(group_size + 1)
+    weights = stats.binom.pmf(counts, group_size, probability)
+    thresholds = np.linspace(-12 * sigma, group_size + 12 * sigma, 10_001)
+    null_above = stats.norm.sf(thresholds / sigma)
+    null_below = stats.norm.cdf(thresholds / sigma)
+    distances = (thresholds[:, None] - counts) / sigma
+    above, below = stats.norm.sf(distances) @ weights, stats.norm.cdf(distances) @ weights
+    removed = np.max(above - math.exp(target) * null_above)
+    added = np.max(null_below - math.exp(target) * below)
+    return float(max(removed, added))
+
+
+@pytest.mark.parametrize(("sigma", "group_size", "expected"), FIXED_POINTS)
+def test_the_published_fixed_points(sigma: float, group_size: int, expected: float) -> None:
+    digits = 3 if expected > 10 else 4
+    assert round(epsilon(sigma, group_size, 0.01, 2000), digits) == expected
+    finer = epsilon(sigma, group_size, 0.01, 2000, interval=1e-4)
+    assert expected * (1 - 1e-3) < finer <= expected + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "sigma", "group_size", "probability", "rounds"),
+    [
+        (Adjacency.ADD_REMOVE, 3.0, 4, 0.05, 50),
+        (Adjacency.ZERO_OUT, 5.0, 12, 0.02, 200),
+        (Adjacency.ADD_REMOVE, 8.0, 3, 0.9, 3),
+    ],
+)
+def test_agreement_with_the_library(
+    adjacency: Adjacency, sigma: float, group_size: int, probability: float, rounds: int
+) -> None:
+    counts = list(range(group_size + 1))
+    weights = [float(w) for w in stats.binom.pmf(counts, group_size, probability)]
+    oracle = dp_accounting.dp_event.MixtureOfGaussiansDpEvent(sigma, counts, weights)
+    accountant = PLDAccountant(adjacency.relation, value_discretization_interval=1e-3)
+    accountant.compose(dp_accounting.SelfComposedDpEvent(oracle, rounds))
+    found = epsilon(sigma, group_size, probability, rounds, adjacency=adjacency)
+    assert found == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "group_size", "probability"),
+    [(1.0, 2, 0.3), (0.7, 1, 0.01), (4.0, 16, 0.05), (20.0, 64, 0.5), (5.0, 9, 1.0)],
+)
+def test_one_round_is_the_definition(sigma: float, group_size: int, probability: float) -> None:
+    loss = MixtureGaussian(sigma, group_size, probability).loss(Adjacency.ADD_REMOVE, 1e-4)
+    for target in (0.0, 0.05, 0.5, 3.0):
+        exact = delta_exactly(sigma, group_size, probability, target)
+        found = loss.get_delta_for_epsilon(target)
+        assert exact - 1e-15 <= found * (1 + 1e-9)  # never less than the truth
+        assert found == pytest.approx(exact, rel=2e-4, abs=1e-9)
+
+
+@settings(max_examples=15, phases=[Phase.generate])
+@given(st.floats(0.6, 10.0), st.floats(0.001, 1.0), st.integers(1, 30), st.booleans())
+def test_one_example_each_is_the_poisson_gaussian(
+    sigma: float, probability: float, rounds: int, zero_out: bool
+) -> None:
+    adjacency = Adjacency.ZERO_OUT if zero_out else Adjacency.ADD_REMOVE
+    terms = {"adjacency": adjacency, "delta": 1e-6, "interval": 2e-3}
+    plain = accounting.epsilon([(PoissonGaussian(probability, sigma), rounds)], **terms)
+    mixed = accounting.epsilon([(MixtureGaussian(sigma, 1, probability), rounds)], **terms)
+    assert mixed == pytest.approx(plain, rel=1e-5, abs=1e-7)
+
+
+def test_all_coins_certain_is_one_gaussian_of_that_sensitivity() -> None:
+    for group_size in (2, 7):
+        mixed = epsilon(3.0 * group_size, group_size, 1.0, 20)
+        assert mixed == pytest.approx(epsilon(3.0, 1, 1.0, 20), rel=1e-6)
+
+
+@settings(max_examples=8, phases=[Phase.generate])
+@given(
+    st.floats(4.0, 30.0),
+    st.integers(1, 16),
+    st.floats(0.002, 0.6),
+    st.integers(1, 60),
+    st.floats(1.1, 2.5),
+)
+def test_epsilon_moves_the_right_way_in_every_parameter(
+    sigma: float, group_size: int, probability: float, rounds: int, factor: float
+) -> None:
+    def cost(s: float, g: int, p: float, t: int, d: float = 1e-6) -> float:
+        return epsilon(s, g, p, t, d, interval=2e-3)
+
+    base = cost(sigma, group_size, probability, rounds)
+    slack = 1e-6 * (1 + base)  # of discretization
+    assert 0.0 <= base < math.inf
+    assert cost(sigma * factor, group_size, probability, rounds) <= base + slack
+    assert cost(sigma, group_size + 1, probability, rounds) >= base - slack
+    assert cost(sigma, group_size, min(1.0, probability * factor), rounds) >= base - slack
+    assert cost(sigma, group_size, probability, math.ceil(rounds * factor)) >= base - slack
+    assert cost(sigma, group_size, probability, rounds, 1e-5) <= base + slack
+    finer = epsilon(sigma, group_size, probability, rounds, interval=5e-4)
+    assert finer <= base + slack  # discretization errs on the safe side
+
+
+@settings(max_examples=25, phases=[Phase.generate])
+@given(
+    st.floats(0.5, 7.0).map(lambda exponent: 10.0**exponent),
+    st.integers(1, 512),
+    st.floats(-30.0, 0.0).map(lambda exponent: 10.0**exponent),
+)
+def test_both_directions_are_distributions_for_any_parameters(
+    sigma: float, group_size: int, probability: float
+) -> None:
+    loss = MixtureGaussian(sigma, group_size, probability).loss(Adjacency.ADD_REMOVE, 0.5)
+    at_zero = loss.get_delta_for_epsilon(0.0)
+    assert loss.get_delta_for_epsilon(-1e9) == pytest.approx(1.0, abs=1e-9)  # no mass is lost
+    # Total variation is at most the chance that any coin comes up.
+    sampled = -math.expm1(group_size * math.log1p(-probability)) if probability < 1 else 1.0
+    assert 0.0 <= at_zero <= sampled * (1 + 1e-6) + 1e-12  # no discretization on the grid
+    assert loss.self_compose(3).get_epsilon_for_delta(0.5) >= 0.0
+
+
+def test_what_is_cut_from_the_mixture_is_charged() -> None:
+    # With a chance of 1e-25 of being sampled at all, nothing but the cut is left.
+    loss = MixtureGaussian(1.0, 3, 1e-25).loss(Adjacency.ADD_REMOVE, 1e-3)
+    assert loss.get_delta_for_epsilon(1.0) == pytest.approx(3e-25, rel=1e-6)
+
+
+def test_losses_out_of_bounds_are_infinite_and_not_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mixture, "_MOST_POINTS", 2000)
+    loud = MixtureGaussian(0.0123, 32, 0.9).loss(Adjacency.ADD_REMOVE, 1e-2)
+    assert loud.get_delta_for_epsilon(50.0) == pytest.approx(1.0)
+    assert loud.self_compose(3).get_epsilon_for_delta(1e-6) == math.inf
+    # Partly out of bounds: what is beyond a loss of about 20 - 8 counts in full.
+    event = MixtureGaussian(0.123, 1, 0.01)
+    assert event.loss(Adjacency.ADD_REMOVE, 1e-2).get_epsilon_for_delta(1e-3) == math.inf
+    assert 0.005 < event.loss(Adjacency.ADD_REMOVE, 1e-2).get_delta_for_epsilon(15.0) <= 0.01
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE, Adjacency.REPLACE_LABELS])
+def test_no_guarantee_where_a_user_is_replaced(adjacency: Adjacency) -> None:
+    with pytest.raises(Unsupported, match=f"no guarantee under {adjacency}.*add-remove or zero"):
+        MixtureGaussian(4.0, 8, 0.01).loss(adjacency, 1e-3)
+    with pytest.raises(ValueError, match="use add-remove or zero-out"):
+        accounting.calibrate_noise(
+            1.0, lambda s: {MixtureGaussian(s, 8, 0.01): 10}, delta=1e-6, adjacency=adjacency
+        )
+
+
+def test_the_written_form_is_stable() -> None:
+    event = MixtureGaussian(4.0, 8, 0.01)
+    data = {
+        "kind": "mixture-gaussian",
+        "noise_multiplier": 4.0,
+        "group_size": 8,
+        "probability": 0.01,
+    }
+    assert to_json(event) == data
+    assert from_json(data) == event
+    with pytest.raises(ValueError, match="whole number"):
+        from_json({**data, "group_size": 8.0})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.0, 8, 0.01), "noise multiplier must be positive"),
+        ((math.nan, 8, 0.01), "noise multiplier must be positive"),
+        ((math.inf, 8, 0.01), "noise multiplier must be positive"),
+        ((1.0, 0, 0.01), "whole number ≥ 1"),
+        ((1.0, True, 0.01), "whole number ≥ 1"),
+        ((1.0, 2.5, 0.01), "whole number ≥ 1"),
+        ((1.0, 8, 0.0), r"probability must be in \(0, 1\]"),
+        ((1.0, 8, 1.01), r"probability must be in \(0, 1\]"),
+        ((1.0, 8, math.nan), r"probability must be in \(0, 1\]"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MixtureGaussian(*arguments)

@@ -1,0 +1,342 @@
+import dataclasses
+import inspect
+import math
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.clipping import ExampleClip, NoClip, UserClip
+from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+
+D = 20_000
+ZERO_D = np.zeros(D)
+
+
+def plan(
+    norm: float = 0.5, sigma: float = 4.0, adjacency: Adjacency = Adjacency.ADD_REMOVE
+) -> GaussianSum:
+    return GaussianSum(PoissonSampler(0.1), UserClip(norm), sigma, adjacency)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path):
+    with Ledger(
+        tmp_path / "ledger.jsonl", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None
+    ) as ledger:
+        yield ledger
+
+
+def release(
+    ledger: Ledger,
+    sum_D: np.ndarray = ZERO_D,
+    *,
+    round_: int = 1,
+    covers: str = "gradient",
+    seed: int | None = 0,
+    mechanism: GaussianSum | None = None,
+) -> np.ndarray:
+    source = Randomness(seed)
+    mechanism = mechanism or plan()
+    return mechanism.release(sum_D, round_=round_, covers=covers, ledger=ledger, source=source)
+
+
+def test_the_noise_has_the_right_scale_and_no_other(
+    checks: SimpleNamespace, ledger: Ledger
+) -> None:
+    noise_D = release(ledger)
+    checks.gaussian_noise(noise_D, 2.0)
+    for factor in (2 / 3, 1.5, 0.95, 1.05):
+        with pytest.raises(AssertionError, match="noise scale"):
+            checks.gaussian_noise(noise_D, 2.0 * factor)
+
+
+@pytest.mark.parametrize("norm", [1e-3, 0.1, 7.0])
+@pytest.mark.parametrize("sigma", [0.3, 11.0])
+def test_the_noise_scales_with_the_clip_norm_and_the_multiplier(
+    checks: SimpleNamespace, ledger: Ledger, norm: float, sigma: float
+) -> None:
+    mechanism = plan(norm, sigma)
+    assert mechanism.std == norm * sigma
+    checks.gaussian_noise(release(ledger, mechanism=mechanism), norm * sigma)
+
+
+def test_the_noise_does_not_depend_on_the_relation(checks: SimpleNamespace, tmp_path: Path) -> None:
+    # Under ``replace`` the accountant supplies the factor two; here it would be counted twice.
+    for adjacency in Adjacency:
+        with Ledger(tmp_path / adjacency, adjacency=adjacency, delta=1e-5, budget=None) as ledger:
+            noise_D = release(ledger, mechanism=plan(adjacency=adjacency))
+        checks.gaussian_noise(noise_D, 2.0)
+
+
+def test_the_noise_fits_the_bound_that_was_used(checks: SimpleNamespace, ledger: Ledger) -> None:
+    def run(grads_BD: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        mechanism = plan(0.3)
+        sum_D = mechanism.clip.clip_sum(grads_BD).numpy()
+        return sum_D, release(ledger, sum_D, mechanism=mechanism)
+
+    checks.noise_fits_the_clip(run, noise_multiplier=4.0)
+
+
+def test_noise_for_another_clip_bound_cannot_be_expressed() -> None:
+    names = [field.name for field in dataclasses.fields(GaussianSum)]
+    assert names == ["sampler", "clip", "noise_multiplier", "adjacency", "discrete"]
+    assert not {"std", "clip", "norm", "sensitivity", "event"} & set(
+        inspect.signature(GaussianSum.release).parameters
+    )
+    mechanism = plan(0.5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.clip = UserClip(1.0)  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        mechanism.std = 1.0  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mechanism.clip.norm = 1.0  # type: ignore[misc]
+    doubled = dataclasses.replace(mechanism, clip=UserClip(1.0))
+    assert doubled.std == 2 * mechanism.std
+    assert doubled.event == mechanism.event
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_what_is_charged_is_what_is_run(adjacency: Adjacency, tmp_path: Path) -> None:
+    mechanism = plan(0.7, 5.0, adjacency)
+    assert mechanism.event == PoissonGaussian(0.1, 5.0)
+    with Ledger(tmp_path / "l", adjacency=adjacency, delta=1e-5, budget=None) as ledger:
+        release(ledger, mechanism=mechanism)
+        assert ledger.spent() == {PoissonGaussian(0.1, 5.0): 1}
+
+
+def test_the_sum_is_still_in_there(ledger: Ledger) -> None:
+    sum_D = np.linspace(-50, 50, D)
+    released_D = release(ledger, sum_D)
+    assert released_D.dtype == np.float64
+    assert released_D.shape == (D,)
+    assert abs((released_D - sum_D).mean()) < 5 * 2.0 / D**0.5
+
+
+def test_the_argument_is_left_as_it_was(ledger: Ledger) -> None:
+    sum_D = np.ones(5)
+    release(ledger, sum_D)
+    assert sum_D.tolist() == [1.0] * 5
+
+
+def test_noise_of_other_rounds_attempts_purposes_and_seeds_is_unrelated(
+    checks: SimpleNamespace, ledger: Ledger
+) -> None:
+    def attempt(number: int) -> Ledger:
+        def charge(*_: object, **__: object) -> SimpleNamespace:
+            return SimpleNamespace(attempt=number)
+
+        return SimpleNamespace(adjacency=Adjacency.ADD_REMOVE, charge=charge)  # type: ignore
+
+    noises = [
+        release(ledger),
+        release(ledger, round_=2),
+        release(ledger, covers="radius"),
+        release(attempt(0), seed=1),
+        release(attempt(1)),
+    ]
+    assert np.array_equal(noises[0], release(attempt(0)))  # the stand-in is a ledger like another
+    for i, noise_D in enumerate(noises):
+        checks.gaussian_noise(noise_D, 2.0)
+        for other_D in noises[:i]:
+            checks.unrelated(noise_D, other_D)
+
+
+def test_noise_comes_from_the_keyed_stream_alone(checks: SimpleNamespace, tmp_path: Path) -> None:
+    calls = iter(range(100))
+
+    def draw(seed: int, round_: int) -> np.ndarray:
+        path = tmp_path / f"{next(calls)}"
+        with Ledger(path, adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None) as ledger:
+            return release(ledger, seed=seed, round_=round_)
+
+    checks.keyed_noise(draw)
+
+
+def test_a_changed_sum_in_the_same_seeded_round_is_refused(
+    checks: SimpleNamespace, ledger: Ledger
+) -> None:
+    # The same noise on two sums would reveal their difference, and the cohort's coins are the same.
+    first_D, moved_D = release(ledger), np.zeros(D)
+    moved_D[0] = 1e-12
+    for sum_D in (ZERO_D + 1.0, moved_D, ZERO_D[:-1]):
+        checks.does_not_repeat(lambda sum_D=sum_D: release(ledger, sum_D), ledger)
+    checks.does_not_repeat(lambda: release(ledger, seed=1), ledger)
+    # Without a seed the coins are fresh: other noise, and a charge of its own.
+    second_D = release(ledger, ZERO_D + 1.0, seed=None)
+    assert [charge.attempt for charge in ledger.charges] == [0, 1]
+    checks.unrelated(first_D, second_D - 1.0)
+
+
+def test_what_is_used_next_must_repeat_as_well(checks: SimpleNamespace, ledger: Ledger) -> None:
+    def asked(beside: float | None) -> np.ndarray:
+        terms = {"round_": 1, "covers": "gradient", "ledger": ledger, "source": Randomness(0)}
+        return plan().release(ZERO_D, **terms, beside=beside)
+
+    first_D = asked(7.0)
+    assert np.array_equal(asked(7.0), first_D)
+    assert first_D.shape == ZERO_D.shape
+    for beside in (8.0, math.nextafter(7.0, 8.0), None):
+        checks.does_not_repeat(lambda beside=beside: asked(beside), ledger)
+
+
+def test_an_exact_replay_gives_the_same_bits_and_one_charge(tmp_path: Path) -> None:
+    sum_D = np.random.default_rng(0).standard_normal(50)
+    released = []
+    for _ in range(2):  # as after a crash: the file is all that is left
+        with Ledger(
+            tmp_path / "l", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None
+        ) as ledger:
+            for covers in ("gradient", "radius"):
+                released.append(release(ledger, sum_D.copy(), covers=covers).tobytes())
+                released.append(release(ledger, sum_D.copy(), covers=covers).tobytes())
+            assert len(ledger.charges) == 2
+    assert len(set(released)) == 2
+    assert released[0] == released[1] == released[4] == released[5]
+
+
+def test_a_replay_is_recognised_among_other_attempts(ledger: Ledger) -> None:
+    first_D = release(ledger)
+    others = [release(ledger, seed=None) for _ in range(2)]
+    assert np.array_equal(release(ledger), first_D)
+    assert not any(np.array_equal(first_D, other_D) for other_D in others)
+    assert [charge.attempt for charge in ledger.charges] == [0, 1, 2]
+
+
+def test_the_same_draw_never_appears_at_two_scales(checks: SimpleNamespace, ledger: Ledger) -> None:
+    # s + C₁z and s + C₂z together give away s. A sum of short vectors is the same at both norms.
+    sum_D = np.full(D, 1e-3)
+    release(ledger, sum_D, mechanism=plan(1.0))
+    for other in (plan(2.0), plan(1.0, 8.0), plan(0.5, 8.0)):  # the last: another event, as loud
+        checks.does_not_repeat(lambda other=other: release(ledger, sum_D, mechanism=other), ledger)
+
+
+def test_without_a_seed_everything_is_fresh_and_charged(
+    checks: SimpleNamespace, ledger: Ledger
+) -> None:
+    first_D, second_D = release(ledger, seed=None), release(ledger, seed=None)
+    assert not np.array_equal(first_D, second_D)
+    assert len(ledger.charges) == 2
+    assert all(charge.replay is None for charge in ledger.charges)
+
+
+def test_the_ledger_does_not_give_the_sum_away(checks: SimpleNamespace, tmp_path: Path) -> None:
+    found = []
+    for seed in (0, 1):
+        with checks.promise(tmp_path / f"{seed}") as ledger:
+            release(ledger, np.array([1.0, 2.0]), seed=seed)
+            found += [charge.replay for charge in ledger.charges]
+    first, second = found
+    assert None not in found
+    assert first != second  # keyed: without the seed a guess of the sum cannot be tested
+
+
+def test_the_charge_is_on_disk_before_any_noise_exists(
+    checks: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, seed in (("seeded", 0), ("deployed", None)):
+        (tmp_path / kind).mkdir()
+
+        def run(ledger: Ledger, drawing, seed=seed) -> object:
+            monkeypatch.setattr(Randomness, "stream", lambda *_: drawing())
+            return release(ledger, seed=seed)
+
+        checks.charged_before_it_exists(run, tmp_path / kind)
+
+
+def test_nothing_is_drawn_or_returned_when_the_charge_cannot_be_synced(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[object] = []
+    monkeypatch.setattr(Randomness, "stream", lambda *name: drawn.append(name))
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        release(ledger)
+    assert drawn == []
+
+
+def test_nothing_is_drawn_when_the_budget_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = accountant.epsilon([(plan().event, 1)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
+    with Ledger(
+        tmp_path / "l", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=budget
+    ) as ledger:
+        release(ledger)
+        before = (tmp_path / "l").read_bytes()
+        drawn: list[object] = []
+        monkeypatch.setattr(Randomness, "stream", lambda *name: drawn.append(name))
+        with pytest.raises(BudgetExceeded):
+            release(ledger, round_=2)
+        assert drawn == []
+        assert (tmp_path / "l").read_bytes() == before
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_sum_that_is_not_finite_is_refused_before_it_is_charged(
+    ledger: Ledger, bad: float
+) -> None:
+    sum_D = np.zeros(5)
+    sum_D[3] = bad
+    with pytest.raises(ValueError, match="not finite"):
+        release(ledger, sum_D)
+    assert ledger.charges == []
+
+
+@pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.ADD_REMOVE])
+def test_a_ledger_for_another_relation_is_refused(ledger: Ledger, adjacency: Adjacency) -> None:
+    with pytest.raises(ValueError, match=f"ledger is for add-remove, the plan for {adjacency}"):
+        release(ledger, mechanism=plan(adjacency=adjacency))
+    assert ledger.charges == []
+
+
+def test_a_plan_without_a_bound_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="not clipped"):
+        GaussianSum(PoissonSampler(0.1), NoClip(), 1.0, Adjacency.ADD_REMOVE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf])
+def test_a_plan_without_noise_cannot_be_made(sigma: float) -> None:
+    with pytest.raises(ValueError, match="noise multiplier must be positive"):
+        plan(sigma=sigma)
+
+
+def test_a_sum_of_examples(checks: SimpleNamespace, ledger: Ledger, tmp_path: Path) -> None:
+    mechanism = ExampleSum(0.1, 4, ExampleClip(0.5), 4.0, Adjacency.ADD_REMOVE)
+    assert mechanism.event == MixtureGaussian(4.0, 4, 0.1)
+    assert mechanism.std == 2.0
+    released_D = mechanism.release(
+        ZERO_D, round_=1, covers="gradient", ledger=ledger, source=Randomness(0)
+    )
+    assert abs(float(released_D.std()) / 2.0 - 1.0) < 5 / math.sqrt(2 * D)
+    assert ledger.spent() == {mechanism.event: 1}
+    # As a whole-user release of the same sum: keyed alike, so never both.
+    whole = plan(norm=0.5, sigma=4.0)
+    checks.does_not_repeat(lambda: release(ledger, mechanism=whole), ledger)
+    with checks.promise(tmp_path / "other") as other:
+        assert np.array_equal(release(other, mechanism=whole), released_D)
+
+
+def test_a_sum_of_examples_where_nothing_is_proved(ledger: Ledger) -> None:
+    fields = (0.1, 4, ExampleClip(0.5), 4.0, Adjacency.REPLACE)
+    with pytest.raises(Unsupported, match="use add-remove or zero-out"):
+        ExampleSum(*fields)
+    grouped = ExampleSum(*fields, GroupGaussian)
+    assert grouped.event == GroupGaussian(4.0, 4, 0.1)
+    with pytest.raises(ValueError, match="the ledger is for add-remove"):
+        grouped.release(ZERO_D, round_=1, covers="x", ledger=ledger, source=Randomness(0))
+    assert ledger.charges == []

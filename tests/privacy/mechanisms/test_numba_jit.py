@@ -1,0 +1,23 @@
+import numba.core.caching
+import numpy as np
+import pytest
+
+from murmuration.privacy.mechanisms.numba_jit import kernel
+
+
+def twice(numbers: np.ndarray) -> float:
+    total = 0.0
+    for number in numbers:
+        total += 2.0 * number
+    return total
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_compiles_with_and_without_a_folder_for_the_result(writable, monkeypatch):
+    if not writable:
+        monkeypatch.setattr(numba.core.caching.CacheImpl, "_locator_classes", [])
+        with pytest.raises(RuntimeError, match="no locator"):
+            numba.njit(cache=True)(twice)
+    compiled = kernel(fastmath={"reassoc"})(twice)
+    assert compiled(np.arange(4.0)) == 12.0
+    assert compiled.signatures

@@ -1,0 +1,144 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+
+
+def draws(probability: float, users: int, seed: int = 0):
+    sampler, source = PoissonSampler(probability), Randomness(seed)
+    return lambda round_: sampler.draw(names(users), source, round_)
+
+
+def names(users: int) -> np.ndarray:
+    """Close to each other, which a coin must not see."""
+    return np.arange(users, dtype=np.uint64)
+
+
+@pytest.mark.parametrize("probability", [0.02, 0.2, 0.5, 0.9])
+def test_every_user_has_an_independent_coin(checks: SimpleNamespace, probability: float) -> None:
+    checks.poisson_cohorts(draws(probability, 60), users=60, probability=probability, rounds=3_000)
+
+
+def test_the_check_rejects_a_cohort_of_fixed_size(checks: SimpleNamespace) -> None:
+    generator = np.random.default_rng(0)
+    with pytest.raises(AssertionError, match="covariance"):
+        checks.poisson_cohorts(
+            lambda _: generator.choice(60, 12, replace=False),
+            users=60,
+            probability=0.2,
+            rounds=3_000,
+        )
+
+
+@pytest.mark.parametrize("claimed", [0.2 * 0.93, 0.2 * 1.07])
+def test_the_check_rejects_another_probability(checks: SimpleNamespace, claimed: float) -> None:
+    with pytest.raises(AssertionError):
+        checks.poisson_cohorts(draws(0.2, 60), users=60, probability=claimed, rounds=3_000)
+
+
+def test_cohort_sizes_of_a_real_plan_are_binomial(checks: SimpleNamespace) -> None:
+    draw = draws(540 / 2717, 2717, seed=3)
+    sizes = np.array([len(draw(round_)) for round_ in range(2_000)])
+    checks.binomial_sizes(sizes, 2717, 540 / 2717)
+    with pytest.raises(AssertionError):
+        checks.binomial_sizes(np.full(2_000, 540), 2717, 540 / 2717)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("probability", [0.01, 0.333, 0.334, 0.7])
+def test_every_user_has_an_independent_coin_at_length(
+    checks: SimpleNamespace, probability: float
+) -> None:
+    checks.poisson_cohorts(
+        draws(probability, 200, seed=1), users=200, probability=probability, rounds=60_000
+    )
+
+
+@given(
+    st.integers(0, 400),
+    st.floats(0.0, 1.0, exclude_min=True, allow_subnormal=True),
+    st.integers(0, 2**32),
+)
+def test_any_cohort_is_ascending_distinct_and_in_range(
+    users: int, probability: float, seed: int
+) -> None:
+    cohort = PoissonSampler(probability).draw(names(users), Randomness(seed), 1)
+    assert cohort.dtype == np.int64
+    assert cohort.ndim == 1
+    assert (np.diff(cohort) > 0).all()
+    assert ((cohort >= 0) & (cohort < users)).all()
+
+
+@given(st.integers(0, 5_000))
+def test_probability_one_takes_everybody(users: int) -> None:
+    cohort = PoissonSampler(1.0).draw(names(users), Randomness(0), 1)
+    assert cohort.tolist() == list(range(users))
+
+
+@pytest.mark.parametrize("probability", [0.3, 0.999999, 1.0])
+def test_a_single_user_is_flipped_for(probability: float) -> None:
+    draw = draws(probability, 1)
+    hits = sum(len(draw(round_)) for round_ in range(2_000))
+    if probability == 1.0:
+        assert hits == 2_000
+    else:
+        assert stats.binomtest(hits, 2_000, probability).pvalue > 1e-6
+
+
+def test_nobody_is_drawn_from_nobody() -> None:
+    for probability in (1e-9, 0.5, 1.0):
+        assert draws(probability, 0)(1).tolist() == []
+
+
+@pytest.mark.parametrize("probability", [5e-324, 1e-300, 1e-18])
+def test_a_tiny_probability_neither_overflows_nor_includes(probability: float) -> None:
+    for round_ in range(200):
+        assert len(draws(probability, 1_000)(round_)) == 0
+
+
+@given(st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=60), st.data())
+def test_who_else_is_drawn_does_not_change(drawn_from: set[int], data: st.DataObject) -> None:
+    """When a user comes, goes or moves, in whatever order the others stand."""
+    everybody = np.array(data.draw(st.permutations(sorted(drawn_from))), dtype=np.uint64)
+    one, sampler, source = int(everybody[0]), PoissonSampler(0.4), Randomness(5)
+
+    def drawn(names_N: np.ndarray) -> set[int]:
+        return set(names_N[sampler.draw(names_N, source, 3)].tolist())
+
+    assert drawn(everybody) - {one} == drawn(everybody[1:])
+    assert drawn(everybody) == drawn(everybody[::-1].copy())
+
+
+def test_without_a_seed_every_draw_has_coins_of_its_own() -> None:
+    sampler, source = PoissonSampler(0.5), Randomness(None)
+    found = {tuple(sampler.draw(names(100), source, 1).tolist()) for _ in range(5)}
+    assert len(found) == 5
+
+
+def test_without_a_seed_coins_are_independent(checks: SimpleNamespace) -> None:
+    sampler, source = PoissonSampler(0.2), Randomness(None)
+    checks.poisson_cohorts(
+        lambda round_: sampler.draw(names(60), source, round_),
+        users=60,
+        probability=0.2,
+        rounds=3_000,
+    )
+
+
+def test_a_seeded_round_is_drawn_the_same_again_and_others_are_not() -> None:
+    cohort = draws(0.2, 500)(7)
+    assert np.array_equal(cohort, draws(0.2, 500)(7))
+    assert not np.array_equal(cohort, draws(0.2, 500)(8))
+    assert not np.array_equal(cohort, draws(0.2, 500, seed=1)(7))
+
+
+@pytest.mark.parametrize("probability", [0.0, -0.1, 1.0000001, float("nan"), float("inf")])
+def test_a_probability_out_of_range_is_refused(probability: float) -> None:
+    with pytest.raises(ValueError, match=r"sampling probability must be in \(0, 1\]"):
+        PoissonSampler(probability)

@@ -1,0 +1,95 @@
+"""The model card: its head, its claims, and that its own example works."""
+
+import numpy as np
+import pytest
+
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.reward import RewardModel
+from murmuration.server.reporting.model_card import model_card
+
+
+def head(card):
+    start, front, _ = card.split("---\n", 2)
+    assert start == ""
+    return front.splitlines()
+
+
+def test_head(make_result):
+    lines = head(model_card(make_result()))
+    assert lines[0] == "library_name: murmuration"
+    assert "- differential-privacy" in lines and "- reward-model" in lines
+    assert "- differential-privacy" not in head(model_card(make_result(private=False)))
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("sentence-transformers/all-MiniLM-L6-v2", True),
+        ("/home/ada/encoder", False),
+        ('a/b"\nevil: true', False),
+    ],
+)
+def test_base_model_only_if_it_is_a_hub_name(make_result, path, named):
+    lines = head(model_card(make_result(features={"kind": "encoder", "path": path})))
+    assert [line for line in lines if "base_model" in line] == (
+        [f'base_model: "{path}"'] if named else []
+    )
+    assert not any("evil" in line for line in lines)
+
+
+def test_claim(make_result):
+    card = model_card(make_result(adjacency="replace"))
+    assert "**ε = 3.00, δ = 1e-5, at the level of whole users, under replace adjacency.**" in card
+    assert "Neighbouring data sets differ in all judgements of one user" in card
+    assert "taken from the registry" in card
+
+
+def test_guessing_and_the_model_of_preferences(make_result):
+    card = model_card(make_result(model="plackett-luce", heldout_chance=0.25))
+    assert "Guessing would be right 25 % of the time" in card
+    assert "model of preferences `plackett-luce`" in card
+    assert "Guessing would be right half of the time" in model_card(make_result())
+
+
+def test_nonprivate(make_result):
+    card = model_card(make_result(private=False))
+    assert "**No privacy.**" in card and "ε" not in card and "noise" not in card
+
+
+def test_accuracy(make_result):
+    card = model_card(make_result())
+    assert "74.3 % of the judgements of 330 users" in card and "73.9 % averaged by user" in card
+    assert "Not measured." in model_card(make_result(heldout_accuracy=None))
+
+
+def test_early_stop_is_told(make_result):
+    card = model_card(make_result(rounds=150, stopped="The budget is used up."))
+    assert "after 150 of 200 planned rounds: The budget is used up." in card
+
+
+def test_texts_cannot_break_out(make_result):
+    card = model_card(
+        make_result(
+            warnings=["first\n\n# second <img src=x>"],
+            features={"kind": "encoder", "path": "x`\n# y"},
+        )
+    )
+    assert "\n# second" not in card and "<img" not in card and "\n# y" not in card
+
+
+def test_no_path_of_this_machine(make_result):
+    assert "/home/ada" not in model_card(make_result())
+
+
+def test_the_example_in_the_card_runs(tmp_path, make_result):
+    card = model_card(make_result())
+    folder = tmp_path / "model"
+    RewardModel(np.ones(1025), HashingFeatures()).save(folder, card)
+    code = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    assert len(code.splitlines()) == 3
+    code = code.replace("path/to/this/folder", str(folder)).replace(
+        "model.score", "s = model.score"
+    )
+    names = {}
+    exec(code, names)
+    assert isinstance(names["s"], float)

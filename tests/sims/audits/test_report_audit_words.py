@@ -1,0 +1,19 @@
+"""What the page says around its tables."""
+
+from pathlib import Path
+
+from murmuration.sims.audits.report import INTRODUCTION, READING
+from murmuration.sims.audits.targets import TARGETS
+
+
+def test_lines_are_short_and_commands_exist():
+    for line in (INTRODUCTION + "\n" + READING).splitlines():
+        assert len(line) <= 100
+        if line.startswith("    murmuration audit ") and "--all" not in line:
+            assert line.split()[2] in TARGETS
+
+
+def test_links_lead_somewhere():
+    docs = Path(__file__).parents[3] / "docs"
+    assert "[aup.md](aup.md)" in READING
+    assert (docs / "aup.md").exists()

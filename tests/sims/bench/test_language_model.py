@@ -1,0 +1,47 @@
+"""The benchmark's three ways compute what they should; how fast is not tested."""
+
+import json
+
+import pytest
+import torch
+
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.privacy.mechanisms.clipping import NoClip
+from murmuration.sims.bench import language_model
+from murmuration.sims.bench.language_model import LmBench, Ways, examples, measure
+
+SMALL = LmBench(users=3, judgements=2, tokens=6, layers=1, width=16, vocabulary=50, rank=2)
+
+pytest.importorskip("peft")
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_ours_and_the_loop_agree(train, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with language_model._saved(SMALL) as path:
+        base = LanguageBase(BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30))
+    ways = Ways(examples(SMALL, base))
+    ours, loop = ways.ours(), ways.loop()
+    assert (ours - loop).norm() / loop.norm() < 1e-5
+    # Without a clip, the sum over users is plain training's gradient.
+    ways._clip = NoClip()
+    plain_D = base.to_theta(ways.plain()[None])[0]
+    torch.testing.assert_close(ways.ours(), plain_D, atol=1e-6, rtol=1e-4)
+    assert not any(p.requires_grad or p.grad is not None for p in base.trained)
+
+
+def test_figures(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    figures = measure(SMALL, 1)
+    for name in ("lora_ratio", "full_ratio", "lora_loop_ratio", "full_loop_ratio"):
+        assert figures[name] > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command(cli, monkeypatch):
+    monkeypatch.setattr(language_model, "LmBench", lambda **_: SMALL)
+    code, out, _ = cli("bench", "lm", "--quick", "--json")
+    assert code == 0
+    figures = json.loads(out.splitlines()[-1])
+    assert figures["name"] == "lm"
+    assert figures["lora_ratio"] > 0

@@ -1,0 +1,95 @@
+"""``murmuration compare``."""
+
+import json
+
+import pytest
+
+from murmuration.strategies.registry import NODE_HALVES
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+def test_json_contract(cli, crowd, crowd_test, tmp_path):
+    code, stdout, stderr = cli(
+        "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
+        "--epsilon", "0.5,1", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 1,
+        "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 0
+    found = json.loads(stdout.splitlines()[-1])
+    assert [(r["strategy"], r["epsilon"]) for r in found["rows"]] == [
+        ("uls", 0.5), ("uls", 1.0), ("els", 0.5), ("els", 1.0), ("nonprivate", None),
+    ]  # fmt: skip
+    keys = {"strategy", "epsilon", "accuracy_mean", "accuracy_sd", "rounds", "gradients"}
+    assert all(set(row) >= keys | {"bytes_per_user"} for row in found["rows"])
+    assert found["rows"][2]["accuracy_mean"] is None
+    assert "refused" in "\n".join(stderr)
+    assert {"report.md", "rows.json", "comparison.png"} <= {
+        path.name for path in (tmp_path / "c").iterdir()
+    }
+
+
+def test_judgements_over_several_responses(cli, crowd_of_four, of_four, tmp_path):
+    declared = [part for name, value in of_four.items() for part in (f"--{name}", value)]
+    code, stdout, _ = cli(
+        "compare", "--data", crowd_of_four, "--test", crowd_of_four, *declared,
+        "--strategies", "uls",
+        "--epsilon", 1, "--delta", 1e-3, "--seeds", 1, "--rounds", 2, "--cohort", 10,
+        "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 0
+    (row,) = json.loads(stdout.splitlines()[-1])["rows"]
+    assert row["accuracy_mean"] > 0.3
+
+
+def test_too_few_held_out_users_to_say_anything(cli, crowd, tmp_path):
+    code, stdout, _ = cli(
+        "compare", "--data", crowd, "--strategies", "uls", "--epsilon", 0.1, "--delta", 1e-3,
+        "--seeds", 1, "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 0
+    (row,) = json.loads(stdout.splitlines()[-1])["rows"]
+    assert row["accuracy_mean"] is None
+    assert "not measured" in (tmp_path / "c" / "report.md").read_text()
+    assert (tmp_path / "c" / "comparison.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--epsilon", "1,x"], "--epsilon"),
+        (["--seeds", 0], "--seeds"),
+        (["--strategies", " , "], "--strategies"),
+        (["--strategies", "uls,magic"], "--strategy"),
+        (["--strategies", "aup:magic"], "--variant"),
+    ],
+)
+def test_bad_input_is_one_line(cli, crowd, tmp_path, options, said):
+    code, _, stderr = cli(
+        "compare", "--data", crowd, "--out", tmp_path / "c", "--rounds", 2, "--cohort", 5, *options
+    )
+    assert code != 0
+    assert len(stderr) == 1
+    assert said in stderr[0]
+
+
+def test_a_strategy_that_fails_is_told_apart_from_one_that_is_refused(
+    cli, crowd, crowd_test, tmp_path, monkeypatch
+):
+    def fail(*_):
+        raise KeyError("grads")
+
+    monkeypatch.setitem(NODE_HALVES, "uls", fail)
+    code, stdout, stderr = cli(
+        "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
+        "--epsilon", "0.5", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 2,
+        "--rounds", 2, "--cohort", 10, "--out", tmp_path / "c", "--json",
+    )  # fmt: skip
+    assert code == 1
+    assert "some runs failed, the first: " in "".join(stderr)
+    rows = json.loads(stdout.splitlines()[-1])["rows"]
+    assert "KeyError: 'grads'" in rows[0]["failed"]
+    assert rows[0]["accuracy_mean"] is None
+    assert rows[1]["refused"] and not rows[1]["failed"]
+    assert rows[2]["accuracy_mean"] is not None
+    assert "FAILED: " in (tmp_path / "c" / "report.md").read_text()

@@ -1,0 +1,186 @@
+"""``murmuration plan``: each of six numbers from the other five, before data is touched."""
+
+import json
+
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.sims.cli.plan import solve
+
+# Much noise, so that distributions are narrow and quick to compose.
+WHOLE = {"noise_multiplier": 20.0, "rounds": 30, "cohort": 40, "users": 400, "delta": 1e-5}
+
+
+def spent(adjacency=Adjacency.ADD_REMOVE, **changes):
+    value = {**WHOLE, **changes}
+    event = PoissonGaussian(value["cohort"] / value["users"], value["noise_multiplier"])
+    return accountant.epsilon([(event, value["rounds"])], adjacency=adjacency, delta=value["delta"])
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """All six, consistent with each other."""
+    return {**WHOLE, "epsilon": spent()}
+
+
+@pytest.mark.parametrize("missing", ["epsilon", "rounds", "cohort", "users"])
+def test_solves_for_each(whole, missing):
+    found = solve({**whole, missing: None}, Adjacency.ADD_REMOVE)
+    assert found == pytest.approx(whole)
+
+
+def test_solves_for_the_noise(whole):
+    found = solve({**whole, "noise_multiplier": None}, Adjacency.ADD_REMOVE)
+    assert found["noise_multiplier"] == pytest.approx(20.0, rel=1e-3)
+    assert spent(noise_multiplier=found["noise_multiplier"]) <= whole["epsilon"]
+
+
+def test_solves_for_delta(whole):
+    found = solve({**whole, "delta": None}, Adjacency.ADD_REMOVE)
+    assert found["delta"] == pytest.approx(1e-5, rel=0.02)
+
+
+@pytest.mark.parametrize(("missing", "step"), [("rounds", 1), ("cohort", 1), ("users", -1)])
+def test_whole_numbers_are_the_last_that_fit(whole, missing, step):
+    target = whole["epsilon"] * 1.01
+    found = solve({**whole, "epsilon": target, missing: None}, Adjacency.ADD_REMOVE)
+    assert found["epsilon"] == spent(**{missing: found[missing]}) <= target
+    assert spent(**{missing: found[missing] + step}) > target
+
+
+def test_adjacency_counts(whole):
+    found = solve({**whole, "epsilon": None}, Adjacency.REPLACE)
+    assert found["epsilon"] == spent(Adjacency.REPLACE) > 1.5 * whole["epsilon"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "leave out exactly one"),
+        ({"epsilon": None, "delta": None}, "leave out exactly one.*--epsilon, --delta"),
+        ({"epsilon": 0.0, "rounds": None}, "--epsilon must be positive"),
+        ({"rounds": 0, "epsilon": None}, "--rounds must be positive"),
+        ({"delta": 1.0, "epsilon": None}, "--delta must be below 1"),
+        ({"delta": float("nan"), "epsilon": None}, "--delta must be positive"),
+        ({"cohort": 401, "epsilon": None}, "--cohort 401 is more than --users 400"),
+        ({"epsilon": 1e-6, "rounds": None}, "no number of rounds meets epsilon"),
+        ({"epsilon": 1e-6, "cohort": None}, "no number of cohort meets epsilon"),
+    ],
+)
+def test_what_cannot_be_solved(whole, changes, message):
+    with pytest.raises(InputError, match=message):
+        solve({**whole, **changes}, Adjacency.ADD_REMOVE)
+
+
+def options(**given):
+    return [part for name, value in given.items() for part in (f"--{name}", value)]
+
+
+def test_json_contract(cli, whole):
+    code, stdout, lines = cli(
+        "plan", "--strategy", "uls", "--json",
+        *options(users=400, cohort=40, rounds=30, delta=1e-5, epsilon=whole["epsilon"]),
+    )  # fmt: skip
+    assert (code, lines) == (0, [])
+    found = json.loads(stdout.splitlines()[-1])
+    assert found["noise_multiplier"] == pytest.approx(20.0, rel=1e-3)
+    assert (found["delta"], found["adjacency"], found["strategy"]) == (1e-5, "add-remove", "uls")
+    assert found["epsilon"] == whole["epsilon"]
+    assert found["user_isolation"] == "by construction"
+
+
+def test_json_the_other_way_round(cli):
+    _, stdout, _ = cli(
+        "plan", "--json", "--adjacency", "replace", "--noise-multiplier", 20.0, "--batch-users",
+        *options(users=400, cohort=40, rounds=30, delta=1e-5),
+    )  # fmt: skip
+    found = json.loads(stdout.splitlines()[-1])
+    assert found["epsilon"] == pytest.approx(spent(Adjacency.REPLACE))
+    assert found["adjacency"] == "replace"
+    assert found["user_isolation"] == "empirical"
+
+
+def test_table(cli):
+    given = options(users=400, cohort=40, rounds=30, delta=0.01)
+    code, stdout, _ = cli("plan", "--noise-multiplier", 20, *given)
+    assert code == 0
+    assert "epsilon" in stdout
+    assert "Isolation of users from each other: by construction" in stdout
+    assert Adjacency.ADD_REMOVE.sentence.split(";")[0][:30] in stdout
+    assert "no privacy" in stdout  # delta
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "leave out exactly one"),
+        (["--strategy", "nonprivate"], "promises nothing"),
+        (["--noise-multiplier", 0, *options(users=9, cohort=3, rounds=2, delta=1e-5)], "positive"),
+    ],
+)
+def test_bad_input_is_one_line(cli, arguments, message):
+    code, stdout, lines = cli("plan", *arguments)
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert message in lines[0]
+
+
+def test_a_hold_out_needs_less_noise(cli):
+    sizes = ["--users", 2000, "--cohort", 400, "--rounds", 20, "--delta", 1e-5]
+    noise = {}
+    for more in ((), ("--heldout", 0.2), ("--heldout", 0.2, "--heldout-epsilon", 1)):
+        code, stdout, _ = cli("plan", *sizes, "--epsilon", 1, *more, "--json")
+        assert code == 0
+        noise[more] = json.loads(stdout)
+    alone, held, dear = noise.values()
+    assert held["noise_multiplier"] < 0.9 * alone["noise_multiplier"]
+    assert held["noise_multiplier"] < dear["noise_multiplier"] < alone["noise_multiplier"]
+    assert (held["heldout_users"], held["heldout_epsilon"]) == (500, 0.5)
+    assert held["heldout_noise"] == pytest.approx(2**0.5 * 2 / 500, rel=1e-3)
+    given = ["--noise-multiplier", held["noise_multiplier"], "--heldout", 0.2]
+    code, stdout, _ = cli("plan", *sizes, *given, "--heldout-epsilon", 0.5, "--json")
+    assert json.loads(stdout)["epsilon"] == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--heldout-epsilon", 0.5, "--epsilon", 1], "give --heldout"),
+        (["--heldout", 0.2, "--noise-multiplier", 5], "--heldout needs --epsilon"),
+        (["--heldout", 0.2, "--heldout-epsilon", 2, "--epsilon", 1], "at most --epsilon"),
+        (["--heldout", 1.5, "--epsilon", 1], "share held out"),
+    ],
+)
+def test_hold_outs_that_cannot_be(cli, options, said):
+    sizes = ["--users", 2000, "--cohort", 400, "--rounds", 20, "--delta", 1e-5]
+    code, stdout, lines = cli("plan", *sizes, *options)
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert said in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more"),
+    [
+        ("uls", []),
+        ("uls", ["--heldout-epsilon", 0.7]),
+        ("uls", ["--adjacency", "replace"]),
+        ("els", ["--group-size", 4]),
+        ("adaptive", []),
+    ],
+)
+def test_a_run_with_this_hold_out_has_the_planned_noise(cli, tmp_path, crowd, strategy, more):
+    asked = ["--users", 2000, "--cohort", 100, "--rounds", 2, "--delta", 1e-5, "--epsilon", 1]
+    asked += ["--strategy", strategy, "--heldout", 0.2, *more]
+    code, stdout, lines = cli("plan", *asked, "--json")
+    assert code == 0, lines
+    planned = json.loads(stdout)
+    out = tmp_path / "run"
+    others = ["--data", crowd, "--noise", "gaussian", "--seed", 1]
+    code, _, lines = cli("run", *asked, *others, "--out", out)
+    assert code == 0, lines
+    result = json.loads((out / "result.json").read_text())
+    assert result["noise_multiplier"] == planned["noise_multiplier"]
+    assert result["heldout_epsilon"] == planned["heldout_epsilon"]
+    assert result["epsilon"] == pytest.approx(1.0, abs=2e-3)

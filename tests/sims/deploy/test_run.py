@@ -1,0 +1,96 @@
+"""Submitting, following and resuming, with a SuperLink that is only pretended."""
+
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.server.config import RunConfig
+from murmuration.sims.deploy import run
+from murmuration.sims.deploy.run import run_deployed
+
+CONFIG = RunConfig(data="", users=10, cohort=5)
+
+
+@pytest.fixture
+def superlink(monkeypatch, tmp_path):
+    """Outcomes of runs, one after the other; what was submitted is remembered."""
+    outcomes, submitted = [], []
+
+    def submit(server, app):
+        settings = tomllib.loads((Path(app) / "pyproject.toml").read_text())
+        submitted.append(settings["tool"]["flwr"]["app"]["config"])
+        return len(submitted)
+
+    def follow(server, address, run_id, watch):
+        outcome = outcomes.pop(0)
+        out = Path(submitted[-1]["out"])
+        out.mkdir(exist_ok=True)
+        (out / "config.json").write_text("{}")
+        if not outcome:
+            (out / "result.json").write_text(json.dumps({"rounds": 7}))
+        return outcome
+
+    monkeypatch.setattr(run, "_submit", submit)
+    monkeypatch.setattr(run, "_follow", follow)
+    return outcomes, submitted
+
+
+def test_a_run_that_breaks_is_resumed(superlink, tmp_path):
+    outcomes, submitted = superlink
+    outcomes += ["failed: power cut", "failed: again", ""]
+    said = []
+    config = replace(CONFIG, out=str(tmp_path / "run"))
+    result = run_deployed(tmp_path, "a:1", config, say=said.append)
+    assert result == {"rounds": 7}
+    assert [settings["resume"] for settings in submitted] == [False, True, True]
+    assert any("power cut" in text for text in said)
+    assert {settings["registration"] for settings in submitted} == {str(tmp_path / "nodes.toml")}
+
+
+def test_what_an_app_says_in_the_end_is_one_short_line(superlink, tmp_path):
+    outcomes, _ = superlink
+    outcomes += ["failed: \x1b[2J" + "x" * 1_000_000, ""]
+    said = []
+    run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")), say=said.append)
+    assert all(text.isprintable() and len(text) < 1_100 for text in said)
+
+
+def test_a_run_that_never_completes(superlink, tmp_path):
+    outcomes, _ = superlink
+    outcomes += ["failed: first", "failed: last"]
+    config = replace(CONFIG, out=str(tmp_path / "run"))
+    with pytest.raises(InputError, match=r"2 attempts.*failed: last"):
+        run_deployed(tmp_path, "a:1", config, attempts=2)
+
+
+def test_a_folder_that_holds_a_run_is_not_continued_unasked(superlink, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    config = replace(CONFIG, out=str(tmp_path / "run"))
+    with pytest.raises(InputError, match="--resume"):
+        run_deployed(tmp_path, "a:1", config)
+    superlink[0].append("")
+    run_deployed(tmp_path, "a:1", replace(config, resume=True))
+    assert superlink[1][-1]["resume"] is True
+
+
+def test_a_run_that_was_aborted_is_not_submitted_again(superlink, tmp_path, monkeypatch):
+    outcomes, submitted = superlink
+    outcomes += ["failed: something", "failed: RunAborted"]
+    follow = run._follow
+
+    def aborting(*arguments):
+        said = follow(*arguments)
+        if len(submitted) == 2:
+            note = {"aborted": "no answers", "because": "nobody who was asked answered"}
+            (tmp_path / "run" / "aborted.json").write_text(json.dumps(note))
+        return said
+
+    monkeypatch.setattr(run, "_follow", aborting)
+    with pytest.raises(InputError, match=r"aborted, no answers: nobody who was .* --resume"):
+        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")))
+    assert len(submitted) == 2

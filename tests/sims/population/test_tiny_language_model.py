@@ -1,0 +1,64 @@
+"""The small language model that is made here."""
+
+import json
+
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.sims.population.population import Population
+from murmuration.sims.population.tiny_language_model import TinyBase, build
+
+pytest.importorskip("transformers")
+
+SMALL = TinyBase(width=16, layers=1, heads=2, exchanges=40, epochs=3, batch=8, rate=1e-2)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder, losses = tmp_path_factory.mktemp("base") / "b", []
+    build(folder, SMALL, Population(), lambda step, steps, loss: losses.append(loss))
+    return folder, losses
+
+
+def test_it_learns_to_predict_words(made):
+    _, losses = made
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_it_is_a_base(made):
+    base = LanguageBase(BaseSettings(str(made[0])))
+    prompt, first, _ = next(Population().texts("train", 1))
+    tokens = base.texts([prompt], [first])
+    words = base.tokenizer.convert_ids_to_tokens(tokens.ids.tolist())
+    assert "[UNK]" not in words
+    assert words[:3] == prompt.lower().split()[:3]
+
+
+def test_the_same_seed_gives_the_same_model(made, tmp_path):
+    build(tmp_path / "again", SMALL, Population())
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (made[0] / name).read_bytes()
+
+
+def test_an_occupied_folder_is_refused(made):
+    with pytest.raises(InputError, match="not empty"):
+        build(made[0], SMALL, Population())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), [({"width": 0}, "--width"), ({"width": 17}, "multiple of")]
+)
+def test_shapes_that_cannot_be(changes, said):
+    with pytest.raises(InputError, match=said):
+        TinyBase(**changes)
+
+
+def test_the_command(cli, tmp_path):
+    code, out, _ = cli(
+        "base", tmp_path / "b", "--width", 16, "--layers", 1, "--exchanges", 10, "--epochs", 1,
+        "--json",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads(out)["loss"] > 0
+    assert (tmp_path / "b" / "model.safetensors").exists()

@@ -1,0 +1,126 @@
+"""Runs in a runtime: interrupted, resumed, with rows set aside, from Python."""
+
+import json
+
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.server.config import RunConfig
+from murmuration.server.run_lock import RunLock
+from murmuration.sims.runtimes import execute as execution
+from murmuration.sims.runtimes.execute import execute
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+SMALL = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10]
+
+
+def crash_at(monkeypatch, round_):
+    from murmuration.server.run_directory import RunDirectory
+
+    class Killed(BaseException):
+        pass
+
+    real = RunDirectory.save_checkpoint
+
+    def save_checkpoint(self, done, state):
+        if done == round_:
+            raise Killed
+        real(self, done, state)
+
+    monkeypatch.setattr(RunDirectory, "save_checkpoint", save_checkpoint)
+    return Killed
+
+
+@pytest.mark.parametrize("users_per_node", [None, 7])
+def test_resume_needs_no_other_option(cli, crowd, tmp_path, monkeypatch, users_per_node):
+    """Not even the grouping of users: with another, replays would not be recognised."""
+    nodes = [] if users_per_node is None else ["--users-per-node", users_per_node]
+    common = ["run", "--data", crowd, *SMALL, "--seed", 3, *nodes, "--json"]
+    _, stdout, _ = cli(*common, "--out", tmp_path / "whole")
+    whole = json.loads(stdout.splitlines()[-1])
+    with monkeypatch.context() as patched:
+        killed = crash_at(patched, 3)
+        with pytest.raises(killed):
+            cli(*common, "--out", tmp_path / "run")
+    code, stdout, _ = cli("run", "--resume", "--out", tmp_path / "run", "--json")
+    assert code == 0
+    result = json.loads(stdout.splitlines()[-1])
+    assert (result["rounds"], result["stopped"]) == (3, None)
+    for name in ("epsilon", "heldout_accuracy", "noise_multiplier", "seeded"):
+        assert result[name] == whole[name]
+    # The promise, coins of the hold-out, each round once, and the figures.
+    assert (tmp_path / "run" / "ledger.jsonl").read_text().count("\n") == 1 + 1 + 3 + 1
+
+
+def test_resuming_a_finished_run_gives_its_result(cli, crowd, tmp_path):
+    first = cli("run", "--data", crowd, *SMALL, "--seed", 3, "--out", tmp_path / "run", "--json")[1]
+    again = cli("run", "--resume", "--out", tmp_path / "run", "--json")[1]
+    assert json.loads(again.splitlines()[-1]) == json.loads(first.splitlines()[-1])
+
+
+def test_rows_set_aside_are_mentioned(cli, write_rows, make_rows, tmp_path):
+    data = write_rows([*make_rows([2] * 20), {"user_id": "x"}])
+    common = ["run", "--data", data, *SMALL, "--seed", 3]
+    assert cli(*common, "--out", tmp_path / "a")[0] == 2
+    code, _, lines = cli(*common, "--on-bad-rows", "skip", "--out", tmp_path / "b")
+    assert code == 0
+    assert "1 rows set aside, the first: " in "".join(lines)
+    assert ":41: no column" in "".join(lines)
+
+
+@pytest.mark.parametrize("as_published", [False, True])
+def test_who_learns_from_chosen_responses_hears_it_at_once_and_at_the_end(
+    cli, crowd, language_model, tmp_path, as_published
+):
+    options = ["--task", "sft", "--base", language_model("gpt2"), "--lora-rank", 2, "--seed", 3]
+    options += ["--as-published"] if as_published else []
+    code, stdout, lines = cli(
+        "run", "--data", crowd, *SMALL, *options, "--out", tmp_path / "run", "--json"
+    )
+    assert code == 0
+    assert ("AS PUBLISHED" in " ".join(lines)) == as_published
+    assert ("AS PUBLISHED" in stdout) == as_published
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interrupt_says_how_to_go_on(cli, monkeypatch, crowd, tmp_path, begun):
+    out = tmp_path / "my run"
+
+    def interrupted(*_, **__):
+        if begun:
+            out.mkdir()
+            (out / "config.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execution, "run_local", interrupted)
+    code, _, lines = cli("run", "--data", crowd, "--out", out)
+    assert code == 130
+    advice = f"; continue with: murmuration run --resume --out '{out}'" if begun else ""
+    assert lines == [f"interrupted{advice}"]
+
+
+def test_a_log_is_added_to_the_private_one_by_who_has_the_folder(tmp_path):
+    log, folder = tmp_path / "run.flower.log", tmp_path / "run"
+    log.write_text("first\n")
+    execution._put_away(log, folder)
+    assert log.exists(), "there is no run to put it with"
+    lock = RunLock(folder)
+    execution._put_away(log, folder)
+    assert log.exists(), "another process has the folder"
+    lock.close()
+    execution._put_away(log, folder)
+    log.write_text("second\n")
+    execution._put_away(log, folder)
+    assert (folder / "private" / "flower.log").read_text() == "first\nsecond\n"
+    assert not log.exists()
+
+
+def test_execute_from_python(crowd, tmp_path):
+    config = RunConfig(
+        data=crowd, epsilon=0.5, delta=1e-3, rounds=3, cohort=10, seed=3, out=str(tmp_path / "run")
+    )
+    assert execute(config, users_per_node=10)["rounds"] == 3
+    assert json.loads((tmp_path / "run" / "private" / "nodes.json").read_text()) == {"nodes": 5}
+    with pytest.raises(InputError, match="holds a run already"):
+        execute(config)

@@ -1,0 +1,214 @@
+"""What there is room for, and whose cluster is used."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.sims.runtimes.app_bundle import write_bundle
+from murmuration.sims.runtimes.ray_cluster import Workers, machines, workers_of
+
+
+class Ray:
+    """A cluster of machines with so many CPUs and GPUs; the last one is gone."""
+
+    def __init__(self, *machines):
+        self.machines = [*machines, (64, 8)]
+
+    def nodes(self):
+        return [
+            {
+                "Alive": place < len(self.machines) - 1,
+                "Resources": {k: float(v) for k, v in (("CPU", cpus), ("GPU", gpus)) if v},
+            }
+            for place, (cpus, gpus) in enumerate(self.machines)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "room"),
+    [
+        ([(2, 0)], Workers(), 2),
+        ([(2, 0)], Workers(cpus=2), 1),
+        ([(2, 0), (3, 0)], Workers(cpus=2), 2),  # not 5 // 2 by luck
+        ([(3, 0), (3, 0)], Workers(cpus=2), 2),  # and not 6 // 2
+        ([(8, 2), (8, 0)], Workers(gpus=0.25), 8),
+        ([(8, 1), (8, 1)], Workers(gpus=0.3), 6),
+        ([(8, 2)], Workers(gpus=0.4), 4),  # two on each: a share is of one GPU
+        ([(8, 2)], Workers(gpus=0.1), 8),
+        ([(8, 3)], Workers(gpus=2.0), 1),
+        ([(8, 3)], Workers(gpus=1.0), 3),
+        ([(8, 3)], Workers(2, gpus=1.0), 2),
+        ([(0, 0), (2, 0)], Workers(), 2),
+    ],
+)
+def test_room(there, wanted, room):
+    assert workers_of(Ray(*there), wanted) == room
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ([(2, 0)], Workers(3)),
+        ([(2, 0)], Workers(cpus=3)),
+        ([(2, 0), (2, 0)], Workers(cpus=4)),  # four processors, but on no machine
+        ([(2, 0)], Workers(gpus=0.5)),
+        ([(8, 1), (8, 1)], Workers(gpus=2.0)),
+        ([(8, 2)], Workers(5, gpus=0.4)),
+    ],
+)
+def test_more_than_there_is_room_for_is_refused(there, wanted):
+    with pytest.raises(InputError, match=r"machines have .* ask for less") as refusal:
+        workers_of(Ray(*there), wanted)
+    assert f"{there[0][0]}" in str(refusal.value)
+    assert "--cpus-per-worker" in str(refusal.value)
+
+
+def test_machines_are_those_that_live():
+    assert machines(Ray((2, 0), (3, 1))) == [{"CPU": 2.0}, {"CPU": 3.0, "GPU": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "option"),
+    [
+        ({"number": -1}, "--workers"),
+        ({"cpus": 0}, "--cpus-per-worker"),
+        ({"cpus": -2}, "--cpus-per-worker"),
+        ({"gpus": -0.5}, "--gpus-per-worker"),
+        ({"gpus": 0.00001}, "--gpus-per-worker"),
+        ({"gpus": 1.5}, "--gpus-per-worker"),
+        ({"gpus": float("inf")}, "--gpus-per-worker"),
+        ({"gpus": float("nan")}, "--gpus-per-worker"),
+    ],
+)
+def test_wrong_numbers_are_refused_by_name(wrong, option):
+    with pytest.raises(InputError, match=option):
+        Workers(**wrong)
+
+
+@pytest.mark.parametrize("gpus", [0.0, 0.0001, 0.25, 1.0, 2.0])
+def test_what_ray_can_give(gpus):
+    assert Workers(gpus=gpus).gpus == gpus
+
+
+def run(*arguments, **environment):
+    command = [sys.executable, "-m", "murmuration.sims.main", "run", "--runtime", "ray", "--json"]
+    environment = {**os.environ, **environment}
+    return subprocess.run(
+        [*command, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+
+def test_an_address_without_a_cluster(crowd, tmp_path):
+    pytest.importorskip("ray")
+    found = run("--data", crowd, "--out", tmp_path / "r", RAY_ADDRESS="127.0.0.1:1")
+    assert found.returncode == 2
+    assert "RAY_ADDRESS=127.0.0.1:1: no cluster there" in found.stderr
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.slow
+def test_the_cluster_at_ray_address_is_used(crowd, crowd_test, tmp_path):
+    """It has room for five workers, which this machine's own would not have."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    settings = ("--data", crowd, "--test", crowd_test, "--rounds", 5, "--cohort", 20)
+    settings = (*settings, "--delta", 1e-3, "--seed", 3, "--users-per-node", 10)
+    cores = os.cpu_count() or 1
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cores + 2})
+    cluster.add_node(num_cpus=1)
+    try:
+        asked = (*settings, "--workers", cores + 3)
+        found = run(*asked, "--out", tmp_path / "there", RAY_ADDRESS=cluster.address)
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout)["rounds"] == 5
+        refused = run(
+            *(*settings, "--workers", 2, "--cpus-per-worker", cores + 2),
+            *("--out", tmp_path / "none"),
+            RAY_ADDRESS=cluster.address,
+        )
+    finally:
+        cluster.shutdown()
+    assert refused.returncode == 2
+    assert f"room for 1 workers of {cores + 2} CPUs" in refused.stderr
+    here = run(*settings, "--workers", 1, "--out", tmp_path / "here")
+    assert here.returncode == 0, here.stderr
+    theta = [
+        load_file(tmp_path / name / "model" / "model.safetensors")["theta_D"]
+        for name in ("there", "here")
+    ]
+    np.testing.assert_allclose(*theta, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_submitted_job(crowd, crowd_test, tmp_path):
+    """The documented line, against a cluster with a job server; needs ray[default]."""
+    pytest.importorskip("aiohttp_cors")
+    pytest.importorskip("opencensus")
+    ports = []
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            ports.append(free.getsockname()[1])
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    # A job's python is that of the machine it runs on.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    environment.pop("PYTHONPATH", None)  # the code comes with the job
+    head = subprocess.Popen(
+        [
+            *(*ray, "start", "--head", "--block", "--num-cpus", "2", "--port", str(ports[0])),
+            *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(ports[1])),
+        ],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        env=environment,
+    )
+    server = f"http://127.0.0.1:{ports[1]}"
+    job = [*ray, "job", "submit", "--address", server, "--working-dir"]
+    job += [
+        str(write_bundle(tmp_path / "code", {})),
+        "--",
+        "python",
+        "-m",
+        "murmuration.sims.main",
+        "run",
+    ]
+    job += ["--runtime", "ray", "--test", crowd_test, "--rounds", "3", "--cohort", "10"]
+    job += ["--delta", "1e-3"]
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                httpx.get(f"{server}/api/version").raise_for_status()
+                break
+            except httpx.HTTPError:
+                assert time.monotonic() < deadline
+                time.sleep(0.5)
+        good = [*job, "--data", crowd, "--out", str(tmp_path / "run")]
+        bad = [*job, "--data", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "bad")]
+        ends = [
+            subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+            for command in (good, bad)
+        ]
+    finally:
+        os.killpg(head.pid, signal.SIGKILL)
+        head.wait()
+    assert [end.returncode for end in ends] == [0, 1], ends[0].stdout + ends[0].stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == 3
+    assert "none.jsonl" in ends[1].stdout

@@ -1,0 +1,225 @@
+"""The ``ray`` runtime: the same weights as in one process, also when a worker dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, RecordDict
+from safetensors.numpy import load_file
+
+from murmuration.client.app import app as client_app
+from murmuration.client.store import load
+from murmuration.server.app import app as server_app
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.runtimes import ray_grid
+from murmuration.sims.runtimes.local import run_local
+from murmuration.sims.runtimes.ray_cluster import Workers
+from murmuration.sims.runtimes.ray_grid import RayGrid, run_ray
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.exchange import exchange
+
+
+@pytest.fixture(scope="module")
+def ray():
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    module = pytest.importorskip("ray")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="error",
+        )
+    yield module
+    module.shutdown()
+
+
+@pytest.fixture
+def config(crowd, crowd_test, tmp_path):
+    def of(name: str, **changes) -> RunConfig:
+        settings = {"rounds": 6, "cohort": 20, "delta": 1e-3, "seed": 3, **changes}
+        return RunConfig(data=crowd, test=crowd_test, out=str(tmp_path / name), **settings)
+
+    return of
+
+
+def theta(config):
+    return load_file(f"{config.out}/model/model.safetensors")["theta_D"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["uls", "els", "aup"])
+def test_the_same_weights_as_in_one_process(ray, config, quick_runs, strategy):
+    here, there = config("local", strategy=strategy), config("ray", strategy=strategy)
+    apps = {"server_app": server_app, "client_app": client_app}
+    run_local(here.to_run_config(), nodes=1, **apps)
+    for nodes in (0, 7):  # one a worker, and several
+        settings = {**there.to_run_config(), "out": f"{there.out}{nodes}"}
+        judgements = load(there.data, "", "refuse")
+        run_ray(settings, judgements, nodes=nodes, workers=Workers(2), **apps)
+        found = load_file(f"{settings['out']}/model/model.safetensors")["theta_D"]
+        np.testing.assert_allclose(found, theta(here), rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick_runs):
+    quiet, rough = config("quiet"), config("rough")
+    judgements = load(quiet.data, "", "refuse")
+    killed = []
+
+    class Rough(RayGrid):
+        """Kills the first worker's process after the messages of the third round are out."""
+
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.first = ray.get(self._workers[1].process.remote())
+
+        def push_messages(self, messages):
+            outgoing = list(messages)
+            group = outgoing[0].metadata.group_id
+            ids = super().push_messages(outgoing)
+            if group == "3" and outgoing[0].metadata.message_type == "train":
+                os.kill(self.first, signal.SIGKILL)
+                killed.append(self.first)
+            return ids
+
+    for grid, chosen in ((RayGrid, quiet), (Rough, rough)):
+        train(chosen, grid(ray, client_app, judgements, 4, chosen.to_run_config(), Workers(2)))
+    assert len(killed) == 1
+    np.testing.assert_array_equal(theta(rough), theta(quiet))
+    logs = list((Path(rough.out) / "private").glob("*.jsonl"))
+    assert logs
+    assert not any("left out" in log.read_text() for log in logs)
+
+
+@pytest.mark.slow
+def test_what_a_node_raises_is_an_error_reply(ray, config):
+    chosen = config("r")
+    judgements = load(chosen.data, "", "refuse")
+    grid = RayGrid(ray, client_app, judgements, 2, chosen.to_run_config(), Workers(2))
+    content = RecordDict({"parameters": ConfigRecord({"strategy": "no such"})})
+    outgoing = [messages.outgoing(content, "train", node) for node in grid.get_node_ids()]
+    replies = list(exchange(grid, outgoing, 60.0))
+    assert [reply.has_error() for reply in replies] == [True, True]
+    assert "KeyError" in replies[0].error.reason
+    assert {reply.metadata.src_node_id for reply in replies} == {1, 2}
+
+
+def test_a_cluster_that_others_use_is_waited_for_with_a_word(ray, config, monkeypatch, caplog):
+    monkeypatch.setattr(ray_grid, "_SILENCE", 0.5)
+    chosen = config("r")
+    judgements = load(chosen.data, "", "refuse")
+
+    @ray.remote(num_cpus=2)
+    class Other:
+        def there(self):
+            return True
+
+    other = Other.remote()
+    assert ray.get(other.there.remote())
+    arguments = (ray, client_app, judgements, 2, chosen.to_run_config(), Workers(2))
+    waiting = threading.Thread(target=RayGrid, args=arguments)
+    waiting.start()
+    deadline = time.monotonic() + 60
+    while not caplog.messages and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert waiting.is_alive()
+    ray.kill(other)
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert caplog.messages == [
+        "waiting for the cluster: 0 of 2 workers have begun; others may be using it"
+    ]
+
+
+def test_the_driver_keeps_no_judgements(ray, config, monkeypatch, quick_runs):
+    chosen, seen = config("r"), []
+    load.cache_clear()
+    judgements = load(chosen.data, "", "refuse")
+    there = weakref.ref(judgements)
+
+    def server(grid, context):
+        seen.append(there())
+        server_app(grid, context)
+
+    real = RayGrid.__init__
+
+    def begin(self, *arguments):
+        assert there() is not None
+        real(self, *arguments)
+
+    monkeypatch.setattr(RayGrid, "__init__", begin)
+    settings, given = chosen.to_run_config(), [judgements]
+    del judgements
+    run_ray(
+        settings,
+        given.pop(),
+        nodes=0,
+        workers=Workers(2),
+        server_app=server,
+        client_app=client_app,
+    )
+    assert seen == [None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_resumed_is_the_uninterrupted_one(crowd, crowd_test, tmp_path, how):
+    pytest.importorskip("ray")
+    import psutil
+
+    def command(out, *more):
+        return [
+            *(
+                sys.executable,
+                "-m",
+                "murmuration.sims.main",
+                "run",
+                "--runtime",
+                "ray",
+                "--workers",
+                "2",
+            ),
+            *("--out", str(tmp_path / out), *more),
+        ]
+
+    settings = ["--data", crowd, "--test", crowd_test, "--rounds", "400", "--cohort", "20"]
+    settings += ["--delta", "1e-3", "--seed", "3"]
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    quiet = {"stdout": subprocess.DEVNULL, "env": environment}
+    driver = subprocess.Popen(command("rough", *settings), **quiet, start_new_session=True)
+    metrics = tmp_path / "rough" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not metrics.exists() or metrics.read_text().count("\n") < 40:
+        assert driver.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    children = psutil.Process(driver.pid).children(recursive=True)
+    driver.send_signal(how)
+    driver.wait(60)
+    done = metrics.read_text().count("\n")
+    assert done < 400
+    assert not (tmp_path / "rough" / "result.json").exists()
+    subprocess.run(command("rough", "--resume"), **quiet, check=True)
+    subprocess.run(command("quiet", *settings), **quiet, check=True)
+    results = [
+        load_file(tmp_path / name / "model" / "model.safetensors")["theta_D"]
+        for name in ("rough", "quiet")
+    ]
+    np.testing.assert_array_equal(*results)
+    lines = (tmp_path / "rough" / "ledger.jsonl").read_text().splitlines()
+    assert len(lines) == len((tmp_path / "quiet" / "ledger.jsonl").read_text().splitlines())
+    assert children
+    _, alive = psutil.wait_procs(children, timeout=120)  # Ray's own agents take their time
+    assert not alive, "processes outlived their driver"

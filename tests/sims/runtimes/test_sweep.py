@@ -1,0 +1,138 @@
+"""Many runs: each is done once, refusals are kept, and a lost machine loses nothing."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.ledger import LedgerInUse
+from murmuration.server.config import RunConfig
+from murmuration.sims.runtimes import sweep
+from murmuration.sims.runtimes.sweep import Failed, on_cluster, one_by_one
+from murmuration.strategies.registry import NODE_HALVES
+
+
+@pytest.fixture
+def config(crowd, crowd_test, tmp_path):
+    def of(name: str, **changes) -> RunConfig:
+        settings = {"rounds": 3, "cohort": 10, "delta": 1e-3, "seed": 0, **changes}
+        return RunConfig(data=crowd, test=crowd_test, out=str(tmp_path / "runs" / name), **settings)
+
+    return of
+
+
+def test_runs_that_are_complete_are_read_and_others_resumed(config, quick_runs):
+    configs, heard = [config(f"r{seed}", seed=seed) for seed in range(2)], []
+    first = one_by_one(configs, heard.append)
+    assert heard == ["r0", "r1"]
+    written = [json.loads((Path(c.out) / "result.json").read_text()) for c in configs]
+    assert written == first
+    marked = {**written[0], "read": True}
+    (Path(configs[0].out) / "result.json").write_text(json.dumps(marked))
+    (Path(configs[1].out) / "result.json").unlink()
+    again = one_by_one(configs, heard.append)
+    assert again[0] == marked
+    assert again[1]["heldout_accuracy"] == first[1]["heldout_accuracy"]
+    assert again[1]["epsilon"] == first[1]["epsilon"]
+
+
+def test_a_refusal_is_an_outcome(config, quick_runs):
+    refused, done = one_by_one([config("bad", cohort=10**6), config("good")], lambda _: None)
+    assert isinstance(refused, str)
+    assert "--cohort" in refused
+    assert isinstance(done, dict)
+
+
+def test_a_run_whose_nodes_fail_is_no_refusal_and_no_result(config, quick_runs, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setitem(NODE_HALVES, "uls", fail)
+        (failed,) = one_by_one([config("r")], lambda _: None)
+    assert isinstance(failed, Failed)
+    assert "ran out of memory" in failed.why
+    (done,) = one_by_one([config("r")], lambda _: None)
+    assert isinstance(done, dict)
+
+
+def test_a_lost_process_that_still_holds_the_ledger_is_waited_for(config, monkeypatch):
+    tried, slept = [], []
+
+    def execute(config, quiet):
+        tried.append(config.resume)
+        if len(tried) < 3:
+            raise InputError("in use") from LedgerInUse("in use")
+        return {"out": config.out}
+
+    monkeypatch.setattr(sweep, "execute", execute)
+    monkeypatch.setattr(sweep.time, "sleep", slept.append)
+    assert one_by_one([config("r")], lambda _: None) == [{"out": config("r").out}]
+    assert tried == [False, True, True]
+    assert len(slept) == 2
+
+
+def test_no_runs():
+    assert on_cluster([], lambda _: None) == []
+
+
+def test_runs_that_no_machine_can_hold_are_refused(config, monkeypatch):
+    from contextlib import contextmanager
+    from types import SimpleNamespace
+
+    @contextmanager
+    def small():
+        nodes = [{"Alive": True, "Resources": {"CPU": cpus}} for cpus in (2.0, 4.0)]
+        yield SimpleNamespace(nodes=lambda: nodes)
+
+    monkeypatch.setattr(sweep, "cluster", small)
+    with pytest.raises(InputError, match=r"--cpus-per-run 6: .* the most is 4"):
+        on_cluster([config("r")], lambda _: None, cpus=6)
+
+
+@pytest.mark.slow
+def test_a_sweep_outlives_a_machine_of_its_cluster(config):
+    """Two raylets; the one that does not hold the driver is killed while its runs are going."""
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    configs = [
+        config(f"{s}-{epsilon:g}-{seed}", strategy=s, epsilon=epsilon, seed=seed, rounds=300)
+        for s in ("uls", "dp-fedavg", "aup")
+        for epsilon in (1.0, 3.0, 8.0)
+        for seed in range(3)
+    ]
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    lost = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    ray.init(address=cluster.address, logging_level="error", log_to_driver=False)
+    try:
+        ended = []
+
+        def on_run(name):
+            ended.append(name)
+            if len(ended) == 3:
+                raylet = lost.all_processes["raylet"][0].process.pid
+                os.kill(raylet, signal.SIGKILL)
+                deadline = time.monotonic() + 60
+                while psutil.pid_exists(raylet) and time.monotonic() < deadline:
+                    if psutil.Process(raylet).status() == psutil.STATUS_ZOMBIE:
+                        break
+                    time.sleep(0.1)
+
+        outcomes = on_cluster(configs, on_run)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert len(outcomes) == 27
+    assert all(isinstance(outcome, dict) for outcome in outcomes), outcomes
+    for wanted, outcome in zip(configs, outcomes, strict=True):
+        assert outcome["out"] == wanted.out
+        assert outcome["strategy"] == wanted.strategy
+        assert outcome["epsilon"] <= wanted.epsilon
+        assert (Path(wanted.out) / "report.html").exists()

@@ -1,0 +1,134 @@
+"""Settings reach the plans of both filters; the published one is never called proven."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from murmuration.client.app import app as client_app
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.config import RunConfig
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.aup.corrected import AupCorrected
+from murmuration.strategies.aup.published import AupPublished
+from murmuration.strategies.base import Participants
+from murmuration.strategies.build import build
+from murmuration.strategies.protocol.messages import RegistryEntry
+from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.spec import Setting
+
+CONFIG = RunConfig(
+    test="others.jsonl", strategy="aup", epsilon=1.0, delta=1e-4, rounds=6, cohort=300
+)
+
+
+@pytest.fixture
+def made(tmp_path, quick_runs):
+    """A function: what is built from settings, for 800 users."""
+
+    def make(**changes):
+        config = replace(CONFIG, **changes)
+        registry = Registry.of({1: RegistryEntry(0, np.arange(800, dtype=np.uint64), None)})
+        setting = Setting(
+            config=config,
+            participants=Participants.all(registry),
+            source=Randomness(0),
+            features='{"kind": "hashing"}',
+            dimension=9,
+            log=print,
+            grid=LocalGrid(client_app, 1, {}),
+            once=lambda name, release: release(),
+        )
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+        adjacency = Adjacency(config.adjacency)
+        with Ledger(path, adjacency=adjacency, delta=config.delta, budget=1.0) as ledger:
+            return build(setting, ledger)
+
+    return make
+
+
+def test_corrected(made):
+    built = made(variant="corrected", clip=0.7, group_size=3, retain=5, adjacency="zero-out")
+    assert isinstance(built.strategy, AupCorrected)
+    plan = built.strategy.plan
+    assert (plan.users, plan.cohort, plan.rounds, plan.delta) == (800, 300, 6, 1e-4)
+    assert (plan.radius, plan.group_size, plan.retain) == (0.7, 3, 5)
+    assert plan.adjacency == "zero-out"
+    assert built.charges == plan.charges and built.noise == plan.noise
+    assert built.clip_norm is None and built.proven
+    assert 0.999 < plan.epsilon() <= 1.0
+    assert "(1, 0.0001)-differential privacy under zero-out" in built.guarantee
+    assert built.gradients == 6 * 300
+
+
+def test_published(made):
+    built = made(variant="published", clip=0.7, group_size=3, phases=2)
+    assert isinstance(built.strategy, AupPublished)
+    phases = built.strategy.plan.phases
+    assert [(p.users, p.cohort, p.rounds) for p in phases] == [(200, 200, 2), (400, 300, 4)]
+    assert {p.radius for p in phases} == {0.7}
+    assert built.charges == built.strategy.plan.charges
+    assert not built.proven
+    assert built.guarantee.startswith("As published; not proven: ")
+    assert built.gradients == 2 * 200 + 4 * 300
+
+
+def test_published_by_theorem_4(made):
+    phases = made(variant="published", schedule="theorem-4", rounds=9).strategy.plan.phases
+    assert len(phases) == 4
+    assert sum(p.rounds for p in phases) == 9
+    assert all(p.cohort == p.users for p in phases)
+
+
+def test_step_sizes(made):
+    given = made(variant="published", learning_rate=0.125).strategy
+    assert [p.rate for p in given.plan.phases] == [0.125]
+    assert given.optimizer.settings.rate == 0.125
+    chosen = made(variant="published").strategy.plan.phases[0].rate
+    assert 0 < chosen < 100
+    assert made(variant="corrected", learning_rate=0.5).strategy.optimizer.settings.rate == 0.5
+
+
+def test_published_takes_plain_steps_only(made):
+    with pytest.raises(ValueError, match="plain gradient steps, not adam"):
+        made(variant="published", optimizer="adam")
+
+
+def test_a_run_that_is_not_proven_says_so_everywhere():
+    from murmuration.server.reporting.model_card import model_card
+    from murmuration.server.reporting.report import claim, headline
+
+    result = {
+        "private": True,
+        "proven": False,
+        "epsilon": 3.0,
+        "epsilon_target": 3.0,
+        "delta": 1e-5,
+        "adjacency": "replace",
+        "guarantee": "As published; not proven: something.",
+        "stopped": None,
+        "warnings": ["Beware."],
+        "strategy": "aup",
+        "features": {"kind": "hashing"},
+        "dimension": 5,
+        "users": 100,
+        "cohort": 10,
+        "rounds": 3,
+        "rounds_planned": 3,
+        "group_size": 4,
+        "clip_norm": None,
+        "noise_multiplier": 1.0,
+        "heldout_accuracy": None,
+        "heldout_accuracy_by_user": None,
+        "heldout_users": 0,
+        "seeded": False,
+        "test_is_public": True,
+    }
+    assert "not proven" in headline(result)
+    assert "times as likely" not in " ".join(claim(result))
+    card = model_card(result)
+    assert "**Nothing proven.** As published; not proven" in card
+    assert "differential-privacy\n" not in card.split("---")[1]
+    assert "for whole users" in headline({**result, "proven": True})

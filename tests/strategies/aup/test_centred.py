@@ -1,0 +1,251 @@
+"""Centred AUP: the centre, what users send, what the estimate is, and when centring pays."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.strategies import adaptive
+from murmuration.strategies.adaptive import Adaptive, AdaptivePlan, QuantileRule
+from murmuration.strategies.aup.centred import AupCentred, Centre
+from murmuration.strategies.protocol import messages
+
+
+@pytest.fixture
+def world(make_world):
+    """``make_world`` for centred AUP; ``radius`` is where the rule starts."""
+
+    def make(examples, *, strategy=AupCentred, radius=0.5, quantile=0.5, **more):
+        defaults = {
+            "cohort": max(1, len(examples.counts_U) // 2),
+            "count_noise": 1.0,
+            "rule": QuantileRule(radius, quantile),
+        }
+        return make_world(examples, kind=AdaptivePlan, strategy=strategy, **{**defaults, **more})
+
+    return make
+
+
+def half_around(centre_D):
+    """The node half around a fixed centre."""
+
+    def half(examples, work, keys_S, source):
+        arrays = {**work.arrays, "centre": np.asarray(centre_D, dtype=np.float32)}
+        parameters = {"middle": 0.5, **work.parameters}
+        return adaptive.contribute(
+            examples, replace(work, arrays=arrays, parameters=parameters), keys_S, source
+        )
+
+    return half
+
+
+# The centre
+
+
+def centring_pays_or_costs_nothing(centre_of, dimension=200, rounds=30):
+    """The centre is no further from the truth than zero is, up to the noise of a few coordinates.
+
+    ``centre_of(estimates, noise)`` gives the centre after these estimates.
+    """
+    generator = np.random.default_rng(0)
+    noise = 0.1
+    for length in (0.0, 0.1, 0.3, 1.0, 10.0):
+        truth_D = np.full(dimension, length / math.sqrt(dimension))
+        off = []
+        for _ in range(20):
+            draws = truth_D + noise * generator.standard_normal((rounds, dimension))
+            off.append(float(np.sum((centre_of(draws, noise) - truth_D) ** 2)))
+        few = 4 * noise**2 * 0.1
+        assert np.mean(off) <= length**2 + few, f"a centre of length {length:g} adds noise"
+        if length >= 1.0:
+            assert np.mean(off) < 0.5 * length**2, f"a centre of length {length:g} is not found"
+
+
+def centre_after(draws, noise):
+    centre = Centre(draws.shape[1])
+    for draw_D in draws:
+        centre.add(draw_D, noise)
+    return centre.value_D
+
+
+def test_centring_pays_or_costs_nothing():
+    centring_pays_or_costs_nothing(centre_after)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda draws, noise: draws[-1],  # the last estimate
+        lambda draws, noise: draws[-10:].mean(0),  # an average that is not shrunk
+        lambda draws, noise: centre_after(draws, noise / 3),  # shrunk for less noise than there is
+        lambda draws, noise: np.zeros(draws.shape[1]),  # never
+    ],
+)
+def test_centres_that_add_noise_or_never_come_are_noticed(fault):
+    with pytest.raises(AssertionError, match="a centre of length"):
+        centring_pays_or_costs_nothing(fault)
+
+
+def test_a_new_centre_is_zero_and_weighs_the_past_down():
+    centre = Centre(3)
+    assert centre.value_D.tolist() == [0.0] * 3
+    assert centre.value_D.dtype == np.float32
+    centre.add(np.array([1.0, 0.0, 0.0]), 0.0)
+    np.testing.assert_allclose(centre.value_D, [1, 0, 0], rtol=1e-6)
+    for _ in range(60):
+        centre.add(np.array([0.0, 1.0, 0.0]), 0.0)
+    np.testing.assert_allclose(centre.value_D, [0, 1, 0], atol=2e-3)
+
+
+def test_a_centre_continues_where_it_was():
+    draws = np.random.default_rng(0).standard_normal((9, 4))
+    first, second = Centre(4), Centre(4)
+    for draw_D in draws[:5]:
+        first.add(draw_D, 0.1)
+    second.restore(first.state())
+    for draw_D in draws[5:]:
+        first.add(draw_D, 0.1)
+        second.add(draw_D, 0.1)
+    assert np.array_equal(first.value_D, second.value_D)
+    assert np.linalg.norm(first.value_D) > 0
+
+
+# What users send
+
+
+@pytest.mark.parametrize("centre_D", [[0.0] * 4, [3.0, 0.0, -4.0, 0.0], [-20.0] * 4])
+def test_one_vote_each_wherever_the_centre_is(checks, centre_D):
+    """No user's term is longer than the radius; far from the centre it is as long."""
+    half = half_around(centre_D)
+    light, heavy = checks.like_everybody(1), -checks.like_everybody(1000)
+    users = checks.gather(light, heavy, light)
+    everyone = checks.ask(half, users)
+    for user in range(3):
+        rest_S = [other for other in range(3) if other != user]
+        moved = float(np.linalg.norm(everyone - checks.ask(half, users, users_S=rest_S)))
+        assert 1 - 1e-4 <= moved <= 1 + 1e-6
+
+
+def test_survives_nan(checks):
+    checks.survives_nan(half_around([0.3, 0.0, 0.0, 0.0]))
+
+
+def test_a_centre_of_another_length_is_refused(checks, make_examples):
+    with pytest.raises(ValueError, match="centre of shape"):
+        checks.ask(half_around([0.0]), make_examples([2]))
+
+
+# The whole
+
+
+def test_unbounded_and_noiseless_it_is_plain_averaging(world, make_examples):
+    """Whatever the centre, it cancels where nobody is projected and everybody is there."""
+    examples = make_examples([1, 3, 9, 2, 12])
+    plain = {"cohort": 5, "noise_multiplier": 1e-9, "radius": 1e3, "rounds": 12}
+    optimizer = {"rate": 2e3, "momentum": 0.0}
+    centred = world(examples, optimizer=optimizer, **plain)
+    centred.run(12)
+    assert centred.strategy.figures()["centre_norm"] > 0.01
+    uncentred = world(examples, optimizer=optimizer, strategy=Adaptive, **plain)
+    uncentred.run(12)
+    assert np.linalg.norm(uncentred.strategy.optimizer.theta_D) > 0.5
+    np.testing.assert_allclose(
+        centred.strategy.optimizer.theta_D, uncentred.strategy.optimizer.theta_D, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("norm", [0.1, 3.0])
+def test_noise_of_users_who_have_nothing_to_say(world, make_examples, checks, norm):
+    examples = make_examples([1, 2, 3] * 10, dimension=6000)
+    examples.y_R.fill_(0.5)
+    made = world(examples, cohort=12, noise_multiplier=1.7, radius=norm, optimizer={"rate": 1e-9})
+    for round_ in (1, 2, 3):
+        (released,) = made.run(round_)
+        checks.released_noise(released, 1.7 / 12)
+        for wrong in (2 / 3, 0.9, 1.1, 1.5):
+            with pytest.raises(AssertionError, match="promised scale"):
+                checks.released_noise(released, wrong * 1.7 / 12)
+
+
+def alike(users, common=1.0, apart=0.1, dimension=8):
+    """Users who have much in common: gradients at θ = 0 differ by a tenth of their length."""
+    generator = torch.Generator().manual_seed(0)
+    x_RD = apart * torch.randn(users, dimension, generator=generator) / math.sqrt(dimension)
+    x_RD[:, 0] += common
+    return PairExamples(x_RD, torch.ones(users), torch.arange(users + 1))
+
+
+def test_users_who_agree_need_a_fraction_of_the_noise(world):
+    """What centring is for: the radius becomes the distance between users, not their length."""
+    still = {"optimizer": {"rate": 1e-9}, "cohort": 100, "rounds": 60, "radius": 1.0}
+    made = {}
+    for strategy in (Adaptive, AupCentred):
+        made[strategy] = world(alike(200), strategy=strategy, count_noise=5.0, **still)
+        (*_, last) = made[strategy].run(60)
+        estimate_D = last * made[strategy].strategy.figures()["radius"]
+        assert estimate_D[0] == pytest.approx(-0.5, abs=0.1)  # the mean gradient, either way
+    assert 0.4 < made[Adaptive].strategy.radius < 0.6
+    assert made[AupCentred].strategy.radius < 0.15
+
+
+def test_nodes_get_the_centre_that_was_released_before(world):
+    sent, given = [], []
+
+    class Listening:
+        def __init__(self, grid):
+            self.grid = grid
+
+        def __getattr__(self, name):
+            return getattr(self.grid, name)
+
+        def push_messages(self, outgoing):
+            for message in outgoing:
+                sent.append(messages.read_work(message.content).arrays["centre"])
+            return self.grid.push_messages(outgoing)
+
+    made = world(alike(40), cohort=40, wrap=Listening, noise_multiplier=0.1)
+    for round_ in range(1, 4):
+        given.append(made.strategy.arrays()["centre"])
+        made.run(round_)
+    assert len(sent) == 3
+    assert all(np.array_equal(a, b) for a, b in zip(sent, given, strict=True))
+    assert not sent[0].any()
+    assert sent[2].any()
+
+
+@pytest.mark.parametrize("nodes", [3, 40])
+def test_grouping_users_changes_nothing(world, nodes):
+    settings = {"rounds": 12, "optimizer": {"rate": 0.3}, "noise_multiplier": 0.5}
+    reference = world(alike(40), **settings)
+    reference.run(12)
+    assert reference.strategy.figures()["centre_norm"] > 0
+    made = world(alike(40), nodes=nodes, **settings)
+    made.run(12)
+    found, expected = (w.strategy.optimizer.theta_D for w in (made, reference))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_golden_trajectory(world):
+    made = world(alike(40, dimension=3), rounds=8, noise_multiplier=0.5)
+    made.run(8)
+    np.testing.assert_allclose(made.strategy.optimizer.theta_D, GOLDEN, atol=1e-6)
+    np.testing.assert_allclose(made.strategy.centre.value_D, GOLDEN_CENTRE, atol=1e-6)
+
+
+GOLDEN = [1.1311379, -0.0145999, 0.0309955]
+GOLDEN_CENTRE = [-0.3471426, 0.0044469, -0.0107418]
+
+
+def test_a_resumed_run_is_the_same_run(world):
+    whole = world(alike(40), rounds=9)
+    whole.run(9)
+    first, second = world(alike(40), rounds=9), world(alike(40), rounds=9)
+    first.run(4)
+    second.strategy.restore(first.strategy.state())
+    second.strategy.rounds_done = 4
+    second.run(9)
+    for name, value in whole.strategy.state().items():
+        assert np.array_equal(second.strategy.state()[name], value), name

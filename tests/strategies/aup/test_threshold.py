@@ -1,0 +1,206 @@
+"""Centred AUP with a sparse vector test: what it charges, where the radius goes, resuming."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
+from murmuration.privacy.accounting.ledger import BudgetExceeded, LedgerError
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.above_threshold import OpenThreshold
+from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan
+
+PLAN = {
+    "users": 100,
+    "cohort": 20,
+    "rounds": 8,
+    "delta": 1e-4,
+    "adjacency": Adjacency.ADD_REMOVE,
+}
+
+
+@pytest.fixture
+def world(make_world):
+    """``make_world`` for this strategy; tests are nearly exact."""
+
+    def make(examples, **more):
+        defaults = {"cohort": len(examples.counts_U), "test_epsilon": 5.0, "rounds": 60}
+        still = {"optimizer": {"rate": 1e-9}}
+        settings = {**defaults, **still, **more}
+        return make_world(examples, kind=ThresholdPlan, strategy=AupThreshold, **settings)
+
+    return make
+
+
+def lengths(users=100):
+    """Gradients at θ = 0 of lengths 0.005, 0.01, …, in all directions."""
+    generator = torch.Generator().manual_seed(0)
+    x_RD = torch.randn(users, 16, generator=generator)
+    x_RD *= (torch.arange(1, users + 1) / users / x_RD.norm(dim=1))[:, None]
+    return PairExamples(x_RD, torch.ones(users), torch.arange(users + 1))
+
+
+def test_plan_charges_every_series_in_full():
+    plan = ThresholdPlan(**PLAN, noise_multiplier=2.0, test_epsilon=0.1, series=3)
+    assert plan.charges == {PoissonGaussian(0.2, 2.0): 8, PureDp(0.1): 3}
+    assert plan.mechanism(0.7).std == pytest.approx(1.4)
+    assert plan.mechanism(0.7).event == plan.mechanism(9.0).event
+
+
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_for_epsilon_meets_its_target_and_tests_as_the_relation_allows(adjacency):
+    plan = ThresholdPlan.for_epsilon(1.0, **{**PLAN, "adjacency": adjacency})
+    assert 0.999 < plan.epsilon() <= 1.0
+    swap = adjacency in (Adjacency.REPLACE, Adjacency.REPLACE_LABELS)
+    assert plan.test.monotone is not swap
+    assert plan.test.query_scale == (4 if swap else 2) / plan.test_epsilon
+    assert plan.test.threshold == 16.0
+
+
+def test_impossible_plans_cannot_be_built():
+    for changes, message in (({"series": 0}, "at least one series"), ({"cohort": 0}, "--cohort")):
+        with pytest.raises(ValueError, match=message):
+            ThresholdPlan.for_epsilon(1.0, **{**PLAN, **changes})
+
+
+def test_the_radius_shrinks_to_where_four_in_five_are_within_and_stays(world):
+    made = world(lengths(), noise_multiplier=1e-6)
+    radii = []
+    for round_ in range(1, 41):
+        made.run(round_)
+        radii.append(made.strategy.radius)
+    assert radii[0] == pytest.approx(0.45)
+    widened = [b / a for a, b in pairwise(radii) if b > a]
+    assert widened == pytest.approx([1.25] * 2)
+    assert len(set(radii[-20:])) == 1, "spent, and still moving"
+    assert 0.35 < radii[-1] < 0.55  # 0.4 is the true one
+    tests = [charge for charge in made.ledger.charges if charge.event == PureDp(5.0)]
+    assert [charge.covers for charge in tests] == ["radius test 1", "radius test 2"]
+    assert len(made.ledger.charges) == 42
+
+
+def test_nodes_count_users_as_they_are(world):
+    assert world(lengths()).strategy.parameters()["middle"] == 0.0
+
+
+def test_noise_of_users_who_have_nothing_to_say(world, make_examples, checks):
+    examples = make_examples([1, 2, 3] * 10, dimension=6000)
+    examples.y_R.fill_(0.5)
+    made = world(examples, cohort=12, noise_multiplier=1.7)
+    for round_ in (1, 2, 3):
+        (released,) = made.run(round_)
+        checks.released_noise(released, 1.7 / 12)
+        for wrong in (2 / 3, 0.9, 1.1, 1.5):
+            with pytest.raises(AssertionError, match="promised scale"):
+                checks.released_noise(released, wrong * 1.7 / 12)
+
+
+def test_series_that_were_not_needed_are_charged_once_when_all_is_done(world):
+    made = world(lengths(), rounds=5, series=3, start=64.0)
+    made.run(3)
+    assert [c.covers for c in made.ledger.charges if c.event == PureDp(5.0)] == ["radius test 1"]
+    for _ in range(2):  # the second time as after a crash that kept the last checkpoint
+        made.run(5)
+        tests = [c.covers for c in made.ledger.charges if c.event == PureDp(5.0)]
+        assert tests == ["radius test 1", "radius test 2, not needed", "radius test 3, not needed"]
+    assert made.ledger.spent() == made.strategy.plan.charges
+
+
+def test_series_are_charged_in_full_where_the_budget_ends_the_run(world, monkeypatch):
+    made = world(lengths(), rounds=5, series=2, start=64.0)
+    release = made.strategy._release
+
+    def refused(round_, totals):
+        if round_ == 3:
+            raise BudgetExceeded("no more")
+        return release(round_, totals)
+
+    monkeypatch.setattr(made.strategy, "_release", refused)
+    made.run(5)
+    assert "stopped before round 3" in made.strategy.stopped
+    assert made.ledger.spent()[PureDp(5.0)] == 2
+
+
+def test_a_series_that_the_budget_does_not_cover_does_not_lose_the_result(world):
+    made = world(lengths(), rounds=1, seed=None, start=64.0)
+    ledger, plan = made.ledger, made.strategy.plan
+    ledger.budget = plan.epsilon()
+    # Begun, and lost in a crash before the first checkpoint: all that is planned is spent.
+    ledger.charge(plan.test.event, round_=1, covers="radius test 1")
+    made.run(1)
+    assert made.strategy.rounds_done == 1
+    assert ledger.spent() == plan.charges
+
+
+@pytest.mark.parametrize("stop", [3, 15])
+def test_a_resumed_simulation_is_the_same_run_for_the_same_charges(world, stop):
+    whole = world(lengths())
+    whole.run(30)
+    first = world(lengths())
+    first.run(stop)
+    strategy, ledger = first.strategy, first.ledger
+    state, charged = strategy.state(), len(ledger.charges)
+    first.run(stop + 2)  # lost in the crash: replayed for nothing
+    strategy.restore(state)
+    strategy.rounds_done = stop
+    assert charged < len(ledger.charges)
+    first.run(30)
+    for name, value in whole.strategy.state().items():
+        assert np.array_equal(strategy.state()[name], value), name
+    assert len(ledger.charges) == len(whole.ledger.charges)
+
+
+def test_a_seeded_series_is_asked_again_only_what_it_was_asked(world):
+    """Its threshold is the old one: other queries would be further questions, for nothing."""
+    made = world(lengths())
+    asked, ask = [], OpenThreshold.ask
+
+    def watched(self, value, index):
+        asked.append((self._noisy_threshold, value, index, passed := ask(self, value, index)))
+        return passed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(OpenThreshold, "ask", watched)
+        made.run(2)
+        strategy, state = made.strategy, made.strategy.state()
+        made.run(4)
+        lost, ledger = asked[2:], made.ledger
+        assert len(lost) == 2
+        before, charges = ledger.path.read_bytes(), list(ledger.charges)
+        # Other answers to round 3: in the sum, and in the count alone, by users without a gradient.
+        for name, change in (("sum", 1e-9), ("within", -1.0)):
+            strategy.restore(state)
+            strategy.rounds_done = 2
+            asked.clear()
+            release = strategy._release
+
+            def other(round_, totals, name=name, change=change, release=release):
+                return release(round_, {**totals, name: totals[name] + change})
+
+            patched.setattr(strategy, "_release", other)
+            with pytest.raises(LedgerError, match="repeats exactly"):
+                made.run(4)
+            patched.undo()
+            patched.setattr(OpenThreshold, "ask", watched)
+            assert asked == []
+            assert strategy.rounds_done == 2
+            assert ledger.path.read_bytes() == before
+            assert ledger.charges == charges
+        strategy.restore(state)
+        made.run(4)
+        assert asked == lost
+        assert ledger.path.read_bytes() == before
+
+
+def test_where_draws_cannot_be_repeated_a_broken_off_series_is_spent(world):
+    made = world(lengths(), seed=None)
+    made.run(1)
+    assert made.strategy.state()["series"].tolist() == [0, 1]
+    made.strategy.restore(made.strategy.state())
+    assert made.strategy.state()["series"].tolist() == [1, 0]
+    made.run(60)
+    tests = [charge.covers for charge in made.ledger.charges if charge.event == PureDp(5.0)]
+    assert tests == ["radius test 1", "radius test 2"]

@@ -1,0 +1,182 @@
+"""Encoding and decoding, and what a malformed message is answered with."""
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from named import asked
+
+from murmuration.privacy.mechanisms.tally import STEPS, Tally
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Asked, MalformedReply, RegistryEntry
+
+KEYS = np.array([3, 2**64 - 1], dtype=np.uint64)
+
+
+def sums(**arrays):
+    return RecordDict({"sums": ArrayRecord({name: Array(a) for name, a in arrays.items()})})
+
+
+def garbage(data, stype="numpy.ndarray"):
+    array = Array(np.zeros(3, dtype=np.float32))
+    return Array(dtype=array.dtype, shape=array.shape, stype=stype, data=data)
+
+
+@pytest.mark.parametrize("counts_U", [None, np.array([5, 1])])
+def test_registry_round_trip(counts_U):
+    entry = messages.read_registry(messages.registry_reply(RegistryEntry(4, KEYS, counts_U)))
+    assert entry.place == 4
+    assert entry.keys_U.tolist() == KEYS.tolist()
+    assert entry.keys_U.dtype == np.uint64
+    assert (entry.counts_U is None) == (counts_U is None)
+    if counts_U is not None:
+        assert entry.counts_U.tolist() == [5, 1]
+    assert entry.randomized is False
+
+
+def test_a_registration_says_whether_labels_were_randomized():
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, randomized=True))
+    assert messages.read_registry(told).randomized is True
+    del told.config_records["registry"]["randomized"]
+    assert messages.read_registry(told).randomized is False
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict(),
+        RecordDict({"registry": ConfigRecord({"place": 1})}),
+        messages.registry_reply(RegistryEntry(0, KEYS, np.array([1]))),
+        messages.registry_reply(RegistryEntry(0, KEYS.reshape(1, 2), None)),
+        RecordDict(
+            {
+                "registry": ConfigRecord({"place": "first"}),
+                "users": ArrayRecord({"keys": Array(KEYS)}),
+            }
+        ),
+        RecordDict(
+            {
+                "registry": ConfigRecord({"place": 0}),
+                "users": ArrayRecord({"keys": Array(np.array([1.0]))}),
+            }
+        ),
+        RecordDict(
+            {
+                "registry": ConfigRecord({"place": 0}),
+                "users": ArrayRecord({"keys": garbage(b"no array")}),
+            }
+        ),
+    ],
+)
+def test_malformed_registry(content):
+    with pytest.raises(MalformedReply):
+        messages.read_registry(content)
+
+
+def test_work_round_trip():
+    theta_D = np.arange(3) / 7
+    model = messages.model_record(theta_D)
+    content = messages.work_request(model, {"round": 2, "clip-norm": 0.5}, asked([4, 9]))
+    about = Asked.of(content)
+    assert (about.salt, about.names_S.tolist()) == (b"salt", asked([4, 9]).names_S.tolist())
+    work = messages.read_work(content, np.array([7, 3]))
+    assert work.arrays["theta"].dtype == np.float32
+    np.testing.assert_array_equal(work.arrays["theta"], theta_D.astype(np.float32))
+    assert work.users_S.tolist() == [7, 3]
+    assert work.number("clip-norm") == 0.5
+    tensor = work.tensor("theta")
+    tensor += 1  # a tensor of its own
+    np.testing.assert_array_equal(work.arrays["theta"], theta_D.astype(np.float32))
+    with pytest.raises(KeyError):
+        work.number("group-size")
+
+
+@pytest.mark.parametrize(
+    ("users", "salt"),
+    [
+        (asked([1, 2, 1]).names_S.tobytes(), b"salt"),
+        (b"seven b", b"salt"),
+        ([1], b"salt"),
+        (asked([1]).names_S.tobytes(), "salt"),
+    ],
+)
+def test_nobody_is_named_twice_or_otherwise(users, salt):
+    content = messages.work_request(messages.model_record(np.zeros(1)), {}, asked([0]))
+    content["cohort"] = ConfigRecord({"users": users, "salt": salt})
+    with pytest.raises(ValueError, match=r"twice|64 bits"):
+        Asked.of(content)
+
+
+def test_sums_round_trip():
+    found = messages.read_sums(
+        messages.sums_reply({"sum": np.ones(3, np.float32), "b": np.zeros(2)}),
+        {"sum": (3,), "b": (2,)},
+    )
+    assert found["sum"].tolist() == [1, 1, 1]
+    assert found["b"].shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (RecordDict(), "no sums"),
+        (RecordDict({"sums": MetricRecord({"sum": 1.0})}), "no sums"),
+        (sums(), "asked for"),
+        (sums(sum=np.ones(4)), "asked for"),
+        (sums(sum=np.ones((3, 1))), "asked for"),
+        (sums(total=np.ones(3)), "asked for"),
+        (sums(sum=np.ones(3), extra=np.ones(3)), "asked for"),
+        (sums(sum=np.ones(3, dtype=np.int64)), "floating"),
+        (sums(sum=np.ones(3, dtype=complex)), "floating"),
+        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"")})}), "no sums"),
+        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"PK\x03\x04")})}), "no sums"),
+        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"\x93NUMPY\x01\x00")})}), "no sums"),
+        (RecordDict({"sums": ArrayRecord({"sum": garbage(b"x", "torch.Tensor")})}), "no sums"),
+    ],
+)
+def test_malformed_sums(content, reason):
+    with pytest.raises(MalformedReply, match=reason):
+        messages.read_sums(content, {"sum": (3,)})
+
+
+def test_pickled_objects_are_not_loaded():
+    import io
+    import pickle
+
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("a pickle was executed",))
+
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([Bomb()], dtype=object), allow_pickle=True)
+    for data in (buffer.getvalue(), pickle.dumps(Bomb())):
+        content = RecordDict({"sums": ArrayRecord({"sum": garbage(data)})})
+        with pytest.raises(MalformedReply):
+            messages.read_sums(content, {"sum": (1,)})
+
+
+def told(*sum_F):
+    return messages.sums_reply({messages.TALLY: np.array(sum_F)})
+
+
+def test_tally_round_trip():
+    got_F = messages.read_tally(told(1.5 * STEPS, 0.5 * STEPS), Tally(), users=2)
+    assert got_F.tolist() == [1.5 * STEPS, 0.5 * STEPS]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict(),
+        RecordDict({"tally": MetricRecord({"correct": 1.0})}),
+        told(float("nan"), 0.0),
+        told(2.0 * STEPS, 1.0 * STEPS),  # three users, where two were asked
+        told(1e12, 0.0),
+        told(-1.0, STEPS + 1.0),
+        told(0.5, STEPS - 0.5),
+        told(STEPS, 0.0, 0.0),
+        told(1, STEPS - 1),  # whole numbers that are no floating-point numbers
+    ],
+)
+def test_malformed_tally(content):
+    with pytest.raises(MalformedReply):
+        messages.read_tally(content, Tally(), users=2)

@@ -1,0 +1,199 @@
+"""Plans as nodes see them: what is stated arrives unchanged, and what it costs is computed anew."""
+
+import json
+import math
+
+import pytest
+
+from murmuration.privacy.accounting.accountant import epsilon
+from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureChoice, PureDp
+from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.parts import OnPart
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.distributed import DistributedNoise
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.strategies.protocol.stated_plan import StatedPlan, charged, cost
+
+GAUSSIAN = PoissonGaussian(0.2, 2.0)
+PURE = {"kind": "pure-dp", "epsilon": 1.0}
+
+
+def plan(run="a1", adjacency=Adjacency.ZERO_OUT, delta=1e-6, rounds=10, charges=None):
+    return StatedPlan.of(run, adjacency, delta, rounds, charges or {GAUSSIAN: rounds})
+
+
+def test_a_plan_arrives_as_it_was_stated():
+    stated = plan(charges={GAUSSIAN: 10, PureDp(0.5): 1})
+    assert StatedPlan.from_json(stated.to_json()) == stated
+
+
+def test_the_cost_is_computed_from_the_charges():
+    expected = epsilon([(GAUSSIAN, 10)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert plan().epsilon() == pytest.approx(expected)
+    assert cost([plan(), plan("b2")], 1e-6) == pytest.approx(
+        epsilon([(GAUSSIAN, 20)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    )
+    assert cost([], 1e-6) == 0.0
+
+
+def test_who_promises_nothing_costs_everything():
+    assert cost([StatedPlan("a", Adjacency.ZERO_OUT, 1e-6, 5, ())], 1e-6) == math.inf
+    for event in (PoissonGaussian(1.0, 1e-9), OnPart(1, PoissonGaussian(1.0, 1e-9))):
+        assert cost([plan(charges={event: 10})], 1e-6) == math.inf
+
+
+def test_what_pays_for_fewer_releases_than_it_has_rounds_costs_everything():
+    others = {PureDp(0.1): 5, PureChoice(0.1): 5, HoldOut(0.2, 0.1): 5}
+    short = plan(charges={GAUSSIAN: 9, **others})
+    assert cost([short], 1e-6) == cost([plan("b2"), short], 1e-6) == math.inf
+    assert cost([plan(charges={OnPart(1, GAUSSIAN): 4, OnPart(2, GAUSSIAN): 6})], 1e-6) < 10.0
+
+
+@pytest.mark.parametrize(
+    "charges",
+    [
+        {MixtureGaussian(4.0, 10**6, 0.01): 10},
+        {OnGrid(MixtureGaussian(4.0, 10**5, 0.01), 33, 28): 10},
+        {MixtureGaussian(0.5, 1000, 0.5): 10},
+        {GroupGaussian(0.06, 2, 1.0): 1000},
+        {PoissonGaussian(1.0, 1.0): 100_000},
+        {OnPart(1, PoissonGaussian(1.0, 0.06)): 1000},
+        {PureDp(1.0): 10**6, GAUSSIAN: 10},
+        # Eight, none of which is wide by itself: this took minutes.
+        {PoissonGaussian(1.0, 0.06 + i / 1000): 2 for i in range(8)},
+        {OnPart(i, PoissonGaussian(1.0, 0.06 + i / 1000)): 2 for i in range(8)},
+    ],
+)
+def test_what_would_keep_a_node_computing_for_long_is_refused_before(charges, monkeypatch):
+    monkeypatch.setattr(
+        "murmuration.strategies.protocol.stated_plan.accounting.epsilon", None
+    )  # is not asked
+    assert cost([plan(charges=charges)], 1e-6) == math.inf
+
+
+def test_what_runs_state_is_computed():
+    for event, times in (
+        (MixtureGaussian(4.0, 32, 0.01), 2000),
+        (PoissonGaussian(0.01, 0.5), 1000),
+        (PoissonGaussian(1.0, 50.0), 10_000),
+        (GroupGaussian(20.0, 4, 0.1), 200),
+    ):
+        assert cost([plan(charges={event: times})], 1e-6) < 100.0
+
+
+def test_a_wide_loss_is_computed_on_a_coarser_grid_which_errs_upward():
+    event = PoissonGaussian(1.0, 0.2)
+    fine = epsilon([(event, 1)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert fine < cost([plan(charges={event: 1}, rounds=1)], 1e-6) <= fine * 1.001
+
+
+def test_parts_are_added_up_because_nobody_here_can_see_that_they_are_disjoint():
+    both = plan(charges={OnPart(1, GAUSSIAN): 10, OnPart(2, GAUSSIAN): 10}, rounds=20)
+    assert cost([both], 1e-6) == pytest.approx(
+        epsilon([(GAUSSIAN, 20)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    )
+    one, other = (plan(f"run{n}", charges={OnPart(n, GAUSSIAN): 10}) for n in (1, 2))
+    assert cost([one, other], 1e-6) == pytest.approx(cost([both], 1e-6))
+
+
+def test_who_is_held_out_from_one_run_may_be_in_the_next():
+    held = HoldOut(0.2, 0.5)
+    one, other = (plan(run, charges={GAUSSIAN: 10, **held.charges}) for run in ("a", "b"))
+    alone = epsilon([(GAUSSIAN, 10)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert cost([one], 1e-6) < alone
+    together = epsilon([(GAUSSIAN, 20), (PureDp(0.5), 2)], adjacency=Adjacency.ZERO_OUT, delta=1e-6)
+    assert cost([one, other], 1e-6) == pytest.approx(together)
+
+
+def test_a_share_held_out_beyond_half_is_not_believed():
+    """With a share of 0.999999 and next to nothing said of them, any run came to nothing."""
+    for share, believed in ((0.2, True), (0.5, True), (0.51, False), (0.999999, False)):
+        held = HoldOut(share, 1e-9)
+        found = plan(charges={PoissonGaussian(1.0, 1.0): 10, **held.charges})
+        assert found.held_out == share
+        assert math.isfinite(cost([found], 1e-6)) == believed
+    assert plan().held_out == 0.0
+    hidden = plan(charges={GAUSSIAN: 10, OnPart(1, HoldOut(0.9, 0.1)): 1})
+    assert hidden.held_out == 0.9
+
+
+def test_how_many_releases_about_held_out_users_a_plan_pays_for():
+    held = HoldOut(0.2, 0.5)
+    assert plan().figures == plan(charges={GAUSSIAN: 10, held.coins: 1}).figures == 0
+    assert plan(charges={GAUSSIAN: 10, **held.charges}).figures == 1
+    assert plan(charges={GAUSSIAN: 10, held.coins: 1, held: 3}).figures == 3
+
+
+def test_charges_are_counted_over_plans_and_parts():
+    plans = [plan(charges={OnPart(1, GAUSSIAN): 4, GAUSSIAN: 6}), plan("b", charges={GAUSSIAN: 10})]
+    assert charged(plans) == {GAUSSIAN: 20}
+
+
+def test_no_sum_over_adjacencies():
+    with pytest.raises(ValueError, match="different adjacencies"):
+        cost([plan(), plan("b", adjacency=Adjacency.REPLACE)], 1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run": ""},
+        {"run": "a b"},
+        {"run": "x" * 65},
+        {"adjacency": "sideways"},
+        {"delta": 0.0},
+        {"delta": "nan"},
+        {"rounds": 0},
+        {"rounds": 2.5},
+        {"rounds": True},
+        {"charges": [[{"kind": "magic"}, 1]]},
+        {"charges": [[{"kind": "pure-dp", "epsilon": 1.0}, -1]]},
+        {"charges": [[{"kind": "pure-dp", "epsilon": 1.0}, 1]] * 65},
+        {"charges": 7},
+    ],
+)
+def test_what_is_no_plan_is_refused(change):
+    data = {**json.loads(plan().to_json()), **change}
+    with pytest.raises(ValueError, match=r"plan|run|delta|rounds|charges"):
+        StatedPlan.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"kind": "poisson-gaussian", "probability": 1.0, "noise_multiplier": 10**400},
+        {"kind": "on-part", "part": 1, "event": 5},
+        {"kind": "on-part", "part": 1, "event": {"kind": "on-part", "part": 1, "event": PURE}},
+        {"kind": "on-part", "part": [1], "event": PURE},
+    ],
+)
+def test_events_that_are_none_are_refused(event):
+    data = {**json.loads(plan().to_json()), "charges": [[event, 10]]}
+    with pytest.raises(ValueError, match="not a plan"):
+        StatedPlan.from_json(json.dumps(data))
+
+
+def test_many_charges_are_refused_before_any_is_looked_at(monkeypatch):
+    monkeypatch.setattr("murmuration.strategies.protocol.stated_plan.events.from_json", None)
+    data = {**json.loads(plan().to_json()), "charges": [[{}, 1]] * 100_000}
+    with pytest.raises(ValueError, match="at most 64 kinds"):
+        StatedPlan.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", "[" * 100_000])
+def test_what_is_no_json_is_refused(text):
+    with pytest.raises(ValueError, match="not a plan"):
+        StatedPlan.from_json(text)
+
+
+def test_what_the_server_itself_sees_of_a_plan():
+    """Of noise that agents add, what everybody in every round costs; of other noise, no promise."""
+    shares = DistributedNoise(10, 4).charged(PoissonGaussian(0.1, 8.0))
+    plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 10, {shares: 10})
+    everybody = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 10, {PoissonGaussian(1.0, 8.0): 10})
+    assert plan.against_server(4).epsilon() == pytest.approx(everybody.epsilon(), abs=1e-4)
+    assert plan.against_server(9) == plan.against_server(4)
+    assert plan.against_server(2).epsilon() > plan.against_server(4).epsilon()
+    assert StatedPlan.from_json(plan.to_json()) == plan
+    assert everybody.against_server(4).epsilon() == math.inf

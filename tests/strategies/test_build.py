@@ -1,0 +1,137 @@
+"""From settings to a strategy: options reach the plan, defaults come from the strategy."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from murmuration.client.app import app as client_app
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.config import RunConfig
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import nonprivate, uls
+from murmuration.strategies.base import Participants
+from murmuration.strategies.build import build
+from murmuration.strategies.nonprivate import NonPrivate
+from murmuration.strategies.optimizers import noise_limited_rate
+from murmuration.strategies.protocol.messages import RegistryEntry
+from murmuration.strategies.protocol.stated_plan import StatedPlan
+from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.settings import FEW_ROUNDS, STRATEGIES
+from murmuration.strategies.spec import Setting
+from murmuration.strategies.uls import Uls
+
+CONFIG = RunConfig(epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
+
+
+@pytest.fixture
+def made(tmp_path, quick_runs):
+    """A function: what is built from settings, for 80 users to train on of 100."""
+
+    def make(share=None, **changes):
+        config = replace(CONFIG, **changes)
+        registry = Registry.of({1: RegistryEntry(0, np.arange(100, dtype=np.uint64), None)})
+        setting = Setting(
+            config=config,
+            participants=Participants(
+                registry, np.arange(80), np.arange(80, 100), share or config.heldout
+            ),
+            source=Randomness(0),
+            features='{"kind": "hashing"}',
+            dimension=9,
+            log=print,
+            grid=LocalGrid(client_app, 1, {}),
+            once=lambda name, release: release(),
+        )
+        budget = config.epsilon if config.strategy == "uls" else None
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+        adjacency = Adjacency(config.adjacency)
+        with Ledger(path, adjacency=adjacency, delta=config.delta, budget=budget) as ledger:
+            return build(setting, ledger)
+
+    return make
+
+
+def test_uls(made):
+    built = made(clip=0.4, group_size=3, adjacency="zero-out", timeout=9.0)
+    strategy = built.strategy
+    assert isinstance(strategy, Uls)
+    plan = strategy.plan
+    assert (plan.users, plan.cohort, plan.rounds, plan.delta) == (80, 20, 4, 1e-3)
+    assert (plan.clip.norm, plan.group_size) == (0.4, 3) == (built.clip_norm, built.group_size)
+    assert plan.adjacency is Adjacency.ZERO_OUT
+    assert 0.499 < plan.epsilon() <= 0.5
+    rounds = {PoissonGaussian(0.25, built.noise_multiplier): 4}
+    assert built.charges == rounds | HoldOut(0.2, 0.25).charges
+    assert built.noise == pytest.approx(built.noise_multiplier * 0.4 / 20)
+    assert strategy.sampler is plan.mechanism.sampler
+    assert strategy.timeout == 9.0
+    assert strategy.features == '{"kind": "hashing"}'
+    assert "(0.5, 0.001)" in built.guarantee
+    assert Adjacency.ZERO_OUT.sentence in built.guarantee
+    assert strategy.optimizer.theta_D.tolist() == [0.0] * 9
+
+
+def test_uls_defaults(made):
+    built = made()
+    plan = built.strategy.plan
+    assert (plan.clip.norm, plan.group_size) == (uls.DEFAULT_CLIP, uls.DEFAULT_GROUP_SIZE)
+    settings = built.strategy.optimizer.settings
+    assert settings.rate == pytest.approx(
+        noise_limited_rate(plan.noise, settings, uls.RATE_CEILING / plan.clip.norm)
+    )
+    assert (settings.rounds, settings.momentum) == (4, CONFIG.momentum)
+
+
+def test_optimizer_options_reach_the_optimizer(made):
+    settings = made(
+        optimizer="adam", learning_rate=0.7, momentum=0.5, warmup=0.2, averaging=0.0
+    ).strategy.optimizer.settings
+    assert (settings.kind, settings.rate, settings.momentum) == ("adam", 0.7, 0.5)
+    assert (settings.warmup, settings.averaging) == (0.2, 0.0)
+
+
+def test_a_nominal_number_of_users_counts_instead_of_the_registry(made):
+    built = made(users=160)
+    assert built.strategy.plan.users == 160
+    assert next(iter(built.charges)).probability == 0.125
+
+
+def test_cohort_beyond_those_who_train(made):
+    for strategy in set(STRATEGIES) - set(FEW_ROUNDS):
+        with pytest.raises(ValueError, match="--cohort 90 is more than the 80 users"):
+            made(cohort=90, strategy=strategy, group_size=2)
+
+
+def test_nonprivate(made):
+    built = made(strategy="nonprivate")
+    assert isinstance(built.strategy, NonPrivate)
+    assert (built.charges, built.noise_multiplier, built.noise) == ({}, 0.0, 0.0)
+    assert built.clip_norm is None
+    assert built.group_size == uls.DEFAULT_GROUP_SIZE
+    assert built.strategy.optimizer.settings.kind == "adam"
+    assert built.strategy.optimizer.settings.rate == nonprivate.RATE
+    assert "No privacy" in built.guarantee
+
+
+def test_every_strategy_can_be_built(made):
+    for name in set(STRATEGIES) - set(FEW_ROUNDS):  # which ask nodes when they are built
+        built = made(strategy=name, group_size=2)
+        assert built.strategy.name in (name, f"{name}-centred")
+        assert (built.gradients > 0, built.bytes_per_user > 0) == (True, True)
+        # What nodes are told of it pays for as many releases as there are rounds.
+        adjacency = Adjacency(CONFIG.adjacency)
+        plan = StatedPlan.of("r", adjacency, CONFIG.delta, CONFIG.rounds, built.charges)
+        assert math.isfinite(plan.epsilon()) == (name != "nonprivate")
+
+
+def test_noise_for_coins_that_nobody_tossed_is_refused(made):
+    """A plan that counts on a hold-out would have too little noise where all are trained on."""
+    with pytest.raises(ValueError, match=r"held out with probability 0\.3, and they are with 0\.2"):
+        made(heldout=0.3, share=0.2)
+    made(heldout=0.3, share=0.2, test="others.jsonl")

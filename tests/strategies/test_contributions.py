@@ -1,0 +1,160 @@
+"""From sampled users to one bounded sum: against autograd, and independent of grouping."""
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.linear import gradients
+from murmuration.preference.linear.gradients import windows
+from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies.contributions import bounded_sum, sampled
+from murmuration.strategies.protocol.messages import Work
+
+COUNTS = [1, 30, 3, 1, 8, 200, 2]
+
+
+def work(theta_D, users_S, group_size=16, round_=1, **more):
+    parameters = {"round": round_, "group-size": group_size, **more}
+    return Work({"theta": np.asarray(theta_D, np.float32)}, parameters, np.asarray(users_S))
+
+
+def keys(users_S):
+    return np.asarray(users_S, dtype=np.uint64) * np.uint64(104729)
+
+
+def expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source, round_=1):
+    words_S = source.user_words("window", round_, keys(users_S))
+    rows_K, taken_S = windows(examples.start_U, np.asarray(users_S), group_size, words_S)
+    total_D = torch.zeros(examples.dimension, dtype=torch.float64)
+    for rows in rows_K.split(taken_S.tolist()):
+        gradient_D = oracle(examples, theta_D, rows)
+        total_D += gradient_D * min(1.0, norm / max(float(gradient_D.norm()), 1e-30))
+    return total_D.numpy()
+
+
+@pytest.mark.parametrize("norm", [0.05, 0.5, 30.0])
+@pytest.mark.parametrize("group_size", [1, 8, 500])
+def test_equal_to_autograd(make_examples, oracle, norm, group_size):
+    examples, source = make_examples(COUNTS), Randomness(3)
+    theta_D, users_S = np.array([0.3, -1.0, 0.2, 0.0, 2.0]), [0, 1, 2, 5, 6]
+    found = bounded_sum(
+        examples, work(theta_D, users_S, group_size), keys(users_S), source, UserClip(norm)
+    )
+    theta_D = theta_D.astype(np.float32)
+    expected = expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6 * min(norm, 1.0))
+
+
+@pytest.mark.parametrize("norm", [0.05, 30.0])
+@pytest.mark.parametrize("group_size", [1, 8, 500])
+@pytest.mark.parametrize("kind", ["top-1", "ranking"])
+def test_judgements_over_several_responses(make_best_of, model_oracle, norm, group_size, kind):
+    """What counts and is averaged are judgements, whatever their rows."""
+    examples, source = make_best_of(COUNTS, kind=kind), Randomness(3)
+    theta_D, users_S = np.array([0.3, -1.0, 0.2, 0.0, 2.0], np.float32), [0, 1, 2, 5, 6]
+    asked = work(theta_D, users_S, group_size, model="plackett-luce")
+    found = bounded_sum(examples, asked, keys(users_S), source, UserClip(norm))
+    oracle = model_oracle("plackett-luce")
+    expected = expected_sum(examples, theta_D, users_S, group_size, norm, oracle, source)
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6 * min(norm, 1.0))
+
+
+def test_another_model_of_pairs(make_examples, model_oracle):
+    examples, source, users_S = make_examples(COUNTS), Randomness(3), np.arange(7)
+    theta_D = np.array([0.3, -1.0, 0.2, 0.0, 2.0], np.float32)
+    found = {}
+    for name in ("btl", "thurstone"):
+        asked = work(theta_D, users_S, model=name)
+        found[name] = bounded_sum(examples, asked, keys(users_S), source, UserClip(1.0))
+        oracle = model_oracle(name)
+        expected = expected_sum(examples, theta_D, users_S, 16, 1.0, oracle, source)
+        np.testing.assert_allclose(found[name], expected, rtol=2e-5, atol=1e-6)
+    assert not np.allclose(found["btl"], found["thurstone"], rtol=1e-2)
+
+
+def test_a_model_that_does_not_suit_is_refused(make_best_of):
+    asked = work(np.zeros(5), [0])
+    with pytest.raises(InputError, match="use --model plackett-luce"):
+        bounded_sum(make_best_of([2]), asked, keys([0]), Randomness(0), UserClip(1.0))
+
+
+def test_any_grouping_gives_the_same_sum(make_examples, monkeypatch):
+    examples, source, users_S = make_examples(COUNTS), Randomness(0), np.arange(7)
+    whole = bounded_sum(
+        examples, work(np.ones(5), users_S), keys(users_S), source, UserClip(0.3)
+    ).astype(np.float64)
+    alone = sum(
+        bounded_sum(examples, work(np.ones(5), [u]), keys([u]), source, UserClip(0.3)).astype(float)
+        for u in users_S
+    )
+    np.testing.assert_allclose(alone, whole, atol=1e-6)
+    order = np.random.default_rng(0).permutation(7)
+    shuffled = bounded_sum(examples, work(np.ones(5), order), keys(order), source, UserClip(0.3))
+    np.testing.assert_allclose(shuffled, whole, atol=1e-6)
+    monkeypatch.setattr(gradients, "_CHUNK_BYTES", 100)
+    chunked = bounded_sum(examples, work(np.ones(5), users_S), keys(users_S), source, UserClip(0.3))
+    np.testing.assert_allclose(chunked, whole, atol=1e-6)
+
+
+def test_windows_move_with_the_round_and_the_seed(make_examples):
+    examples, users_S = make_examples([300]), [0]
+
+    def found(round_, seed):
+        source = Randomness(seed)
+        asked = work(np.zeros(5), users_S, 4, round_)
+        return bounded_sum(examples, asked, keys(users_S), source, NoClip()).tolist()
+
+    assert found(1, 0) == found(1, 0)
+    assert len({tuple(found(t, s)) for t in (1, 2, 3) for s in (0, 1)}) == 6
+    assert len({tuple(found(1, None)) for _ in range(8)}) > 1
+
+
+def test_nobody_asked(make_examples):
+    examples, users_S = make_examples([2, 3]), np.empty(0, dtype=np.int64)
+    asked = work(np.zeros(5), users_S)
+    found = bounded_sum(examples, asked, keys(users_S), Randomness(0), UserClip(1.0))
+    assert found.tolist() == [0.0] * 5
+
+
+def test_retained_judgements_are_all_that_is_ever_seen(make_examples, oracle):
+    """Of 200 judgements 6 count in the run, 2 of them in each round."""
+    examples = make_examples([200, 3, 40])
+    parameters = {"retain": 6, "group-size": 2}
+    for seed in (0, None):
+        seen = [set(), set(), set()]
+        for round_ in range(40):
+            asked = Work({}, {**parameters, "round": round_}, np.arange(3))
+            rows_K, taken_S = sampled(examples, asked, keys(range(3)), Randomness(seed))
+            assert taken_S.tolist() == [2, 2, 2]
+            for user, rows in enumerate(rows_K.split(2)):
+                assert len(set(rows.tolist())) == 2
+                seen[user] |= set(rows.tolist())
+        assert [len(s) for s in seen] == [6, 3, 6]
+        assert all(0 <= row < 200 for row in seen[0])
+        assert seen[1] == {200, 201, 202}
+
+
+def test_without_retaining_everything_is_seen(make_examples):
+    examples, seen = make_examples([40]), set()
+    for round_ in range(300):
+        asked = Work({}, {"group-size": 4, "round": round_, "retain": 0}, np.arange(1))
+        seen |= set(sampled(examples, asked, keys([0]), Randomness(0))[0].tolist())
+    assert seen == set(range(40))
+
+
+def test_heavy_users_count_as_one_however_many_judgements_they_have(make_examples):
+    """k_i = min(m_i, G) judgements are averaged, so that each user's weight is the same."""
+    examples = make_examples([1, 3, 1000], dimension=4)
+    examples.x_RD[:] = 1.0
+    examples.y_R[:] = 1.0
+    for group_size in (1, 2, 5000):
+        alone = [
+            bounded_sum(
+                examples, work(np.zeros(4), [u], group_size), keys([u]), Randomness(0), NoClip()
+            )
+            for u in range(3)
+        ]
+        np.testing.assert_allclose(alone, np.full((3, 4), -0.5), rtol=1e-5)

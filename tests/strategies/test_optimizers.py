@@ -1,0 +1,169 @@
+"""The server's optimizer: against torch, its schedule and default rate, and exact restoring."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load, save
+
+from murmuration.strategies.optimizers import (
+    _NOISE_LOGITS,
+    KINDS,
+    OptimizerSettings,
+    ServerOptimizer,
+    noise_limited_rate,
+)
+
+
+def settings(kind="sgd", **changes):
+    return OptimizerSettings(**{"kind": kind, "rate": 0.2, "rounds": 12, **changes})
+
+
+def gradients(rounds=12, dimension=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(rounds, dimension))
+
+
+def run(optimizer, found, first=1):
+    for round_, gradient_D in enumerate(found, start=first):
+        optimizer.step(round_, gradient_D)
+    return optimizer
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_equal_to_torch(kind, momentum):
+    config = settings(kind, momentum=momentum, averaging=0.0)
+    theta = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    adam = torch.optim.Adam([theta], betas=(momentum, 0.99))
+    velocity = torch.zeros(4, dtype=torch.float64)
+    for round_, gradient_D in enumerate(gradients(), start=1):
+        rate = config.rate * config.factor(round_)
+        if kind == "adam":
+            adam.param_groups[0]["lr"] = rate
+            theta.grad = torch.from_numpy(gradient_D)
+            adam.step()
+        else:  # an average of gradients: the first counts as little as any other
+            velocity = momentum * velocity + (1 - momentum) * torch.from_numpy(gradient_D)
+            theta = theta.detach() - rate * velocity
+    found = run(ServerOptimizer(config, np.zeros(4)), gradients())
+    np.testing.assert_allclose(found.theta.numpy(), theta.detach().numpy(), rtol=1e-12)
+    assert found.result_D.tolist() == found.theta_D.tolist()
+    assert found.theta_D.dtype == np.float32
+
+
+def test_starts_where_it_is_told():
+    start_D = np.array([1.0, -2.0], dtype=np.float32)
+    assert ServerOptimizer(settings(), start_D).theta_D.tolist() == [1.0, -2.0]
+
+
+def test_schedule():
+    config = settings(rounds=100, warmup=0.1, rate=1.0)
+    factors = [config.factor(t) for t in range(1, 101)]
+    cosine = [0.5 * (1 + math.cos(math.pi * t / 100)) for t in range(100)]
+    assert factors[9:] == pytest.approx(cosine[9:])
+    rising = [t / 10 for t in range(1, 11)]
+    assert factors[:10] == pytest.approx(np.multiply(rising, cosine[:10]).tolist())
+    assert factors[-1] < 1e-3
+    assert settings(rounds=1, warmup=0.0).factor(1) == 1.0
+    assert settings(rounds=1, warmup=1.0).factor(1) == 1.0
+
+
+@given(st.integers(1, 500), st.floats(0, 1))
+def test_schedule_is_positive_and_at_most_one(rounds, warmup):
+    config = settings(rounds=rounds, warmup=warmup)
+    assert all(0 < config.factor(t) <= 1 for t in (1, rounds // 2 + 1, rounds))
+
+
+def test_noise_limited_rate_lets_noise_add_up_to_a_fraction_of_a_logit():
+    config, noise = settings(rounds=150, momentum=0.0, averaging=0.0), 0.02
+    rate = noise_limited_rate(noise, config, ceiling=1e9)
+    runs = 4000  # coordinates are independent runs of one direction
+    optimizer = ServerOptimizer(settings(rounds=150, momentum=0.0, rate=rate), np.zeros(runs))
+    generator = np.random.default_rng(0)
+    run(optimizer, noise * generator.normal(size=(150, runs)))
+    spread = float(optimizer.theta.std())
+    assert spread == pytest.approx(_NOISE_LOGITS, rel=6 / math.sqrt(2 * runs))
+
+
+def test_noise_limited_rate_has_a_ceiling():
+    assert noise_limited_rate(0.0, settings(), 7.0) == 7.0
+    assert noise_limited_rate(1e-9, settings(), 7.0) == 7.0
+    assert noise_limited_rate(2.0, settings(), 7.0) == noise_limited_rate(1.0, settings(), 7.0) / 2
+
+
+@pytest.mark.parametrize(("averaging", "last"), [(0.25, 3), (1.0, 12), (0.5, 6)])
+def test_result_is_the_mean_of_the_last_iterates(averaging, last):
+    optimizer, iterates = ServerOptimizer(settings(averaging=averaging), np.zeros(4)), []
+    for round_, gradient_D in enumerate(gradients(), start=1):
+        optimizer.step(round_, gradient_D)
+        iterates.append(optimizer.theta.clone())
+    expected = torch.stack(iterates[-last:]).mean(0)
+    np.testing.assert_allclose(optimizer.result_D, expected.numpy(), rtol=1e-6)
+    assert optimizer.theta_D.tolist() == pytest.approx(iterates[-1].tolist(), rel=1e-6)
+
+
+def test_result_of_a_run_that_stopped_early_is_its_last_iterate():
+    optimizer = run(ServerOptimizer(settings(), np.zeros(4)), gradients(5))
+    assert optimizer.result_D.tolist() == optimizer.theta_D.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("done", [0, 1, 5, 11])
+def test_restoring_is_exact(kind, done):
+    found = gradients()
+    whole = run(ServerOptimizer(settings(kind), np.zeros(4)), found)
+    first = run(ServerOptimizer(settings(kind), np.zeros(4)), found[:done])
+    state = load(save(first.state()))  # as a checkpoint holds it
+    second = ServerOptimizer(settings(kind), np.zeros(4))
+    second.restore(state)
+    run(second, found[done:], first=done + 1)
+    assert second.theta.tolist() == whole.theta.tolist()
+    assert second.result_D.tolist() == whole.result_D.tolist()
+    for name, value in whole.state().items():
+        np.testing.assert_array_equal(second.state()[name], value)
+
+
+def test_state_is_a_copy():
+    optimizer = run(ServerOptimizer(settings(), np.zeros(4)), gradients(3))
+    state = optimizer.state()
+    kept = {name: value.copy() for name, value in state.items()}
+    optimizer.step(4, np.ones(4))
+    for name, value in kept.items():
+        np.testing.assert_array_equal(state[name], value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": "lion"}, "must be one of sgd, adam"),
+        ({"rate": 0.0}, "learning rate"),
+        ({"rate": math.inf}, "learning rate"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"warmup": 1.5}, "warm-up"),
+        ({"averaging": -0.1}, "averaging"),
+    ],
+)
+def test_settings_are_checked(changes, message):
+    with pytest.raises(ValueError, match=message):
+        settings(**changes)
+
+
+def test_adafactor_takes_constant_steps_whatever_the_scale():
+    """A gradient that stays as it is, at any length, moves each coordinate by the rate a round."""
+    for scale, rate in ((1e-6, 0.1), (1.0, 0.1), (1e6, 0.1), (1.0, 5.0)):
+        config = settings("adafactor", rate=rate, averaging=0.0)
+        signs = np.array([1.0, -1.0, 1.0, -1.0])
+        found = run(ServerOptimizer(config, np.zeros(4)), [scale * signs] * 12)
+        np.testing.assert_allclose(found.theta.numpy(), -12 * rate * signs, rtol=1e-6)
+    assert [config.factor(t) for t in (1, 6, 12)] == [1.0] * 3
+
+
+@pytest.mark.parametrize("kind", ["adam", "adafactor"])
+def test_default_rate_of_optimizers_that_divide_by_the_gradients_scale(kind):
+    config = settings(kind, rounds=100)
+    rates = {noise_limited_rate(noise, config, 100.0) for noise in (1e-6, 0.1, 30.0)}
+    assert len(rates) == 1
+    assert rates.pop() < 0.1

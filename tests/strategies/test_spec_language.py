@@ -1,0 +1,213 @@
+"""Runs that train a language model: every strategy, resuming, what is saved, what is refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.reward import load_reward
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.spec import base_config
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+@pytest.fixture
+def config(tmp_path, crowd, crowd_test, language_model):
+    """Settings of a small LoRA run."""
+    return RunConfig(
+        data=crowd, test=crowd_test, base=language_model("gpt2"), lora_rank=2, epsilon=2.0,
+        delta=1e-3, rounds=2, cohort=10, group_size=2, learning_rate=0.05, seed=3,
+        out=str(tmp_path / "run"),
+    )  # fmt: skip
+
+
+def run(config, nodes=1):
+    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
+def theta(config):
+    return load_file(Path(config.out) / "checkpoint" / "state.safetensors")["theta"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "uls"},
+        {"strategy": "uls", "train": "full"},
+        {"strategy": "els"},
+        {"strategy": "group"},
+        {"strategy": "dp-fedavg", "local_steps": 2, "local_rate": 0.1},
+        {"strategy": "adaptive"},
+        {"strategy": "aup"},
+        {"strategy": "nonprivate"},
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())),
+)
+def test_every_strategy_trains_layers(config, changes):
+    config = replace(config, **changes)
+    result = run(config)
+    assert result["rounds"] == 2
+    assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0
+    assert 0.0 <= result["heldout_accuracy"] <= 1.0
+    assert np.abs(theta(config)).max() > 0
+
+
+def test_without_noise_it_learns(config):
+    config = replace(config, strategy="nonprivate", rounds=12, cohort=50)
+    assert run(config)["heldout_accuracy"] > 0.55
+
+
+def test_nodes_do_not_change_the_trajectory(config, tmp_path):
+    run(config)
+    other = replace(config, out=str(tmp_path / "other"))
+    run(other, nodes=7)
+    np.testing.assert_allclose(theta(config), theta(other), atol=1e-4)
+
+
+@pytest.mark.parametrize("part", ["lora", "full"])
+def test_resuming_gives_what_an_uninterrupted_run_gives(config, part, broken_off):
+    whole = replace(config, rounds=4, train=part, lora_rank=2 if part == "lora" else 0)
+    expected = run(whole)
+    broken = replace(whole, out=whole.out + "2")
+    broken_off(broken, after=2)
+    found = run(replace(broken, resume=True))
+    np.testing.assert_array_equal(theta(broken), theta(whole))
+    for name in ("epsilon", "heldout_accuracy", "rounds"):
+        assert found[name] == expected[name]
+
+
+def test_an_unseeded_run_goes_on_from_its_last_round(config, tmp_path):
+    config = replace(config, rounds=4)
+    broken = replace(config, out=str(tmp_path / "broken"))
+    seen = []
+
+    class Stopping(LocalGrid):
+        def push_messages(self, outgoing):
+            outgoing = list(outgoing)
+            seen.extend(m for m in outgoing if m.metadata.message_type == "train")
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+            return super().push_messages(outgoing)
+
+    # An unseeded run is saved every round; a seeded one about once a second.
+    broken = replace(broken, seed=-1)
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, Stopping(client_app, 1, broken.to_run_config()))
+    assert int(load_file(Path(broken.out) / "checkpoint" / "state.safetensors")["round"][0]) == 2
+    half = theta(broken)
+    result = run(replace(broken, resume=True))
+    assert result["rounds"] == 4
+    assert not np.array_equal(theta(broken), half)
+
+
+def scores(config):
+    prompts, responses = ["What now?"] * 2, ["Save it.", "Bet on it."]
+    return load_reward(Path(config.out) / "model").score(prompts, responses)
+
+
+@pytest.mark.parametrize("part", ["lora", "full", "head"])
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_what_is_saved_is_what_was_trained(config, language_model, kind, part):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    base = language_model(kind)
+    rank = 2 if part == "lora" else 0
+    config = replace(config, base=base, train=part, lora_rank=rank, strategy="nonprivate")
+    result = run(config)
+    folder = Path(config.out) / "model"
+    expected = scores(config)
+    assert abs(expected[0] - expected[1]) > 1e-6
+    if part == "lora":
+        from peft import PeftModel
+
+        model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)
+        model = PeftModel.from_pretrained(model, folder)
+    else:
+        model = AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer, found = AutoTokenizer.from_pretrained(folder), []
+    model.config.pad_token_id = tokenizer.pad_token_id
+    for response in ("Save it.", "Bet on it."):
+        if kind == "bert":
+            ids = tokenizer("What now?", response, return_tensors="pt")
+            second = (ids["input_ids"][0] == tokenizer.sep_token_id).nonzero()[0]
+            ids["token_type_ids"] = (torch.arange(ids["input_ids"].shape[1]) > second).long()[None]
+        else:
+            ids = tokenizer("What now?\n\n" + response, return_tensors="pt")
+            ids.pop("token_type_ids", None)
+        with torch.no_grad():
+            found.append(float(model.eval()(**ids).logits))
+    np.testing.assert_allclose(expected, found, atol=1e-5)
+    card = (folder / "README.md").read_text()
+    assert base in card
+    assert "from_pretrained" in card
+    assert f"{result['dimension']:,}" in card
+
+
+def test_held_out_users_are_asked_too(config):
+    result = run(replace(config, test="", heldout=0.3))
+    assert 0 < result["heldout_users"] < 50
+
+
+def test_a_node_says_what_is_wrong_before_the_first_round(config, write_rows, make_rows):
+    rows = make_rows([1, 2])
+    rows[1]["rejected"] = "save it " * 50
+    with pytest.raises(InputError, match="row 2: a response of 100 tokens does not fit"):
+        run(replace(config, data=write_rows(rows), users=0, cohort=1))
+    assert not Path(config.out).exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"base": "./nowhere"}, "--base: no such folder"),
+        ({"features": "x"}, "--features are for a linear head"),
+        ({"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 1, "cohort": 500,
+          "group_size": 0, "learning_rate": 0.0}, "--train head"),
+        ({"lora_targets": "nothing"}, "--lora-targets nothing"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be(config, changes, said):
+    with pytest.raises(InputError, match=said):
+        run(replace(config, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"train": "lora"},
+        {"lora_rank": 3},
+        {"max_tokens": 9},
+        {"batch_tokens": 9},
+        {"user_memory": 9},
+    ],
+)
+def test_options_about_a_model_need_one(changes):
+    with pytest.raises(InputError, match="name one with --base"):
+        RunConfig(**changes)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_holds_between_users_stands_in_the_result(config, together):
+    result = run(replace(config, batch_users=together))
+    assert result["user_isolation"] == ("empirical" if together else "by construction")
+    assert any("--batch-users" in text for text in result["warnings"]) == together
+
+
+def test_settings_reach_the_base(config):
+    given = {"max_tokens": 33, "batch_tokens": 44, "user_memory": 55, "batch_users": True}
+    described = base_config(replace(config, **given))
+    assert described["kind"] == "language-model"
+    assert (described["max_tokens"], described["batch_tokens"], described["memory"]) == (33, 44, 55)
+    assert described["train"] == "lora"
+    head = base_config(replace(config, train="head", lora_rank=0))
+    assert json.dumps(head)
+    assert head["kind"] == "language-head"
