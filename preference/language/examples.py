@@ -24,22 +24,18 @@ R texts in a batch, S sampled users, B users of a chunk, D trained parameters.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.language.base_model import LanguageBase, naming_the_knob
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.language.user_gradients import Span
+from murmuration.preference.linear.examples import LocalSteps, distinct_texts, flips, labels
 from murmuration.preference.models import PreferenceModel
-
-if TYPE_CHECKING:
-    from murmuration.preference.linear.gradients import LocalSteps
-from murmuration.preference.data.judgements import Judgements, LeftOut
-from murmuration.preference.linear.examples import distinct_texts, flips, labels
 
 _SAME = 1e-3  # of a gradient's length: a part that was missed is far more, rounding far less
 
@@ -106,7 +102,7 @@ class LanguageExamples(ABC):
         taken_N: torch.Tensor,
         taken_S: torch.Tensor,
         model: PreferenceModel,
-        local: "LocalSteps | None" = None,
+        local: LocalSteps | None = None,
         batch_users: bool = False,
     ) -> Iterator[torch.Tensor]:
         """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
@@ -145,7 +141,7 @@ class LanguageExamples(ABC):
         taken_S: torch.Tensor,
         reduce: Callable[[torch.Tensor], torch.Tensor],
         model: PreferenceModel,
-        local: "LocalSteps | None" = None,
+        local: LocalSteps | None = None,
         width: int | None = None,
         batch_users: bool = False,
     ) -> torch.Tensor:

@@ -24,7 +24,6 @@ Legend: R rows (W of each judgement), S sampled users, N judgements of sampled u
 chunk, D dimensions.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -33,7 +32,7 @@ import torch
 
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.linear import numba_gradients
-from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.examples import LocalSteps, PairExamples
 from murmuration.preference.linear.parallel import on_each_core
 from murmuration.preference.linear.torch_gradients import Bags, descents_alone
 from murmuration.preference.models import PreferenceModel
@@ -46,20 +45,6 @@ _CHUNK_BYTES, _LARGE_CHUNK_BYTES = 4 * 2**20, 16 * 2**20
 _CHUNKS = 4  # as many as a sum is cut into, between these sizes
 _GPU_CHUNK_BYTES = 64 * 2**20  # clipping takes some times as much besides
 _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
-
-
-@dataclass(frozen=True)
-class LocalSteps:
-    """So many gradient steps of length ``rate`` on a user's own judgements."""
-
-    steps: int
-    rate: float
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"--local-steps must be at least 1, got {self.steps}")
-        if not (math.isfinite(self.rate) and self.rate > 0):
-            raise ValueError(f"--local-rate must be positive, got {self.rate}")
 
 
 def windows(

@@ -13,25 +13,15 @@ Legend: R rows (W of each judgement), N judgements taken, K their rows, B users,
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 
-from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.examples import LocalSteps, PairExamples
 from murmuration.preference.linear.parallel import one_core
 from murmuration.preference.models import PreferenceModel
 
 CPU = torch.device("cpu")
-
-
-class Steps(Protocol):
-    """See ``preference.linear.gradients.LocalSteps``."""
-
-    @property
-    def steps(self) -> int: ...  # noqa: D102
-    @property
-    def rate(self) -> float: ...  # noqa: D102
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +60,9 @@ class Bags:
             torch.from_numpy(np.repeat(np.arange(len(ends_B)), count_B * width)).to(device),
         )
 
-    def descents(self, theta_D: torch.Tensor, model: PreferenceModel, local: Steps) -> torch.Tensor:
+    def descents(
+        self, theta_D: torch.Tensor, model: PreferenceModel, local: LocalSteps
+    ) -> torch.Tensor:
         """θ − θ_u after each user's own gradient steps from θ, (B, D)."""
         theta_1D = theta_D.to(self.x_RD.device)[None]
         logits_K = self._dots(theta_1D, self.begin_B[:1], torch.zeros_like(self.user_K))
@@ -109,7 +101,7 @@ def descents_alone(
     ends_B: np.ndarray,
     theta_D: torch.Tensor,
     model: PreferenceModel,
-    local: Steps,
+    local: LocalSteps,
 ) -> torch.Tensor:
     """θ − θ_u after each user's own gradient steps from θ, (B, D): see ``Bags``, and the top.
 

@@ -98,7 +98,7 @@ def use(result: Mapping[str, Any], base: str) -> str:
             f'{kind}.from_pretrained("{base}"{"" if says else ", num_labels=1"})\n'
             f"model = PeftModel.from_pretrained(model, {place})"
         )
-    module, load = ("likelihood", "load_scorer") if says else ("language_reward", "load_reward")
+    module, load = ("likelihood", "load_scorer") if says else ("reward", "load_reward")
     # Users' own texts have no prompts; what is scored is a response after one.
     written = (
         "read a prompt and a response together; in training it read texts alone."
@@ -107,7 +107,7 @@ def use(result: Mapping[str, Any], base: str) -> str:
     )
     return (
         "```python\n"
-        f"from preference.{module} import {load}\n"
+        f"from murmuration.preference.language.{module} import {load}\n"
         f"model = {load}({place})\n"
         'model.score(["Spend it or save it?"], ["Put it aside for now."])\n'
         "```\n\n"

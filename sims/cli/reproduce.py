@@ -5,55 +5,17 @@ An entry computes rows; this file prints them, writes them down and draws the en
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from matplotlib.figure import Figure
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from murmuration.preference.data.judgements import InputError
-
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """What an entry found: rows, remarks in words, what else goes into the JSON, maybe a plot."""
-
-    rows: Sequence[Row]
-    remarks: Sequence[str] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    plot: Figure | None = None
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A rerun: what it is about, and how it is computed (``quick``: fewer points, same shape)."""
-
-    about: str
-    compute: Callable[[bool], Reproduction]
-
-
-@contextmanager
-def watched(what: str) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr for something long; gives a function to be told the share that is done."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+from murmuration.sims.reproductions.entry import Reproduction, Row
 
 
 def reproduce(

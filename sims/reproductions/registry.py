@@ -5,7 +5,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from murmuration.sims.cli.reproduce import Entry, Reproduction, watched
 from murmuration.sims.reproductions import (
     ctl_vs_ltc,
     group_cohort,
@@ -18,6 +17,7 @@ from murmuration.sims.reproductions import (
 from murmuration.sims.reproductions.aup_tables import REMARKS as AUP_REMARKS
 from murmuration.sims.reproductions.aup_tables import aup_tables
 from murmuration.sims.reproductions.btl_compare import btl_compare, label_compare, theory
+from murmuration.sims.reproductions.entry import Entry, Reproduction, watched
 from murmuration.sims.reproductions.membership import membership
 from murmuration.sims.reproductions.membership import plot as membership_plot
 from murmuration.sims.reproductions.uls_conjecture import uls_conjecture

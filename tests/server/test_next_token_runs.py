@@ -124,6 +124,9 @@ def test_what_is_saved_is_what_was_trained(config, language_model, part):
     assert f"{result['heldout_loss']:.3f} nats a token" in card
     assert "AutoModelForCausalLM.from_pretrained" in card
     assert "load_scorer" in card
+    exec(
+        card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", str(folder)), {}
+    )
     assert "reward" not in card.lower()
 
 

@@ -435,7 +435,7 @@ def test_who_is_not_here_any_more_is_nobody_and_harms_nobody(make):
 
 
 def test_who_does_not_take_an_answer_is_not_waited_for(make, monkeypatch):
-    monkeypatch.setattr(murmuration.client.agent.agent.agent_socket, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(unix_socket, "REQUEST_SECONDS", 0.2)
     long = RecordDict({"a": messages.array_record({"a": np.zeros(2**20)})})
     agent = make()
     monkeypatch.setattr(agent, "handle", lambda kind, content: long)
@@ -486,7 +486,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from murmuration.client.agent.unix_socket import ask_agent
 from murmuration.privacy.mechanisms.randomness import user_key
-from strategies import messages
+from murmuration.strategies.protocol import messages
 import numpy as np
 
 app = ClientApp()

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from murmuration.preference.estimation import bounds
-from murmuration.preference.estimation.bounds import Case
+from murmuration.preference.estimation.bounds import Case, label_privacy_bounds
 
 CASE = Case(10_000, 1, 9, epsilon=0.5, delta=1e-6, feature_bound=2.0, model_bound=0.5)
 GAMMA, KAPPA = 1 / (2 + math.exp(-2) + math.exp(2)), 2 * 4 / 9
@@ -16,7 +15,7 @@ SIGMA = 2 * math.sqrt(8 * math.log(2e6) + 2) / 0.5
 
 
 def at(case):
-    return {bound.source: bound for bound in bounds.bounds(case)}
+    return {bound.source: bound for bound in label_privacy_bounds(case)}
 
 
 @pytest.mark.parametrize(

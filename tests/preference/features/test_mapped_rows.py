@@ -30,8 +30,8 @@ def numbers(x_RD):
 
 def alone(code, *arguments):
     """Python code in a process of its own."""
-    code = f"from preference import feature_rows\nfeature_rows.IN_MEMORY = 0\n{code}"
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+    head = "from murmuration.preference.features import mapped_rows\nmapped_rows.IN_MEMORY = 0\n"
+    command = [sys.executable, "-c", head + code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -81,7 +81,7 @@ def test_a_process_that_is_killed_leaves_nothing(tmp_path):
     code = (
         "import os, signal, sys, tempfile, torch\n"
         "tempfile.tempdir = sys.argv[1]\n"
-        "rows = feature_rows.filled_rows(1000, 100, torch.float32, lambda x: x.fill_(1.0))\n"
+        "rows = mapped_rows.filled_rows(1000, 100, torch.float32, lambda x: x.fill_(1.0))\n"
         "assert rows.sum() == 100_000\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -93,7 +93,7 @@ def test_filled_rows_cannot_be_written_to():
     """The process ends: better than features that change unnoticed."""
     code = (
         "import torch\n"
-        "rows = feature_rows.filled_rows(10, 10, torch.float32, lambda x: x.fill_(1.0))\n"
+        "rows = mapped_rows.filled_rows(10, 10, torch.float32, lambda x: x.fill_(1.0))\n"
         "print(rows.sum().item(), flush=True)\n"
         "rows[0, 0] = 2.0\n"
     )
@@ -112,7 +112,7 @@ def test_mapped_rows_are_not_the_processs_own_memory():
         "def fill(x):\n"
         "    for part in x.split(1000): part.fill_(1.0)\n"
         "before = own()\n"
-        "rows = feature_rows.filled_rows(100_000, 256, torch.float32, fill)\n"  # 98 MiB
+        "rows = mapped_rows.filled_rows(100_000, 256, torch.float32, fill)\n"  # 98 MiB
         "assert (rows @ torch.ones(256)).sum() == 25_600_000\n"
         "print(own() - before)\n"
     )
@@ -124,7 +124,7 @@ def test_too_little_room_is_said_before_anything_is_written():
     code = (
         "import resource, torch\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))\n"
-        "feature_rows.filled_rows(10_000, 100, torch.float32, lambda x: x.fill_(1.0))\n"
+        "mapped_rows.filled_rows(10_000, 100, torch.float32, lambda x: x.fill_(1.0))\n"
     )
     done = alone(code)
     assert done.returncode == 1

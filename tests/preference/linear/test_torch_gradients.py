@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from tests.preference.test_compiled import MODELS, judgements, run
 
-from murmuration.preference.linear.examples import PairExamples
-from murmuration.preference.linear.gradients import LocalSteps
+from murmuration.preference.linear.examples import LocalSteps, PairExamples
 from murmuration.preference.linear.torch_gradients import Bags
 from murmuration.preference.models import Gaussian, pair_model, preference_model
+from tests.preference.linear.test_numba_gradients import MODELS, judgements, run
 
 
 @pytest.mark.parametrize(("name", "kind", "width"), MODELS)

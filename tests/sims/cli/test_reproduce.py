@@ -6,8 +6,8 @@ import json
 import pytest
 from matplotlib.figure import Figure
 
-from murmuration.sims.cli.reproduce import Entry, Reproduction
 from murmuration.sims.reproductions import registry
+from murmuration.sims.reproductions.entry import Entry, Reproduction
 
 ROWS = [{"a": 1, "b": 0.123456}, {"a": 2, "b": None}, {"c": "other kind"}]
 

@@ -82,8 +82,9 @@ def test_a_daemon_does_not_survive_who_started_it(folder, user, victim):
     if in_namespace(["true"], user or "") is None:
         pytest.skip("no PID namespaces here")
     code = (
-        "import sys, time; from pathlib import Path; from sims import deployed\n"
-        "from murmuration.sims.deploy.processes import Program\ndeployed._GRACE = 0.2\n"
+        "import sys, time; from pathlib import Path\n"
+        "from murmuration.sims.deploy import processes\n"
+        "from murmuration.sims.deploy.processes import Program\nprocesses._GRACE = 0.2\n"
         f"p = Program({attack(folder)!r}, Path({str(folder / 'log')!r}), user={user!r},"
         " confined=True)\n"
         "print(p.process.pid, flush=True); time.sleep(60)"

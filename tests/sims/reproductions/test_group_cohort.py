@@ -59,7 +59,7 @@ def test_what_each_would_take():
 def test_quick_is_less_of_the_same(monkeypatch):
     monkeypatch.setattr(group_cohort._Trained, "__init__", lambda self, *given: None)
     monkeypatch.setattr(group_cohort._Trained, "error", lambda self, *given: 1.0)
-    monkeypatch.setattr(group_cohort.accounting, "noise_multiplier_for", lambda *a, **k: 1.0)
+    monkeypatch.setattr(group_cohort.accountant, "noise_multiplier_for", lambda *a, **k: 1.0)
     rows = group_cohort.group_cohort(True)
     assert {row["epsilon"] for row in rows if "error_mean" in row} == {1.0, 8.0}
     assert max(row["cohort"] for row in rows if "error_mean" in row) == 256

@@ -21,7 +21,7 @@ import json, time
 from pathlib import Path
 from flwr.app import Message, RecordDict
 from flwr.serverapp import ServerApp
-import server
+import murmuration.server
 
 app = ServerApp()
 
@@ -42,7 +42,7 @@ def main(grid, context):
     out = Path(config["out"])
     answers = ask(grid, config.get("nodes", 1))
     out.with_suffix(".part").write_text(json.dumps(
-        {"answers": answers, "config": dict(config), "server": server.__file__}
+        {"answers": answers, "config": dict(config), "server": murmuration.server.__file__}
     ))
     out.with_suffix(".part").rename(out)
     while config["what"] == "wait":
@@ -53,14 +53,14 @@ CLIENT = """
 import os
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
-import client
+import murmuration.client
 
 app = ClientApp()
 
 @app.query("who")
 def who(message, context):
     record = ConfigRecord({"partition": int(context.node_config["partition-id"]),
-                           "pid": os.getpid(), "client": client.__file__,
+                           "pid": os.getpid(), "client": murmuration.client.__file__,
                            "threads": os.environ["OMP_NUM_THREADS"]})
     return Message(RecordDict({"who": record}), reply_to=message)
 """
@@ -77,10 +77,13 @@ run_flower({"what": what, "out": str(folder / "out.json")}, nodes=1, log=folder 
 
 @pytest.fixture
 def folder(tmp_path):
+    """An app of its own, whose modules are named as ours are."""
     for name, code in (("server", SERVER), ("client", CLIENT)):
-        (tmp_path / "app" / name).mkdir(parents=True)
-        (tmp_path / "app" / name / "__init__.py").touch()
-        (tmp_path / "app" / name / "app.py").write_text(code)
+        room = tmp_path / "app" / "murmuration" / name
+        room.mkdir(parents=True)
+        (room / "__init__.py").touch()
+        (room / "app.py").write_text(code)
+    (tmp_path / "app" / "murmuration" / "__init__.py").touch()
     return tmp_path
 
 

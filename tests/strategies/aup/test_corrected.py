@@ -177,9 +177,11 @@ def test_a_node_that_lies_or_falls_silent_makes_its_users_absent(world, monkeypa
     made = world(nodes=3, wrap=Faulty)
     seen = []
     monkeypatch.setattr(
-        corrected.stacks,
+        corrected.contributions,
         "those_present",
-        lambda totals, real=corrected.stacks.those_present: seen.append(totals) or real(totals),
+        lambda totals, real=corrected.contributions.those_present: (
+            seen.append(totals) or real(totals)
+        ),
     )
     made.run(1)
     assert any("shapes" in reason for reason in made.left_out)

@@ -67,7 +67,7 @@ def test_what_pays_for_fewer_releases_than_it_has_rounds_costs_everything():
 )
 def test_what_would_keep_a_node_computing_for_long_is_refused_before(charges, monkeypatch):
     monkeypatch.setattr(
-        "murmuration.strategies.protocol.stated_plan.accounting.epsilon", None
+        "murmuration.strategies.protocol.stated_plan.accountant.epsilon", None
     )  # is not asked
     assert cost([plan(charges=charges)], 1e-6) == math.inf
 

@@ -150,6 +150,9 @@ def test_what_is_saved_is_what_was_trained(config, language_model, kind, part):
     assert base in card
     assert "from_pretrained" in card
     assert f"{result['dimension']:,}" in card
+    exec(
+        card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", str(folder)), {}
+    )
 
 
 def test_held_out_users_are_asked_too(config):

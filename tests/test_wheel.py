@@ -1,0 +1,111 @@
+"""The wheel: it holds one name, and works where others have put files of our rooms' names."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from murmuration.sims.runtimes.app_bundle import ROOMS
+
+ROOT = Path(__file__).parents[1]
+HOSTILE = "raise SystemExit('not ours: ' + __name__)\n"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built of a copy: building leaves folders behind."""
+    pytest.importorskip("setuptools", minversion="77")
+    copy, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for room in ("murmuration", *ROOMS):
+        leave = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / room, copy / room, ignore=leave)
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [*build, "--no-index", "--quiet", "-w", str(folder), str(copy)],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def elsewhere(wheel, tmp_path_factory):
+    """A function: what Python says where the wheel, and nothing of this checkout, is installed,
+    in a folder where every room's name is taken."""
+    place = tmp_path_factory.mktemp("elsewhere")
+    # An environment that has what this one has, but not the finders that its .pth files start.
+    venv.create(place / "venv", symlinks=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(place / "venv")})
+    others = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    (Path(packages) / "others.pth").write_text("\n".join(others) + "\n")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place / "installed")
+    work = place / "work"
+    work.mkdir()
+    for number, room in enumerate(ROOMS):
+        if number % 2:
+            (work / room).mkdir()
+            (work / room / "__init__.py").write_text(HOSTILE)
+        else:
+            (work / f"{room}.py").write_text(HOSTILE)
+
+    def run(*arguments):
+        return subprocess.run(
+            [place / "venv" / "bin" / "python", *arguments],
+            cwd=work, env={**os.environ, "PYTHONPATH": str(place / "installed")},
+            capture_output=True, text=True, timeout=250, check=False,
+        )  # fmt: skip
+
+    return run
+
+
+def test_it_holds_all_of_our_code_below_one_name_and_nothing_else(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    code = {name for name in names if ".dist-info/" not in name}
+    expected = {f"murmuration/{file.name}" for file in (ROOT / "murmuration").glob("*.py")}
+    for room in ROOMS:
+        files = (ROOT / room).rglob("*.py")
+        expected |= {f"murmuration/{file.relative_to(ROOT).as_posix()}" for file in files}
+    assert code == expected
+    (top_level,) = (name for name in names if name.endswith("/top_level.txt"))
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read(top_level).decode().split() == ["murmuration"]
+
+
+def test_every_room_is_imported_from_where_it_was_installed(elsewhere):
+    code = (
+        "import importlib, sys, murmuration\n"
+        f"rooms = {ROOMS!r}\n"
+        "for room in rooms: importlib.import_module('murmuration.' + room)\n"
+        "import murmuration.server.app, murmuration.client.app\n"
+        "assert not {*rooms} & {*sys.modules}\n"
+        "files = [m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'murmuration']\n"
+        "print(len(murmuration.__path__), {f.split('/murmuration/')[0] for f in files})\n"
+    )
+    done = elsewhere("-c", code)
+    assert done.returncode == 0, done.stderr
+    count, *folders = done.stdout.split()
+    assert count == "1"
+    assert len(folders) == 1
+    assert "elsewhere" in folders[0]
+
+
+def test_the_command_line_works_there(elsewhere):
+    settings = "--rounds 2 --cohort 20 --users 200 --epsilon 8 --delta 1e-3"
+    done = elsewhere("-m", "murmuration", "plan", *settings.split())
+    assert done.returncode == 0, done.stderr
+    assert "noise multiplier" in done.stdout
+
+
+def test_who_is_in_the_way_is_in_the_way(elsewhere):
+    for room in ROOMS:
+        assert f"not ours: {room}" in elsewhere("-c", f"import {room}").stderr
