@@ -35,6 +35,7 @@ from murmuration.preference.language.next_tokens import NextTokens
 from murmuration.preference.models import PreferenceModel, preference_model
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import Tally
+from murmuration.strategies import registry as catalogue
 from murmuration.strategies.contributions import STACKED
 from murmuration.strategies.protocol import (
     label_queries,
@@ -43,7 +44,6 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
-from murmuration.strategies.registry import NODE_HALVES
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,11 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     places_S = store.where(messages.Asked.of(content))
     users_S = places_S[places_S >= 0]
     work = messages.read_work(content, users_S)
-    node_half = NODE_HALVES[str(work.parameters["strategy"])]
+    node_half = catalogue.node_halves()[str(work.parameters["strategy"])]
     examples = store.examples(str(work.parameters["features"]))
-    if node_half is not NODE_HALVES["counts"]:  # which looks at no model
+    if node_half.model:
         _check_lengths(work.arrays, examples.dimension)
-    sums = node_half(examples, work, store.keys_U[users_S], host.source)
+    sums = node_half.contribute(examples, work, store.keys_U[users_S], host.source)
     if not all(np.isfinite(total).all() for total in sums.values()):
         raise FloatingPointError("a sum of bounded contributions is not finite")
     return messages.sums_reply({name: _of_all(name, sums[name], places_S) for name in sums})

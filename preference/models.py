@@ -29,7 +29,7 @@ from typing import Protocol
 
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.choices import check_model
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.linear import numba_gradients
 
@@ -37,8 +37,6 @@ from murmuration.preference.linear import numba_gradients
 #: number could stand for it, since an estimated mass may be any.
 ABSENT = math.inf
 
-#: What `--model` may name.
-MODELS = ("btl", "thurstone", "plackett-luce")
 
 _Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -179,13 +177,7 @@ def preference_model(name: str, kind: Kind = "pairs", width: int = 1) -> Prefere
         InputError: an unknown name, or a model of pairs for judgements over more than two
             responses.
     """
-    if name not in MODELS:
-        raise InputError(f"--model must be one of {', '.join(MODELS)}; got {name!r}")
+    check_model(name, width)
     if name == "plackett-luce":
         return _PAIR if width == 1 else _RANKING if kind == "ranking" else _BEST
-    if width > 1:
-        raise InputError(
-            f"--model {name} is a model of pairs, and judgements are declared to be over as many "
-            f"as {width + 1} responses: use --model plackett-luce"
-        )
     return _BTL if name == "btl" else _THURSTONE

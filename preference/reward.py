@@ -28,12 +28,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from murmuration.preference.choices import MODELS
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.model_folder import replace_folder
-from murmuration.preference.models import MODELS
 
 if TYPE_CHECKING:
     from murmuration.preference.language.examples import TokenExamples
@@ -110,7 +110,7 @@ class RewardModel:
         theta_D: float32 weights.
         features: the feature map φ, of the same dimension.
         model: the model of preferences that θ was estimated under, one of
-            `preference.models.MODELS`. It says what differences of scores mean: under `btl` and
+            `preference.choices.MODELS`. It says what differences of scores mean: under `btl` and
             `plackett-luce` they are log odds, under `thurstone` normal quantiles.
     """
 

@@ -1,124 +1,75 @@
-"""What a run is asked to do: one frozen object, from the command line or from Flower's run config.
+"""What a run is asked to do: one frozen object, from a command line, a file, or Flower's run
+config.
 
-Every field is a public parameter except ``seed``. Names in the run config are the field names with
-dashes; the same keys stand in pyproject.toml, because Flower refuses an override of a key that does
-not exist there.
+Its fields are the settings of every run (``strategies.settings``) and those that single strategies
+declare. Every one is a public parameter except ``seed``. Names in the run config are the field
+names with dashes; the same keys stand in pyproject.toml, because Flower refuses an override of a
+key that does not exist there.
 """
 
 import dataclasses
+import json
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.schema import Schema
+from murmuration.preference.choices import check_model
+from murmuration.preference.data.rows import InputError
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms import hold_out
-from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.server.config_checks import check
-from murmuration.strategies.settings import FEW_ROUNDS
-
-Scalar = bool | int | float | str
+from murmuration.strategies import registry
+from murmuration.strategies.settings import Scalar, Settings, about, option
+from murmuration.strategies.spec import Strategy, check_masks, check_noise
 
 _ROUNDS = 200
 #: The named choice ``--delta n^-1.1``: always below 1 / users.
 DELTA_EXPONENT = -1.1
 
 
-@dataclass(frozen=True)
-class RunConfig:
-    """The settings of one run. 0 or "" stand for "choose for me" where the comment says so.
+def own_settings() -> dict[str, tuple[dataclasses.Field[Any], tuple[str, ...]]]:
+    """What single strategies declare: by name the field, and which strategies have it.
 
-    Raises InputError, naming the option, for a value that no run could use.
+    Raises:
+        InputError: two declare the same name, or one of a setting that every run has.
     """
+    found: dict[str, tuple[dataclasses.Field[Any], tuple[str, ...]]] = {}
+    common = {field.name for field in dataclasses.fields(Settings)}
+    for strategy in registry.strategies().values():
+        for field in dataclasses.fields(strategy.settings):
+            known, names = found.get(field.name, (field, ()))
+            if field.name in common or known.metadata["about"] is not field.metadata["about"]:
+                raise InputError(f"--strategy {strategy.name}: setting {field.name} is taken")
+            found[field.name] = field, (*names, strategy.name)
+    return found
 
-    data: str = "murmuration.population:train"
-    test: str = ""  # public judgements of other users; empty: hold out a share of the users
-    columns: str = ""  # field=column,…
-    on_bad_rows: str = "refuse"
-    kind: str = "pairs"  # of judgements, declared: pairs, top-1 or ranking
-    responses: int = 0  # the most of a judgement, declared; 0: the two of a pair
-    labels: str = "true"  # declared: true, or randomized where every row has its flip probability
-    most_judgements: int = Schema.most_judgements  # of one user that a node keeps
-    most_characters: int = Schema.most_characters  # of a text
-    heldout: float = 0.2  # share of users held out when there is no test
-    heldout_epsilon: float = 0.0  # what is said of them may cost; 0: by adjacency, see hold_out
-    exact_heldout: bool = False  # say it without noise, outside the guarantee
-    strategy: str = "uls"
-    model: str = "btl"  # of preferences
-    epsilon: float = 3.0
-    delta: float = 1e-5  # 0: users^-1.1
-    adjacency: str = "add-remove"
-    rounds: int = 0  # 0: 200, or one where the strategy takes one or two
-    cohort: int = 500
-    users: int = 0  # nominal number of users to train on; 0: as many as register
-    clip: float = 0.0  # 0: the strategy's default
-    group_size: int = 0  # 0: the strategy's default
-    retain: int = 0  # most judgements of a user in the whole run; 0: any number
-    sampling_probability: float = 0.0  # of a judgement (els, group); 0: as much work as the cohort
-    normalized: bool = False  # divide by the clip norm
-    local_steps: int = 0  # of dp-fedavg; 0: its default
-    local_rate: float = 0.0  # of dp-fedavg; 0: its default
-    features: str = "hashing"
-    base: str = ""  # a language model to learn with; empty: a linear head on features
-    task: str = "reward"  # what is learnt: reward, text or sft
-    as_published: bool = False  # sft: from preferred responses only
-    train: str = ""  # of the base: head, lora or full; empty: lora
-    lora_rank: int = 0  # 0: 16
-    lora_targets: str = ""  # layers that LoRA changes, comma-separated; empty: by architecture
-    max_tokens: int = 0  # of prompt and response together; 0: 256
-    batch_tokens: int = 0  # computed at a time; 0: as suits the device
-    batch_users: bool = False  # nodes may compute several users at once: empirical isolation
-    user_memory: int = 0  # MiB for single users' gradients, with batch_users; 0: 512
-    variant: str = "centred"  # of aup
-    adaptation: str = "quantile"  # of aup centred: how the radius adapts
-    quantile: float = 0.0  # of adaptive and aup centred; 0: the default
-    phases: int = 0  # of aup published; 0: one
-    schedule: str = "constant"  # of aup published; or theorem-4
-    ridge: float = 0.0  # of what is solved for; 0: by public features and noise
-    ball: float = 0.0  # the most that the length of weights solved for may be; 0: any
-    estimator: str = ""  # of local-label; empty: debiased
-    level: str = ""  # of local-label: user, or item for an epsilon per label; empty: user
-    label_cap: int = 0  # of local-label: most labels a user ever tells; 0: all they have
-    label_delta: float = 0.0  # of local-label: how much of delta user-level labels are told with
-    label_weights: str = ""  # of local-label: information or equal; empty: information
-    sgd_steps: str = ""  # of local-label --estimator sgd: decaying or published; empty: decaying
-    sum_zero: bool = False  # of local-label: weights sum to zero
-    calibration: str = ""  # of objective-perturbation: analytic or paper; empty: analytic
-    optimizer: str = ""  # sgd, adam or adafactor; empty: the strategy's default
-    learning_rate: float = 0.0  # 0: limited by noise, see murmuration.strategies.optimizers
-    momentum: float = 0.9
-    warmup: float = 0.05
-    averaging: float = 0.25
-    seed: int = -1  # -1: from the operating system
-    out: str = ""  # "": ~/murmuration-runs/<time>
-    resume: bool = False
-    accept_ledger_loss: bool = False  # go on with a damaged ledger: the plan is charged again
-    noise: str = ""  # discrete, gaussian or distributed; empty: see murmuration.strategies.noise
-    honest_nodes: int = 0  # of distributed noise: how many add theirs and stay; 0: by the protocol
-    secure_aggregation: bool = False  # the server sees the cohort's sum only
-    timeout: float = 0.0  # seconds to wait for the nodes of a round; 0: as a probe says
-    least_nodes: float = 0.5  # online before a round's coins are drawn: a number or (< 1) a share
-    registration: str = ""  # file of whom deployed nodes may host; empty: one user each
-    refresh: int = 0  # rounds after which nodes are asked again whom they host; 0: never
+
+OWN_SETTINGS = own_settings()
+
+
+@dataclass(frozen=True)
+class _Checked(Settings):
+    """Settings that a run could use; InputError, naming the option, for others."""
 
     def __post_init__(self) -> None:
+        strategy = registry.named(self.strategy)
         if self.rounds == 0:
-            few = FEW_ROUNDS.get(self.strategy)
-            object.__setattr__(self, "rounds", few[0] if few else _ROUNDS)
-        check(self)
+            object.__setattr__(self, "rounds", strategy.rounds[0] if strategy.rounds else _ROUNDS)
+        self.check_values()
+        strategy.check(self)
+        _check_together(self, strategy)  # type: ignore[arg-type]
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "RunConfig":
-        """From Flower's flat run config; unknown keys and wrong types raise InputError."""
-        fields = {field.name: field for field in dataclasses.fields(cls)}
+        """From names with dashes; unknown ones and wrong types raise InputError."""
+        declared = {field.name: field for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
         for key, value in run_config.items():
             name = key.replace("-", "_")
-            if name not in fields:
-                raise InputError(f"unknown setting {key!r}; known: {', '.join(sorted(fields))}")
-            default = fields[name].default
+            if name not in declared:
+                raise InputError(f"unknown setting {key!r}; known: {', '.join(sorted(declared))}")
+            default = declared[name].default
             if isinstance(default, float) and type(value) is int:
                 value = float(value)
             if type(value) is not type(default):
@@ -126,42 +77,7 @@ class RunConfig:
                     f"setting {key!r} must be a {type(default).__name__}; got {value!r}"
                 )
             values[name] = value
-        return cls(**values)
-
-    @property
-    def schema(self) -> Schema:
-        """What the data are declared to hold."""
-        return Schema.of(self.to_run_config())
-
-    def to_run_config(self) -> dict[str, Scalar]:
-        """As Flower's flat run config."""
-        return {key.replace("_", "-"): value for key, value in dataclasses.asdict(self).items()}
-
-    def trained_on(self, registered: int) -> int:
-        """The nominal number of users to train on: a public constant.
-
-        Where users are held out it is not how many were left, which the coins decide, but the
-        share of those who registered.
-        """
-        if self.users:
-            return self.users
-        return registered if self.test else round((1.0 - self.heldout) * registered)
-
-    def measured_on(self, registered: int) -> int:
-        """The nominal number of users held out where there is no test, as ``trained_on``."""
-        among = self.users / (1.0 - self.heldout) if self.users else registered
-        return round(self.heldout * among)
-
-    @property
-    def hold_out(self) -> HoldOut | None:
-        """How users are held out; None if nobody is, or nothing said of them is protected.
-
-        See ``privacy.mechanisms.hold_out``.
-        """
-        if self.test or self.exact_heldout or self.strategy == "nonprivate":
-            return None
-        adjacency = Adjacency(self.adjacency)
-        return hold_out.usual(self.heldout, self.epsilon, adjacency, self.heldout_epsilon)
+        return cls(**values)  # type: ignore[return-value]
 
     def settled(self, registered: int) -> "RunConfig":
         """With what depends on how many users registered: delta, if it is n^-1.1, and the cohort,
@@ -172,21 +88,70 @@ class RunConfig:
         """
         users = self.trained_on(registered)
         delta = self.delta or users**DELTA_EXPONENT
-        cohort = users if self.strategy in FEW_ROUNDS else self.cohort
-        return replace(self, delta=delta, cohort=cohort)
+        cohort = users if registry.named(self.strategy).rounds else self.cohort
+        return replace(self, delta=delta, cohort=cohort)  # type: ignore[return-value]
 
-    def promise(self) -> dict[str, Scalar]:
+    def immutable_fields(self) -> dict[str, Scalar]:
         """What a resumed run may not change: everything that decides the result or its cost."""
-        free = {
-            "out",
-            "resume",
-            "accept_ledger_loss",
-            "timeout",
-            "seed",
-            "least_nodes",
-            "registration",
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if not about(field).changeable
         }
-        return {k: v for k, v in dataclasses.asdict(self).items() if k not in free}
+
+
+if TYPE_CHECKING:
+
+    class RunConfig(_Checked):
+        """The settings of one run; those of single strategies are known when it runs."""
+
+        def __init__(self, **settings: Scalar) -> None: ...
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    RunConfig = dataclasses.make_dataclass(
+        "RunConfig",
+        [
+            (
+                name,
+                type(field.default),
+                dataclasses.field(default=field.default, metadata=field.metadata),
+            )
+            for name, (field, _) in OWN_SETTINGS.items()
+        ],
+        bases=(_Checked,),
+        frozen=True,
+        namespace={"__doc__": "The settings of one run.", "__module__": __name__},
+    )
+
+
+def read_settings(path: Path) -> dict[str, Scalar]:
+    """The settings that a file gives: TOML with names as on the command line, or a ``config.json``.
+
+    Raises:
+        InputError: it cannot be read, or holds what is no setting.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be used: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds no settings")
+    settings = {str(key).replace("-", "_"): value for key, value in found.items()}
+    known = {field.name: field.default for field in dataclasses.fields(RunConfig)}
+    for name, value in settings.items():
+        if name not in known:
+            raise InputError(f"{path}: unknown setting {name!r}; known: {', '.join(sorted(known))}")
+        if name == "delta" and isinstance(value, str):
+            settings[name] = parse_delta(value)
+        elif isinstance(known[name], float) and type(value) is int:
+            settings[name] = float(value)
+        elif type(value) is not type(known[name]):
+            kind = type(known[name]).__name__
+            raise InputError(f"{path}: setting {name!r} must be a {kind}; got {value!r}")
+    return settings
 
 
 def parse_delta(text: str) -> float:
@@ -204,3 +169,122 @@ def parse_delta(text: str) -> float:
     if not 0.0 < delta < 1.0:
         raise InputError(f"--delta must be a number between 0 and 1, or n^-1.1; got {text!r}")
     return delta
+
+
+def _check_together(config: "RunConfig", strategy: Strategy) -> None:
+    """InputError, naming the option, for settings that have no meaning together."""
+    for name, (field, names) in OWN_SETTINGS.items():
+        if getattr(config, name) != field.default and config.strategy not in names:
+            raise InputError(
+                f"{option(name)} is for --strategy {' and '.join(names)}, not {config.strategy}"
+            )
+    for field in dataclasses.fields(Settings) if not config.base else ():
+        if about(field).base and getattr(config, field.name):
+            raise InputError(
+                f"{option(field.name)} is about a language model: name one with --base"
+            )
+    if not 0.0 <= config.heldout_epsilon <= config.epsilon:
+        raise InputError(
+            "--heldout-epsilon must be a positive number, at most --epsilon; got "
+            f"{config.heldout_epsilon!r}"
+        )
+    if config.user_memory and not config.batch_users:
+        raise InputError(
+            "--user-memory is for --batch-users: else a node keeps the gradient of one user"
+        )
+    for name in ("heldout_epsilon", "exact_heldout"):
+        if getattr(config, name) and config.test:
+            raise InputError(f"{option(name)} is about users held out, and --test holds out nobody")
+    if config.heldout_epsilon and config.exact_heldout:
+        raise InputError("--exact-heldout adds no noise: leave out --heldout-epsilon")
+    _check_task(config, strategy)
+    if config.base and strategy.rounds and config.train != "head":
+        raise InputError(
+            f"--strategy {config.strategy} solves for a linear head: with --base, --train head"
+        )
+    if strategy.rounds:
+        _check_few(config, strategy.rounds)
+    if config.refresh and not config.users:
+        raise InputError(
+            "--refresh lets users come and go; state their nominal number with --users, which "
+            "fixes the sampling probability for the whole run"
+        )
+    if config.accept_ledger_loss:
+        _check_loss(config)
+    schema = config.schema
+    if config.task == "reward":
+        check_model(config.model, schema.responses - 1)
+    try:
+        registry.check_adjacency(config.strategy, Adjacency(config.adjacency))
+        check_noise(config, strategy)
+        if config.secure_aggregation:
+            check_masks(config, strategy, registry.strategies().values())
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def _check_loss(config: "RunConfig") -> None:
+    """Whether a run could go on without all of its ledger."""
+    if not config.resume:
+        raise InputError("--accept-ledger-loss is for a run that is continued with --resume")
+    if config.seed >= 0:
+        raise InputError(
+            "--accept-ledger-loss is for runs without --seed: a seeded one would draw the same "
+            "coins and noise again, and only its ledger could tell that it meets the same sums; "
+            "repeat it from the start in another --out"
+        )
+
+
+def _check_task(config: "RunConfig", strategy: Strategy) -> None:
+    """Refuse what has no meaning for what is learnt."""
+    task = config.task
+    if config.as_published and task != "sft":
+        raise InputError("--as-published is about --task sft: which responses it learns from")
+    if task == "reward":
+        return
+    if not config.base:
+        raise InputError(f"--task {task} trains a language model: name one with --base")
+    if config.train == "head":
+        raise InputError(
+            f"--task {task} has no head of its own to train: use --train lora (the default) or full"
+        )
+    if task == "text" and (config.kind != "pairs" or config.responses or config.labels != "true"):
+        raise InputError(
+            "--kind, --responses and --labels are about judgements; --task text reads none"
+        )
+    if strategy.rounds:
+        raise InputError(
+            f"--strategy {config.strategy} learns a reward from labels: for --task {task} use uls, "
+            "or another that takes steps"
+        )
+    if config.model != "btl":
+        raise InputError(
+            f"--model {config.model} is a model of preferences, and --task {task} has none to "
+            "model; leave it out"
+        )
+    if config.adjacency == Adjacency.REPLACE_LABELS and not config.as_published:
+        raise InputError(
+            f"--adjacency replace-labels: --task {task} looks at no label, so nothing is released "
+            "about one, and noise would protect nothing; protect what people wrote: add-remove, "
+            "zero-out or replace"
+        )
+
+
+def _check_few(config: "RunConfig", few: tuple[int, ...]) -> None:
+    """Refuse what has no meaning where the model is solved for."""
+    if config.rounds not in few:
+        raise InputError(
+            f"--strategy {config.strategy} solves for the model in {' or '.join(map(str, few))} "
+            f"rounds, not {config.rounds}; leave out --rounds, or set it to {few[0]}"
+        )
+    if config.refresh:
+        raise InputError(
+            f"--refresh has no meaning for --strategy {config.strategy}, whose users are fixed "
+            "when it starts; leave it out"
+        )
+    for field in dataclasses.fields(Settings):
+        if about(field).steps and getattr(config, field.name):
+            raise InputError(
+                f"{option(field.name)} has no meaning for --strategy {config.strategy}, which "
+                "solves for the model from all judgements at once; leave it out"
+            )

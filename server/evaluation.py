@@ -23,7 +23,7 @@ from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.server.config import RunConfig
 from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
-from murmuration.strategies.spec import Setting
+from murmuration.strategies.spec import RunContext
 
 
 @dataclass(frozen=True)
@@ -86,27 +86,27 @@ def on_test(theta_D: np.ndarray, test: Examples) -> HeldOut:
 
 
 def on_held_out(
-    theta_D: np.ndarray, setting: Setting, strategy: CohortStrategy, ledger: Ledger
+    theta_D: np.ndarray, context: RunContext, strategy: CohortStrategy, ledger: Ledger
 ) -> HeldOut | None:
     """What is told of a model's accuracy on held-out users; None where noise drowns it.
 
     A resumed run that has told it before tells the same again. If all that is left of that is its
     charge, telling it again is charged again, or not done.
     """
-    config, hold_out = setting.config, setting.hold_out
+    config, hold_out = context.config, context.hold_out
     tally = Tally(loss=config.task != "reward")
 
     if hold_out is None:
-        release, measured = None, tally.read(strategy.tally(setting.grid, theta_D, tally))
+        release, measured = None, tally.read(strategy.tally(context.grid, theta_D, tally))
     else:
         release = HeldOutRelease(hold_out, ledger.adjacency, tally)
-        told = partial(_told, release, theta_D, setting, strategy, ledger)
+        told = partial(_told, release, theta_D, context, strategy, ledger)
         try:
-            sum_F = np.array(setting.once(HELD_OUT_FIGURES, told), dtype=np.float64)
+            sum_F = np.array(context.once(HELD_OUT_FIGURES, told), dtype=np.float64)
             if not ledger.spent()[hold_out]:  # what was told is on file, its charge was lost
                 ledger.charge(hold_out, round_=config.rounds + 1, covers=release.covers)
         except BudgetExceeded as refusal:
-            setting.log({"not evaluated": str(refusal)})
+            context.log({"not evaluated": str(refusal)})
             return None
         measured = tally.read(sum_F, release.std)
     if measured is None:
@@ -114,7 +114,7 @@ def on_held_out(
     return HeldOut(
         accuracy=measured.accuracy,
         by_user=measured.accuracy,
-        users=config.measured_on(len(setting.participants.registry)),
+        users=config.measured_on(len(context.participants.registry)),
         error=measured.error,
         chance=0.5 if config.task == "reward" and config.model != "plackett-luce" else None,
         loss=measured.loss,
@@ -127,11 +127,11 @@ def on_held_out(
 def _told(
     release: HeldOutRelease,
     theta_D: np.ndarray,
-    setting: Setting,
+    context: RunContext,
     strategy: CohortStrategy,
     ledger: Ledger,
 ) -> list[int]:
     """Ask the nodes, and release; BudgetExceeded if that is not paid for."""
-    sum_F = strategy.tally(setting.grid, theta_D, release.tally)
-    after = setting.config.rounds + 1  # the last of them
-    return release.release(sum_F, round_=after, ledger=ledger, source=setting.source)
+    sum_F = strategy.tally(context.grid, theta_D, release.tally)
+    after = context.config.rounds + 1  # the last of them
+    return release.release(sum_F, round_=after, ledger=ledger, source=context.source)

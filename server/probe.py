@@ -17,9 +17,9 @@ from murmuration.preference.bases import Base, largest_examples
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
+from murmuration.strategies import registry
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.registry import NODE_HALVES
-from murmuration.strategies.spec import Built
+from murmuration.strategies.spec import BuiltStrategy
 
 #: Nodes may be so much slower than the server, or have so much else to do.
 FACTOR = 20.0
@@ -29,10 +29,10 @@ _ENOUGH = 0.05  # seconds of a probe that say something of longer ones
 _MORE = 8  # times as many judgements, until there are enough
 
 
-def deadline(config: RunConfig, built: Built, base: Base) -> float:
+def deadline(config: RunConfig, built: BuiltStrategy, base: Base) -> float:
     """Seconds to wait for the nodes of a round, as if one of them hosted the whole cohort."""
     strategy = built.strategy
-    if strategy.name not in NODE_HALVES:
+    if strategy.name not in registry.node_halves():
         return FLOOR  # nothing is computed at nodes
     everybody = strategy.sampler.probability >= 1.0
     users = (config.users or len(strategy.participants.train)) if everybody else config.cohort
@@ -46,7 +46,7 @@ def deadline(config: RunConfig, built: Built, base: Base) -> float:
         judgements = min(whole, judgements * _MORE)
 
 
-def _seconds(config: RunConfig, built: Built, base: Base, judgements: int) -> float:
+def _seconds(config: RunConfig, built: BuiltStrategy, base: Base, judgements: int) -> float:
     """What the node half takes for users who have so many judgements together."""
     strategy = built.strategy
     each = min(judgements, built.group_size)
@@ -57,5 +57,5 @@ def _seconds(config: RunConfig, built: Built, base: Base, judgements: int) -> fl
     users_S = np.arange(len(examples.start_U) - 1)
     work, keys_S = Work(arrays, parameters, users_S), users_S.astype(np.uint64)
     begun = time.monotonic()
-    NODE_HALVES[strategy.name](examples, work, keys_S, Randomness(0))
+    registry.node_halves()[strategy.name].contribute(examples, work, keys_S, Randomness(0))
     return time.monotonic() - begun

@@ -10,7 +10,7 @@ from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
 from murmuration.server.reporting.figures import in_words
 from murmuration.server.run_directory import RunDirectory
-from murmuration.strategies.spec import Built, Setting
+from murmuration.strategies.spec import BuiltStrategy, RunContext
 
 _MOST_LOSS = 700.0  # nats; the perplexity of more is no floating-point number
 
@@ -25,8 +25,8 @@ class Pace:
 
 def result_of(
     config: RunConfig,
-    setting: Setting,
-    built: Built,
+    context: RunContext,
+    built: BuiltStrategy,
     ledger: Ledger,
     figure: HeldOut | None,
     pace: Pace,
@@ -35,7 +35,7 @@ def result_of(
     """What ``result.json`` says of a run that has ended, but for what it was learnt on."""
     strategy = built.strategy
     private = bool(built.charges)
-    warnings = [*strategy.notes(), *as_published(config), *_warnings(config, setting, private)]
+    warnings = [*strategy.notes(), *as_published(config), *_warnings(config, context, private)]
     warnings = [*_lost(ledger), *warnings]
     return {
         "task": config.task,
@@ -44,7 +44,7 @@ def result_of(
         "adjacency": config.adjacency,
         "epsilon": _spent(config, built, ledger),
         "epsilon_against_server": against_server_epsilon(ledger),
-        "noise_parties": setting.noise.parties or None,
+        "noise_parties": context.noise.parties or None,
         "ledger_head": str(ledger.head),
         "privacy_level": built.level,
         "epsilon_target": config.epsilon if private else None,
@@ -54,9 +54,9 @@ def result_of(
         "group_size": built.group_size,
         "rounds": strategy.rounds_done,
         "rounds_planned": config.rounds,
-        "users": setting.users,
+        "users": context.users,
         "cohort": config.cohort,
-        "dimension": setting.dimension,
+        "dimension": context.dimension,
         "gradients": built.gradients,
         "bytes_per_user": built.bytes_per_user,
         "learning_rate": strategy.optimizer.rate(),
@@ -64,8 +64,8 @@ def result_of(
         "heldout_accuracy_by_user": figure.by_user if figure else None,
         "heldout_error": figure.error if figure else None,
         "heldout_noise": figure.noise if figure else None,
-        "heldout_epsilon": setting.hold_out.epsilon if setting.hold_out else None,
-        "heldout_users": _heldout_users(setting, figure),
+        "heldout_epsilon": context.hold_out.epsilon if context.hold_out else None,
+        "heldout_users": _heldout_users(context, figure),
         "heldout_chance": figure.chance if figure else None,
         **(_loss(figure) if config.task != "reward" else {}),
         # Not to the last digit: how long a round takes depends on who took part.
@@ -81,7 +81,7 @@ def result_of(
         "account": in_words(built.account, config.task),
         "proven": built.proven,
         "test_is_public": bool(config.test),
-        "noise": setting.noise.kind if private else None,
+        "noise": context.noise.kind if private else None,
         "secure_aggregation": config.secure_aggregation,
         "user_isolation": user_isolation(config.batch_users) if private else None,
         "warnings": [in_words(text, config.task) for text in warnings],
@@ -100,7 +100,7 @@ def _lost(ledger: Ledger) -> list[str]:
     ]
 
 
-def _guarantee(built: Built, ledger: Ledger) -> str:
+def _guarantee(built: BuiltStrategy, ledger: Ledger) -> str:
     """What is promised; after a loss not the budget, but what the ledger comes to."""
     if not ledger.lost or not built.charges or built.level == "item":
         return built.guarantee
@@ -116,7 +116,7 @@ def user_isolation(batch_users: bool) -> str:
     return "empirical" if batch_users else "by construction"
 
 
-def _spent(config: RunConfig, built: Built, ledger: Ledger) -> float | None:
+def _spent(config: RunConfig, built: BuiltStrategy, ledger: Ledger) -> float | None:
     """ε of a user, from the ledger; of an item, as promised, where that is the level."""
     if not built.charges:
         return None
@@ -135,11 +135,11 @@ def against_server_epsilon(ledger: Ledger) -> float | None:
     return accountant.epsilon(seen.items(), adjacency=ledger.adjacency, delta=ledger.delta)
 
 
-def _heldout_users(setting: Setting, figure: HeldOut | None) -> int:
+def _heldout_users(context: RunContext, figure: HeldOut | None) -> int:
     """How many users the accuracy is about: of a test the number, else the nominal one."""
-    if setting.config.test:
+    if context.config.test:
         return figure.users if figure else 0
-    return setting.config.measured_on(len(setting.participants.registry))
+    return context.config.measured_on(len(context.participants.registry))
 
 
 def _loss(figure: HeldOut | None) -> dict[str, float | None]:
@@ -177,13 +177,13 @@ def as_published(config: RunConfig) -> list[str]:
     ]
 
 
-def _randomized(setting: Setting) -> list[str]:
+def _randomized(context: RunContext) -> list[str]:
     """That labels are false by chance: other strategies know nothing of it, nor does accuracy."""
-    strategy, found = setting.config.strategy, []
-    if not setting.participants.registry.randomized:
+    strategy, found = context.config.strategy, []
+    if not context.participants.registry.randomized:
         return found
-    if setting.config.task != "reward":
-        if setting.config.as_published:
+    if context.config.task != "reward":
+        if context.config.as_published:
             found.append(
                 "Labels here went through randomized response (flip_probability): some of the "
                 "responses that were trained on as chosen are not the ones that were chosen."
@@ -195,7 +195,7 @@ def _randomized(setting: Setting) -> list[str]:
             f"and --strategy {strategy} takes them for true ones. Use --strategy local-label, "
             "whose estimators correct for the coins."
         )
-    if not setting.config.test:
+    if not context.config.test:
         found.append(
             "THE HELD-OUT ACCURACY IS NOT THE TRUE ONE: the labels of held-out users went through "
             "randomized response (flip_probability) as well, so even a perfect model would agree "
@@ -204,15 +204,15 @@ def _randomized(setting: Setting) -> list[str]:
     return found
 
 
-def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
+def _warnings(config: RunConfig, context: RunContext, private: bool) -> list[str]:
     """What a reader must know before believing the epsilon."""
     if not private:
         return [
             "No privacy: this is the non-private twin, for comparison only.",
-            *_randomized(setting),
+            *_randomized(context),
         ]
-    found = _randomized(setting)
-    users = setting.users
+    found = _randomized(context)
+    users = context.users
     if config.delta >= 1 / users:
         found.append(
             f"delta = {config.delta:g} is not below 1 / users = {1 / users:.2g}: such a delta "
@@ -224,7 +224,7 @@ def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
             "probability, so it is treated as public. State a nominal number with --users if it "
             "is not, or call the adjacency zero-out."
         )
-    if setting.source.seeded:
+    if context.source.seeded:
         found.append(
             "A seeded simulation: whoever knows or guesses the seed can subtract the noise. The "
             "guarantee holds for a run without --seed, or for a seed that is secret and random."
@@ -236,9 +236,9 @@ def _warnings(config: RunConfig, setting: Setting, private: bool) -> list[str]:
             "others so was measured, not proven, and is no part of epsilon. Without --batch-users "
             "nothing moves, by construction."
         )
-    if setting.noise.warning:
-        found.append(setting.noise.warning)
-    if not config.test and setting.hold_out is None:
+    if context.noise.warning:
+        found.append(context.noise.warning)
+    if not config.test and context.hold_out is None:
         found.append(
             "OUTSIDE THE GUARANTEE: the accuracy on held-out users is exact (--exact-heldout), and "
             "nothing covers their judgements. Without the option it is told with noise."

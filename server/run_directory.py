@@ -23,7 +23,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.config import RunConfig
 from murmuration.server.run_files import CHECK, check_of, former_nodes, read_json, read_metrics
 from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.strategies.spec import Value
 
 _PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 
@@ -46,8 +47,6 @@ _PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 _FIRST = ("seed.json", "keys.json", "lock")
 #: What has a secret key of its own (``RunDirectory.secret``).
 _SECRETS = ("hold-out coins", "registry salt", "run name")
-
-Value = TypeVar("Value", int, list[int])
 
 
 class RunDirectory:
@@ -84,7 +83,7 @@ class RunDirectory:
                 self.write_json("private/seed.json", {"seed": config.seed})
                 keys = {purpose: secrets.token_hex(32) for purpose in _SECRETS}
                 self.write_json("private/keys.json", keys)
-                settings = config.promise()
+                settings = config.immutable_fields()
                 check = check_of({"settings": settings, "seed": config.seed}, keys)
                 self.write_json("config.json", {**settings, CHECK: check})
         except BaseException as error:
@@ -142,7 +141,7 @@ class RunDirectory:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         check = before.pop(CHECK, None)
-        now = {**self._config.promise(), "seed": self._config.seed}
+        now = {**self._config.immutable_fields(), "seed": self._config.seed}
         changed = sorted(name for name in now if before.get(name) != now[name])
         if changed:
             name = changed[0]

@@ -28,10 +28,11 @@ from murmuration.server.reporting.model_card import model_card
 from murmuration.server.reporting.report import write_report
 from murmuration.server.result import Pace, result_of
 from murmuration.server.run_directory import RunDirectory
-from murmuration.strategies.build import build
+from murmuration.strategies import registry
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import StatedPlan
-from murmuration.strategies.spec import Built, Setting, base_config, trains_layers
+from murmuration.strategies.registry import build
+from murmuration.strategies.spec import BuiltStrategy, RunContext, base_config, trains_layers
 
 _SECONDS_BETWEEN_CHECKPOINTS = 1.0
 _EVALUATIONS = 20
@@ -86,7 +87,8 @@ def _train(
         adjacency=Adjacency(config.adjacency), delta=config.delta, budget=_budget(config)
     )
     with ledger:
-        setting = Setting(
+        context = RunContext(
+            strategy=registry.named(config.strategy),
             config=config,
             participants=taking_part,
             source=source,
@@ -96,7 +98,7 @@ def _train(
             grid=grid,
             once=folder.once,
         )
-        built = with_hold_out(build(setting, ledger), setting, ledger)
+        built = with_hold_out(build(context, ledger), context, ledger)
         built.strategy.stated = StatedPlan.of(
             folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
         ).to_json()
@@ -104,7 +106,7 @@ def _train(
         done = checkpoint.round if checkpoint else 0
         check_refusals(config, grid, folder, built.strategy, done)
         folder.settle(built.charges)
-        if (coins := setting.hold_out) and not ledger.spent()[coins.coins]:
+        if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
             ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
         if not asked.timeout:
             built.strategy.timeout = _probed(config, folder, built, features)
@@ -114,9 +116,9 @@ def _train(
         figure = (
             on_test(theta_D, test)
             if test is not None
-            else on_held_out(theta_D, setting, built.strategy, ledger)
+            else on_held_out(theta_D, context, built.strategy, ledger)
         )
-        result = result_of(config, setting, built, ledger, figure, pace, folder)
+        result = result_of(config, context, built, ledger, figure, pace, folder)
     result["features"] = features.to_config()
     model = reward_model(theta_D, features, config.model)
     model.save(folder.path / "model", model_card(result), overwrite=True)
@@ -125,7 +127,7 @@ def _train(
     return result
 
 
-def _probed(config: RunConfig, folder: RunDirectory, built: Built, features: Base) -> float:
+def _probed(config: RunConfig, folder: RunDirectory, built: BuiltStrategy, features: Base) -> float:
     """Seconds to wait for the nodes of a round; this machine need not be able to do their work."""
     seconds, why = FLOOR, None
     try:
@@ -136,7 +138,7 @@ def _probed(config: RunConfig, folder: RunDirectory, built: Built, features: Bas
     return seconds
 
 
-def _check_learnt(built: Built, config: RunConfig) -> None:
+def _check_learnt(built: BuiltStrategy, config: RunConfig) -> None:
     """InputError where there is nothing but noise to give out, after aborts or crashes."""
     strategy = built.strategy
     if strategy.unanswered and strategy.rounds_done == strategy.unanswered:
@@ -147,14 +149,14 @@ def _check_learnt(built: Built, config: RunConfig) -> None:
         raise InputError(f"nothing was learnt: {strategy.stopped}; begin again with another --out")
 
 
-def with_hold_out(built: Built, setting: Setting, ledger: Ledger) -> Built:
+def with_hold_out(built: BuiltStrategy, context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """With what a hold-out charges: its coins before the first round, its figures at the end.
 
     So the ledger's epsilon is what was spent, at any time.
     """
-    if setting.hold_out is None:
+    if context.hold_out is None:
         return built
-    charges = {**built.charges, **setting.hold_out.charges}
+    charges = {**built.charges, **context.hold_out.charges}
     if charges != built.charges:  # a strategy whose noise does not depend on it
         ledger.clear(charges)
     return replace(built, charges=charges)
@@ -164,7 +166,7 @@ def _rounds(
     config: RunConfig,
     grid: Grid,
     folder: RunDirectory,
-    built: Built,
+    built: BuiltStrategy,
     ledger: Ledger,
     test: Examples | None,
     checkpoint: Checkpoint | None,

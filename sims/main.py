@@ -1,89 +1,208 @@
 """The command line: ``murmuration COMMAND``.
 
-Commands live in files of their own. Whatever a user can mend ends in one line on stderr and a
-nonzero exit; results go to stdout, progress to stderr.
+Commands live in files of their own, and a file is imported when its command is called: help and
+versions are told at once. Whatever a user can mend ends in one line on stderr and a nonzero exit;
+results go to stdout, progress to stderr.
 """
 
-import logging
-import os
 import sys
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
+import click
 import typer
-from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
 
-# Quiet libraries that are good neighbours and need no network, unless the user has said otherwise.
-for _name, _value in {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "RAY_usage_stats_enabled": "0",
-    "TOKENIZERS_PARALLELISM": "false",
-}.items():
-    os.environ.setdefault(_name, _value)
-# Idle threads that spin take the cores from those that work, where others use the machine too. What
-# a benchmark compares with is measured as it comes, and is faster so on a quiet machine.
-if sys.argv[1:2] != ["bench"]:
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+from murmuration.sims.runtimes.quiet import quiet_libraries
 
-from murmuration.preference.data.judgements import InputError  # noqa: E402
-from murmuration.sims.cli import (  # noqa: E402
-    agent,
-    audit,
-    base,
-    bounds,
-    compare,
-    ledger,
-    plan,
-    population,
-    privatize,
-    reproduce,
-    run,
-    score,
-)
-from murmuration.sims.cli.bench import bench  # noqa: E402
-from murmuration.sims.cli.deploy import deploy  # noqa: E402
-from murmuration.sims.runtimes.flower import FlowerRunFailed  # noqa: E402
-from murmuration.strategies.protocol.availability import RunAborted  # noqa: E402
-from murmuration.strategies.protocol.node_texts import escaped  # noqa: E402
+# Before anything is imported that reads it. What a benchmark compares with is measured as it comes,
+# and is faster so on a quiet machine.
+quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
+
+
+class Command(NamedTuple):
+    """Where a command is, and what the list of commands says of it.
+
+    ``attribute`` of ``murmuration.sims.cli.<module>`` is a function, or a ``typer.Typer`` with
+    commands of its own; ``help`` is what its own help begins with.
+    """
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "run": Command(
+        "run",
+        "run",
+        "Train a private reward model in simulation, or a language model with --task.",
+    ),
+    "plan": Command(
+        "plan",
+        "plan",
+        "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.",
+    ),
+    "score": Command(
+        "score",
+        "score",
+        "Score responses to a prompt: the higher, the better liked. Only differences mean "
+        "anything.",
+    ),
+    "compare": Command(
+        "compare",
+        "compare_command",
+        "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
+        "bars.",
+    ),
+    "reproduce": Command(
+        "reproduce",
+        "reproduce",
+        "Rerun a figure or table of the papers, or one of our own.",
+    ),
+    "privatize": Command(
+        "privatize",
+        "privatize",
+        "Randomize the labels of judgements, once and for all, and record how likely each is "
+        "false.",
+    ),
+    "bounds": Command(
+        "bounds",
+        "bounds",
+        "Evaluate the papers' upper and lower bounds on the error of the reward model.",
+    ),
+    "agent": Command(
+        "agent",
+        "agent",
+        "Answer a node's requests from its users' data, within the owner's policy.",
+    ),
+    "ledger": Command(
+        "ledger",
+        "ledger",
+        "Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.",
+    ),
+    "base": Command(
+        "base",
+        "base",
+        "Train a small language model on the embedded population's public text.",
+    ),
+    "population": Command(
+        "population",
+        "population",
+        "Write train, test and unseen-topic judgements of a synthetic population, and its truth.",
+    ),
+    "audit": Command(
+        "audit",
+        "audit",
+        "Lower bounds on epsilon by attack, beside what is claimed.",
+    ),
+    "bench": Command(
+        "bench",
+        "bench",
+        "Measure speed on this machine, beside what bounds it.",
+    ),
+    "deploy": Command(
+        "deploy",
+        "deploy",
+        "Deploy on separate machines: write keys and commands, run a client, look after it.",
+    ),
+}
+
+
+class _Commands(TyperGroup):
+    """Knows of each command what a list says of it, and imports the one that is called."""
+
+    def __init__(self, **settings: Any) -> None:
+        listed = {name: TyperCommand(name, help=told.help) for name, told in COMMANDS.items()}
+        super().__init__(**{**settings, "commands": listed})
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, imported(name) if name else None, rest
+
+
+def imported(name: str) -> click.Command:
+    """The command of a name, from its file."""
+    module, attribute, _ = COMMANDS[name]
+    file = import_module(f"murmuration.sims.cli.{module}")
+    found = getattr(file, attribute)
+    holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    else:
+        holder.command(name, cls=getattr(file, "COMMAND", TyperCommand))(found)
+    return typer.main.get_group(holder).commands[name]
+
 
 app = typer.Typer(
     name="murmuration",
+    cls=_Commands,
     help="Learn what a crowd prefers without learning what anyone in it prefers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("run")(run.run)
-app.command("plan")(plan.plan)
-app.command("score")(score.score)
-app.command("compare")(compare.compare_command)
-app.command("reproduce")(reproduce.reproduce)
-app.command("privatize")(privatize.privatize)
-app.command("bounds")(bounds.bounds)
-app.command("agent")(agent.agent)
-app.command("ledger")(ledger.ledger)
-app.command("base")(base.base)
-app.command("population")(population.population)
-app.command("audit")(audit.audit)
-app.add_typer(bench, name="bench")
-app.add_typer(deploy, name="deploy")
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"murmuration {version('murmuration')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+#: What a user can mend and its exit code, by where the class is: those files need libraries that
+#: take seconds to import, and whatever is raised has been imported.
+_MENDABLE = (
+    ("murmuration.preference.data.rows", "InputError", 2),
+    ("murmuration.sims.runtimes.flower", "FlowerRunFailed", 1),
+    ("murmuration.strategies.protocol.availability", "RunAborted", 1),
+)
 
 
 def main() -> None:
     """Entry point of the console script."""
-    logging.getLogger("flwr").setLevel(logging.ERROR)
-    errors = Console(stderr=True, highlight=False)
     try:
         app()
-    except InputError as error:
+    except Exception as error:
+        code = _exit_code(error)
+        if code is None:
+            raise
+        from rich.console import Console
+
+        errors = Console(stderr=True, highlight=False)
         errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
-        sys.exit(2)
-    except (FlowerRunFailed, RunAborted) as error:
-        errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
-        sys.exit(1)
+        sys.exit(code)
+
+
+def _exit_code(error: Exception) -> int | None:
+    """The exit code of an error that a user can mend; None for others."""
+    for module, name, code in _MENDABLE:
+        known = sys.modules.get(module)
+        if known is not None and isinstance(error, getattr(known, name)):
+            return code
+    return None
 
 
 def _plain(error: BaseException) -> str:
     """A text that may quote files, nodes and servers, for a terminal."""
+    from murmuration.strategies.protocol.node_texts import escaped
+
     lines = [escaped(line) for line in str(error).split("\n")]
     return "\n".join(lines).replace("[", r"\[")
 

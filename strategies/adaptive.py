@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.linear.gradients import Examples, sum_over_users
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
@@ -46,9 +47,18 @@ from murmuration.strategies import uls
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
+from murmuration.strategies.planning import Asked
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.spec import Built, Setting, cohort_bytes, promise
+from murmuration.strategies.settings import Quantile, Retained
+from murmuration.strategies.spec import (
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    cohort_bytes,
+    promise,
+)
 from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit, least_noise
 
 # How a bound follows the users' gradients, and how long a step is when the bound moves.
@@ -333,74 +343,127 @@ class Adaptive(CohortStrategy):
 NO_CEILING = 1e9
 
 
-def build_adaptive(setting: Setting, ledger: Ledger) -> Built:
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """ULS with adaptive clipping."""
-    plan = quantile_plan(setting)
+    plan = quantile_plan(context)
     account = (
         "A user's gradient is clipped to a norm that follows quantile "
         f"{plan.rule.quantile:g} of all users' norms, from {plan.start:g} on. Who was not clipped "
         f"is counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge "
         "as the gradients."
     )
-    return built(setting, ledger, Adaptive, plan, account, down=1)
+    return built(context, ledger, Adaptive, plan, account, down=1)
 
 
-def quantile_plan(setting: Setting) -> AdaptivePlan:
+def quantile_plan(context: RunContext) -> AdaptivePlan:
     """The plan of a strategy whose bound follows a quantile."""
-    config = setting.config
-    rule = QuantileRule(config.clip or DEFAULT_START, config.quantile or DEFAULT_QUANTILE)
-    discrete = setting.noise.on(setting.dimension + 1)  # of sum and count
+    config = context.config
+    rule = QuantileRule(
+        config.clip or DEFAULT_START, config.of(Quantile).quantile or DEFAULT_QUANTILE
+    )
+    discrete = context.noise.on(context.dimension + 1)  # of sum and count
     return AdaptivePlan.for_epsilon(
-        config.epsilon, rule=rule, discrete=discrete, **plan_sizes(setting)
+        config.epsilon, rule=rule, discrete=discrete, **plan_sizes(context)
     )
 
 
-def plan_sizes(setting: Setting) -> dict[str, object]:
+def plan_sizes(context: RunContext) -> dict[str, object]:
     """What such plans take from the settings, whatever their bound follows."""
-    config = setting.config
+    config = context.config
     return {
-        "users": setting.users,
+        "users": context.users,
         "cohort": config.cohort,
         "rounds": config.rounds,
         "delta": config.delta,
         "adjacency": Adjacency(config.adjacency),
         "group_size": config.group_size or uls.DEFAULT_GROUP_SIZE,
-        "retain": config.retain,
-        "hold_out": setting.hold_out,
+        "retain": config.of(Retained).retain,
+        "hold_out": context.hold_out,
     }
 
 
 def built(
-    setting: Setting,
+    context: RunContext,
     ledger: Ledger,
     strategy: type[Adaptive],
     plan: Any,
     account: str,
     *,
     down: int,
-) -> Built:
+) -> BuiltStrategy:
     """A strategy whose bound adapts, with the figures of its report."""
-    optimizer = setting.optimizer("sgd", plan.noise, NO_CEILING)
-    return Built(
+    optimizer = context.optimizer("sgd", plan.noise, NO_CEILING)
+    return BuiltStrategy(
         strategy=strategy(
             plan,  # type: ignore[arg-type]
             ledger,
-            least_unit_of(setting, optimizer),
-            **setting.arguments(optimizer),
+            least_unit_of(context, optimizer),
+            **context.arguments(optimizer),
         ),
         charges=plan.charges,
         noise_multiplier=plan.noise_multiplier,
         clip_norm=plan.start,
         group_size=plan.group_size,
         noise=plan.noise,
-        guarantee=promise(setting.config),
+        guarantee=promise(context.config),
         gradients=plan.rounds * plan.cohort,
-        bytes_per_user=cohort_bytes(setting, down=down),
+        bytes_per_user=cohort_bytes(context, down=down),
         account=account,
     )
 
 
-def least_unit_of(setting: Setting, optimizer: ServerOptimizer) -> float:
+def least_unit_of(context: RunContext, optimizer: ServerOptimizer) -> float:
     """Only a step size that was chosen for the user is limited in two ways."""
-    given = setting.config.learning_rate > 0
-    return 0.0 if given else least_unit(optimizer.settings, setting.dimension)
+    given = context.config.learning_rate > 0
+    return 0.0 if given else least_unit(optimizer.settings, context.dimension)
+
+
+def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+    """The noise multiplier of the gradients from epsilon, and the noise on the count."""
+    rule = QuantileRule(DEFAULT_START, DEFAULT_QUANTILE)
+    plan = AdaptivePlan.for_epsilon(rule=rule, **asked_sizes(asked, adjacency))
+    return {
+        **asked_numbers(asked),
+        "noise_multiplier": plan.noise_multiplier,
+        "count_noise": plan.count_noise,
+    }
+
+
+def asked_numbers(asked: Asked) -> dict[str, float]:
+    """What is given where a budget is divided among several releases, and so is given too.
+
+    Raises:
+        InputError: something is missing or given too much.
+    """
+    asked.refuse_examples()
+    strategy = asked.strategy
+    if asked.noise_multiplier is not None or asked.epsilon is None:
+        raise InputError(
+            f"--strategy {strategy} divides its budget by itself: give --epsilon, not the noise"
+        )
+    names = ("epsilon", "users", "cohort", "rounds", "delta")
+    for name in names[1:]:
+        if not (value := getattr(asked, name)) or value < 0:
+            raise InputError(f"--strategy {strategy} needs --{name}, a positive number")
+    return {name: getattr(asked, name) for name in names}
+
+
+def asked_sizes(asked: Asked, adjacency: Adjacency) -> dict[str, Any]:
+    """These as arguments of ``for_epsilon``."""
+    more = {"adjacency": adjacency, "hold_out": asked.hold_out}
+    return {**asked_numbers(asked), **more}
+
+
+@dataclass(frozen=True)
+class AdaptiveSettings(Retained, Quantile):
+    """What is its own."""
+
+
+ADAPTIVE = Strategy(
+    name="adaptive",
+    help="As uls, with a clip norm that follows a quantile of the users' gradient norms.",
+    build=build,
+    node_halves={"adaptive": NodeHalf(contribute, counts=True)},
+    settings=AdaptiveSettings,
+    solve=solve,
+)

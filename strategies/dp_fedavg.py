@@ -24,9 +24,18 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import uls
 from murmuration.strategies.contributions import bounded_sum, clip_of
+from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.spec import Built, Setting, cohort_bytes, promise
+from murmuration.strategies.settings import AT_LEAST_ONE, POSITIVE, Normalized, Retained, setting
+from murmuration.strategies.spec import (
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    cohort_bytes,
+    promise,
+)
 from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan
 
 #: Features have unit scale, so the log loss curves by less than one along any direction:
@@ -72,34 +81,37 @@ class DpFedAvg(Uls):
         return {**super().parameters(), "local-steps": local.steps, "local-rate": local.rate}
 
 
-# DP-FedAvg, from settings.
+@dataclass(frozen=True)
+class FedAvgSettings(Retained, Normalized):
+    """What is its own."""
+
+    local_steps: int = setting(0, "Steps a user takes on their own. [default: 4]", **AT_LEAST_ONE)
+    local_rate: float = setting(0.0, "Length of these steps. [default: 1]", **POSITIVE)
 
 
-def build_fedavg(setting: Setting, ledger: Ledger) -> Built:
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config = setting.config
-    local = LocalSteps(
-        config.local_steps or DEFAULT_LOCAL.steps, config.local_rate or DEFAULT_LOCAL.rate
-    )
+    config, own = context.config, context.config.of(FedAvgSettings)
+    local = LocalSteps(own.local_steps or DEFAULT_LOCAL.steps, own.local_rate or DEFAULT_LOCAL.rate)
     plan = FedAvgPlan.for_epsilon(
         config.epsilon,
-        users=setting.users,
+        users=context.users,
         cohort=config.cohort,
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
         clip=UserClip(config.clip or default_clip(local)),
-        discrete=setting.noise.on(setting.dimension),
+        discrete=context.noise.on(context.dimension),
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
-        retain=config.retain,
-        normalized=config.normalized,
+        retain=own.retain,
+        normalized=own.normalized,
         local=local,
-        hold_out=setting.hold_out,
+        hold_out=context.hold_out,
     )
     ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.cohort
-    optimizer = setting.optimizer("sgd", plan.noise, ceiling)
-    return Built(
-        strategy=DpFedAvg(plan, ledger, **setting.arguments(optimizer)),
+    optimizer = context.optimizer("sgd", plan.noise, ceiling)
+    return BuiltStrategy(
+        strategy=DpFedAvg(plan, ledger, **context.arguments(optimizer)),
         charges=plan.charges,
         noise_multiplier=plan.noise_multiplier,
         clip_norm=plan.clip.norm,
@@ -107,7 +119,7 @@ def build_fedavg(setting: Setting, ledger: Ledger) -> Built:
         noise=plan.noise,
         guarantee=promise(config),
         gradients=plan.rounds * plan.cohort * local.steps,
-        bytes_per_user=cohort_bytes(setting),
+        bytes_per_user=cohort_bytes(context),
         account=(
             f"In each round every user took part with probability {plan.cohort / plan.users:.3g}, "
             f"by a coin of their own. Whoever did took {local.steps} gradient steps of length "
@@ -118,3 +130,13 @@ def build_fedavg(setting: Setting, ledger: Ledger) -> Built:
             "many had taken part."
         ),
     )
+
+
+DP_FEDAVG = Strategy(
+    name="dp-fedavg",
+    help="Each sampled user takes a few gradient steps of their own; how far they led is clipped.",
+    build=build,
+    node_halves={"dp-fedavg": NodeHalf(contribute)},
+    settings=FedAvgSettings,
+    solve=sampled_users,
+)

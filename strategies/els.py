@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.gradients import Examples, sum_over_users
 from murmuration.preference.linear.parallel import on_each_core
@@ -51,14 +52,23 @@ from murmuration.privacy.mechanisms.median import release_median
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.server.config import RunConfig
-from murmuration.strategies import support, uls
+from murmuration.strategies import uls
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.contributions import batches_users, model_of, retained
+from murmuration.strategies.planning import SIX, Asked
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.protocol.secure_rounds import check_nodes
-from murmuration.strategies.spec import Built, Setting, promise
+from murmuration.strategies.settings import Normalized, Settings, a_share, setting
+from murmuration.strategies.spec import (
+    COMES_OR_GOES,
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    clip_norm_of_each,
+    promise,
+)
 
 #: As for ULS: well below a judgement's gradient at the start, which is about half a unit long.
 DEFAULT_CLIP = uls.DEFAULT_CLIP
@@ -272,63 +282,63 @@ class Els(CohortStrategy):
 MEDIAN_SHARE = 0.05
 
 
-def build_els(setting: Setting, ledger: Ledger) -> Built:
+def build_els(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config = setting.config
-    support.check("els", Adjacency(config.adjacency))  # before anything is spent
+    config = context.config
+    ELS.check_adjacency(Adjacency(config.adjacency))  # before anything is spent
     group_size, chosen_at = config.group_size, 0.0
     if not group_size:
         chosen_at = MEDIAN_SHARE * config.epsilon
-        group_size = setting.once("group-size", lambda: _median(setting, ledger, chosen_at))
-    plan = ElsPlan.for_epsilon(config.epsilon, chosen_at=chosen_at, **_fields(setting, group_size))
-    optimizer = setting.optimizer("sgd", plan.noise, _ceiling(plan))
-    strategy = Els(plan, ledger, **setting.arguments(optimizer))
-    return _built(config, plan, strategy, setting.dimension)
+        group_size = context.once("group-size", lambda: _median(context, ledger, chosen_at))
+    plan = ElsPlan.for_epsilon(config.epsilon, chosen_at=chosen_at, **_fields(context, group_size))
+    optimizer = context.optimizer("sgd", plan.noise, _ceiling(plan))
+    strategy = Els(plan, ledger, **context.arguments(optimizer))
+    return _built(config, plan, strategy, context.dimension)
 
 
-def build_group(setting: Setting, ledger: Ledger) -> Built:
+def build_group(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config = setting.config
-    fields = _fields(setting, config.group_size or DEFAULT_GROUP_SIZE)
+    config = context.config
+    fields = _fields(context, config.group_size or DEFAULT_GROUP_SIZE)
     plan = GroupPlan.for_epsilon(config.epsilon, **fields)
-    optimizer = setting.optimizer("sgd", plan.noise, _ceiling(plan))
-    strategy = Group(plan, ledger, **setting.arguments(optimizer))
-    return _built(config, plan, strategy, setting.dimension)
+    optimizer = context.optimizer("sgd", plan.noise, _ceiling(plan))
+    strategy = Group(plan, ledger, **context.arguments(optimizer))
+    return _built(config, plan, strategy, context.dimension)
 
 
-def _fields(setting: Setting, group_size: int) -> dict[str, object]:
-    config, users = setting.config, setting.users
+def _fields(context: RunContext, group_size: int) -> dict[str, object]:
+    config, users = context.config, context.users
     uls.check_size(users, config.cohort, config.rounds, group_size)
     norm = config.clip or DEFAULT_CLIP
     by_cohort = same_compute(config.cohort, users, group_size)
     return {
         "users": users,
         "group_size": group_size,
-        "probability": config.sampling_probability or by_cohort,
+        "probability": config.of(ElsSettings).sampling_probability or by_cohort,
         "rounds": config.rounds,
         "delta": config.delta,
         "adjacency": Adjacency(config.adjacency),
         "clip": ExampleClip(norm),
-        "discrete": setting.noise.on(setting.dimension),
-        "normalized": config.normalized,
-        "hold_out": setting.hold_out,
+        "discrete": context.noise.on(context.dimension),
+        "normalized": config.of(ElsSettings).normalized,
+        "hold_out": context.hold_out,
     }
 
 
-def _median(setting: Setting, ledger: Ledger, epsilon: float) -> int:
-    if setting.config.secure_aggregation:  # before anything is asked or spent
-        taking_part = setting.participants
+def _median(context: RunContext, ledger: Ledger, epsilon: float) -> int:
+    if context.config.secure_aggregation:  # before anything is asked or spent
+        taking_part = context.participants
         check_nodes(taking_part.registry, 1.0 - taking_part.share)
     users_J = group_size_histogram.ask(
-        setting.grid,
-        setting.participants,
-        features=setting.features,
-        log=setting.log,
-        timeout=setting.config.timeout,
-        masked=setting.config.secure_aggregation,
+        context.grid,
+        context.participants,
+        features=context.features,
+        log=context.log,
+        timeout=context.config.timeout,
+        masked=context.config.secure_aggregation,
     )
     return release_median(
-        users_J, epsilon, adjacency=ledger.adjacency, ledger=ledger, source=setting.source
+        users_J, epsilon, adjacency=ledger.adjacency, ledger=ledger, source=context.source
     )
 
 
@@ -336,7 +346,7 @@ def _ceiling(plan: ElsPlan) -> float:
     return uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.batch
 
 
-def _built(config: RunConfig, plan: ElsPlan, strategy: Els, dimension: int) -> Built:
+def _built(config: Settings, plan: ElsPlan, strategy: Els, dimension: int) -> BuiltStrategy:
     how = (
         "as a mixture of Gaussians, whose means are the numbers of their judgements in the sum"
         if strategy.name == "els"
@@ -348,7 +358,7 @@ def _built(config: RunConfig, plan: ElsPlan, strategy: Els, dimension: int) -> B
         if plan.chosen_at
         else ""
     )
-    return Built(
+    return BuiltStrategy(
         strategy=strategy,
         charges=plan.charges,
         noise_multiplier=plan.noise_multiplier,
@@ -424,3 +434,101 @@ class Group(Els):
     """The server half: that of ELS, with a ``GroupPlan``."""
 
     name = "group"
+
+
+def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+    """Epsilon from the noise multiplier, or the noise multiplier from epsilon.
+
+    The sampling probability may be left out if ``cohort`` is given. ``batch`` is the constant that
+    sums are divided by.
+
+    Raises:
+        InputError: something is missing, given twice or out of range, or group privacy diverges.
+        Unsupported: there is no guarantee under ``adjacency``.
+    """
+    strategy = asked.strategy
+    for name in ("users", "group_size", "rounds", "delta"):
+        if not (value := getattr(asked, name)) or value < 0:
+            option = name.replace("_", "-")
+            raise InputError(f"--strategy {strategy} needs --{option}, a positive number")
+    if (asked.epsilon is None) == (asked.noise_multiplier is None):
+        raise InputError("give one of --epsilon and --noise-multiplier: the other is solved for")
+    if (asked.sampling_probability is None) == (asked.cohort is None):
+        raise InputError(
+            "give one of --sampling-probability, of each kept judgement, and --cohort, the users "
+            "of a round of uls whose work it is to equal"
+        )
+    assert asked.users and asked.group_size  # checked above
+    probability = asked.sampling_probability
+    if probability is None:
+        probability = same_compute(asked.cohort or 0, asked.users, asked.group_size)
+    fields = {
+        "users": asked.users,
+        "group_size": asked.group_size,
+        "probability": probability,
+        "rounds": asked.rounds,
+        "delta": asked.delta,
+        "adjacency": adjacency,
+        "clip": ExampleClip(1.0),
+        "hold_out": asked.hold_out,
+    }
+    kind = ElsPlan if strategy == "els" else GroupPlan
+    if asked.noise_multiplier is None:
+        plan = kind.for_epsilon(asked.epsilon or 0.0, **fields)
+    else:
+        plan = kind(noise_multiplier=asked.noise_multiplier, **fields)
+        if isinstance(plan, GroupPlan):
+            check(plan)
+    told = ("users", "group_size", "sampling_probability", *SIX)
+    given = {name: getattr(asked, name) for name in dict.fromkeys(told)}
+    given = {name: value for name, value in given.items() if value is not None}
+    return {
+        **given,
+        "epsilon": plan.epsilon(),
+        "noise_multiplier": plan.noise_multiplier,
+        "sampling_probability": probability,
+        "batch": plan.batch,
+    }
+
+
+@dataclass(frozen=True)
+class ElsSettings(Normalized):
+    """What is their own."""
+
+    sampling_probability: float = setting(
+        0.0,
+        "How likely each kept judgement is in a round. [default: as much work as uls with "
+        "--cohort]",
+        good=a_share,
+        expected="between 0 and 1",
+    )
+
+
+def _counts_first(settings: Settings) -> str:
+    if settings.group_size:
+        return ""
+    return (
+        "choosing a group size would show the server exact counts of judgements; state --group-size"
+    )
+
+
+ELS = Strategy(
+    name="els",
+    help="Sample and clip single judgements, and account for whole users (DP-SGD-ELS).",
+    build=build_els,
+    node_halves={"els": NodeHalf(contribute, length=clip_norm_of_each)},
+    settings=ElsSettings,
+    adjacencies=COMES_OR_GOES,
+    why="nothing is proved for a user whose examples are replaced",
+    node_noise=_counts_first,
+    solve=solve,
+)
+GROUP = Strategy(
+    name="group",
+    help="The same, accounted by group privacy as a black box: a baseline.",
+    build=build_group,
+    node_halves={"group": NodeHalf(contribute, length=clip_norm_of_each)},
+    settings=ElsSettings,
+    discrete=lambda settings: "--strategy group",
+    solve=solve,
+)

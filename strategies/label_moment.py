@@ -70,20 +70,23 @@ from murmuration.privacy.mechanisms.distributed import (
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies import support
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.moment_solver import Moment, MomentSolver
-from murmuration.strategies.objective_perturbation import (
-    ObjectivePerturbation,
-    ObjectivePlan,
-    check_pairs,
-)
 from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.protocol.public_items import PublicItems
-from murmuration.strategies.spec import Built, Setting, promise
+from murmuration.strategies.settings import Solved
+from murmuration.strategies.spec import (
+    LABELS,
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    promise,
+)
 from murmuration.strategies.uls import check_users_fit, least_noise
 
 #: In units of each user's public length.
@@ -106,7 +109,7 @@ class LabelMomentPlan:
     discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
-        support.check("label-moment", self.adjacency)
+        LABEL_MOMENT.check_adjacency(self.adjacency)
         if self.users < 1:
             raise ValueError(f"there must be at least one user, got {self.users}")
         if self.rounds not in (1, 2):
@@ -117,7 +120,7 @@ class LabelMomentPlan:
     @classmethod
     def for_epsilon(cls, epsilon: float, **plan: Any) -> "LabelMomentPlan":
         """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
-        support.check("label-moment", plan["adjacency"])
+        LABEL_MOMENT.check_adjacency(plan["adjacency"])
         sigma = least_noise(epsilon, {**plan, "cohort": plan["users"]})
         return cls(noise_multiplier=sigma, **plan)
 
@@ -255,26 +258,23 @@ class LabelMoment(CohortStrategy):
         self._moments = [Moment(m, c, self.plan.clip, self.plan.std) for m, c in pairs]
 
 
-# Strategies that solve for the model on public prompts and responses, from settings.
-
-
-def build_label_moment(setting: Setting, ledger: Ledger) -> Built:
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """One or two noisy moments, and a solve."""
-    config = setting.config
+    config, own = context.config, context.config.of(Solved)
     plan = LabelMomentPlan.for_epsilon(
         config.epsilon,
-        users=setting.users,
+        users=context.users,
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
         clip=UserClip(config.clip or DEFAULT_CLIP),
-        discrete=setting.noise.on(setting.dimension),
+        discrete=context.noise.on(context.dimension),
     )
-    examples, sent = public_examples(setting)
+    examples, sent = public_examples(context)
     solver = MomentSolver(
-        examples, config.model, ridge=config.ridge or None, ball=config.ball or math.inf
+        examples, config.model, ridge=own.ridge or None, ball=own.ball or math.inf
     )
-    model = SolvedModel(setting.dimension)
+    model = SolvedModel(context.dimension)
     times = "once" if plan.rounds == 1 else "twice"
     account = (
         "What was shown to each user is public and was sent to the server. Everybody took part "
@@ -284,88 +284,64 @@ def build_label_moment(setting: Setting, ledger: Ledger) -> Built:
         f"{plan.noise_multiplier:.4g} times that per coordinate was added to the sum. The model "
         "was solved for from it and from public features."
     )
-    return Built(
-        strategy=LabelMoment(plan, ledger, solver, **setting.arguments(model)),
+    return BuiltStrategy(
+        strategy=LabelMoment(plan, ledger, solver, **context.arguments(model)),
         charges=plan.charges,
         noise_multiplier=plan.noise_multiplier,
         clip_norm=plan.clip.norm,
-        group_size=_most(examples),
-        noise=plan.std / setting.users,
+        group_size=most_judgements(examples),
+        noise=plan.std / context.users,
         guarantee=promise(config),
-        gradients=plan.rounds * setting.users,
-        bytes_per_user=_bytes(setting, sent),
+        gradients=plan.rounds * context.users,
+        bytes_per_user=bytes_with_items(context, sent),
         account=account,
     )
 
 
-def build_objective(setting: Setting, ledger: Ledger) -> Built:
-    """A random linear term in the likelihood."""
-    config = setting.config
-    examples, sent = public_examples(setting)
-    check_pairs(examples)
-    plan = ObjectivePlan.for_epsilon(
-        config.epsilon,
-        calibration="paper" if config.calibration == "paper" else "analytic",
-        users=setting.users,
-        delta=config.delta,
-        adjacency=Adjacency(config.adjacency),
-        length=config.clip,
-    )
-    account = (
-        "What was shown to each user is public and was sent to the server. Everybody took part "
-        "once, with one vector: the mean of their judgements' features, signed by the label, with "
-        "a public weight by which all labels of a user together can move the sum by at most "
-        f"{plan.length or 1.0:g}. Gaussian noise of {plan.std:.4g} per coordinate was added to the "
-        "sum; with that as its linear term the likelihood was minimised over public features."
-    )
-    return Built(
-        strategy=ObjectivePerturbation(
-            plan,
-            ledger,
-            examples,
-            ridge=config.ridge or None,
-            ball=config.ball or math.inf,
-            **setting.arguments(SolvedModel(setting.dimension)),
-        ),
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
-        clip_norm=plan.clip.norm,
-        group_size=_most(examples),
-        noise=plan.std / setting.users,
-        guarantee=promise(config),
-        gradients=setting.users,
-        bytes_per_user=_bytes(setting, sent),
-        account=account,
-    )
-
-
-def public_examples(setting: Setting) -> tuple[PairExamples, float]:
+def public_examples(context: RunContext) -> tuple[PairExamples, float]:
     """The public examples of the users trained on, and how many bytes each takes to send.
 
     InputError if labels on some node are randomized already: such nodes take no part, and what was
     released would be noise alone.
     """
-    participants = setting.participants
+    participants = context.participants
     if participants.registry.randomized:
         raise InputError(
-            f"--strategy {setting.config.strategy} takes true labels, and these went through "
+            f"--strategy {context.config.strategy} takes true labels, and these went through "
             "randomized response (flip_probability): use --strategy local-label"
         )
     items = PublicItems.ask(
-        setting.grid,
+        context.grid,
         participants.registry,
         participants.train,
-        schema=setting.config.schema,
-        timeout=setting.config.timeout,
+        schema=context.config.schema,
+        timeout=context.config.timeout,
     )
-    return items.examples(feature_map(json.loads(setting.features))), items.bytes_per_user
+    return items.examples(feature_map(json.loads(context.features))), items.bytes_per_user
 
 
-def _most(examples: PairExamples) -> int:
+def most_judgements(examples: PairExamples) -> int:
+    """Of one user."""
     return int(examples.counts_U.max())
 
 
-def _bytes(setting: Setting, sent: float) -> float:
+def bytes_with_items(context: RunContext, sent: float) -> float:
     """Bytes per user: the model in float32 down and a sum in float64 up, each round, and texts."""
-    each = (4 + 8) * setting.dimension * setting.config.rounds
+    each = (4 + 8) * context.dimension * context.config.rounds
     return each + sent
+
+
+#: Why strategies that solve for the model protect labels only.
+PUBLIC_ITEMS = "the model is solved for on the prompts and responses, which must be public"
+
+LABEL_MOMENT = Strategy(
+    name="label-moment",
+    help="One noisy vector of labels instead of hundreds of rounds, where prompts are public.",
+    build=build,
+    node_halves={"label-moment": NodeHalf(contribute, whole=True)},
+    settings=Solved,
+    adjacencies=LABELS,
+    why=PUBLIC_ITEMS,
+    rounds=(1, 2),
+    solve=lambda asked, adjacency: released_once(asked, adjacency, LABEL_MOMENT.rounds),
+)

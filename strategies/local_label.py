@@ -41,14 +41,13 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.server.config import RunConfig
-from murmuration.strategies import support
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import label_queries, messages
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
-from murmuration.strategies.spec import Built, Setting
+from murmuration.strategies.settings import AT_LEAST_ONE, Settings, Solved, not_negative, setting
+from murmuration.strategies.spec import LABELS, NOT_ON_A_GRID, BuiltStrategy, RunContext, Strategy
 
 Estimator = Literal["debiased", "mle", "sgd", "square"]
 Weights = Literal["information", "equal"]
@@ -132,7 +131,7 @@ class LocalLabelPlan:
     estimate: Estimate = field(default_factory=Estimate)
 
     def __post_init__(self) -> None:
-        support.check("local-label", self.adjacency)
+        LOCAL_LABEL.check_adjacency(self.adjacency)
         if self.users < 1 or self.most < 1:
             raise ValueError(f"there must be users with labels: {self.users}, {self.most}")
 
@@ -280,28 +279,67 @@ _HOW = {
 }
 
 
-def label_promise(config: RunConfig) -> LabelPromise:
+@dataclass(frozen=True)
+class LocalLabelSettings(Solved):
+    """What is its own."""
+
+    estimator: str = setting(
+        "",
+        "How the model is fitted to randomized labels. [default: debiased]",
+        choices=("debiased", "mle", "sgd", "square"),
+    )
+    level: str = setting(
+        "",
+        "Epsilon is for all labels of a user together, or for each item's. [default: user]",
+        choices=("user", "item"),
+        expected="user or item",
+    )
+    label_cap: int = setting(
+        0, "Most labels a user ever tells. [default: all they have]", **AT_LEAST_ONE
+    )
+    label_delta: float = setting(
+        0.0,
+        "User level: the part of delta that labels are told with.",
+        good=not_negative,
+        expected="between 0 and --delta, which it is part of",
+    )
+    label_weights: str = setting(
+        "",
+        "Judgements count by what their labels tell, or all the same. [default: information]",
+        choices=("information", "equal"),
+    )
+    sgd_steps: str = setting(
+        "",
+        "sgd: falling steps and averages, or as published. [default: decaying]",
+        choices=("decaying", "published"),
+    )
+    sum_zero: bool = setting(False, "Only weights that sum to zero.")
+
+
+def label_promise(config: Settings) -> LabelPromise:
     """What users are promised for their labels; InputError if it cannot be."""
+    own = config.of(LocalLabelSettings)
     try:
         return LabelPromise(
             epsilon=config.epsilon,
-            level="item" if config.level == "item" else "user",
-            cap=config.label_cap,
-            delta=config.label_delta,
+            level="item" if own.level == "item" else "user",
+            cap=own.label_cap,
+            delta=own.label_delta,
         )
     except ValueError as error:
         raise InputError(f"--epsilon, --level, --label-cap, --label-delta: {error}") from None
 
 
-def build_local_label(setting: Setting, ledger: Ledger) -> Built:
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """One round of randomized labels, and a fit to public items."""
-    config, participants = setting.config, setting.participants
+    config, participants = context.config, context.participants
+    own = config.of(LocalLabelSettings)
     promise = label_promise(config)
     items = PublicItems.ask(
-        setting.grid,
+        context.grid,
         participants.registry,
         participants.train,
-        schema=setting.config.schema,
+        schema=context.config.schema,
         timeout=config.timeout,
     )
     if items.schema.kind == "ranking":
@@ -309,29 +347,29 @@ def build_local_label(setting: Setting, ledger: Ledger) -> Built:
             "--strategy local-label takes pairs or the best of several: a whole ranking is no "
             "single label"
         )
-    examples = items.examples(feature_map(json.loads(setting.features)))
+    examples = items.examples(feature_map(json.loads(context.features)))
     preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
     most = int(np.diff(items.start_S).max())
     estimate = Estimate(
-        estimator=config.estimator or "debiased",  # type: ignore[arg-type]
+        estimator=own.estimator or "debiased",  # type: ignore[arg-type]
         model=config.model,
-        ball=config.ball,
-        ridge=config.ridge,
-        weights=config.label_weights or "information",  # type: ignore[arg-type]
-        sum_zero=config.sum_zero,
-        steps=config.sgd_steps or "decaying",  # type: ignore[arg-type]
+        ball=own.ball,
+        ridge=own.ridge,
+        weights=own.label_weights or "information",  # type: ignore[arg-type]
+        sum_zero=own.sum_zero,
+        steps=own.sgd_steps or "decaying",  # type: ignore[arg-type]
     )
     plan = LocalLabelPlan(
         promise,
-        users=setting.users,
+        users=context.users,
         most=min(most, promise.cap or most),
         adjacency=Adjacency(config.adjacency),
         estimate=estimate,
     )
     labels = float(np.minimum(np.diff(items.start_S), promise.cap or most).sum())
-    return Built(
+    return BuiltStrategy(
         strategy=LocalLabel(
-            plan, ledger, items, examples, **setting.arguments(SolvedModel(setting.dimension))
+            plan, ledger, items, examples, **context.arguments(SolvedModel(context.dimension))
         ),
         charges=plan.charges,
         noise_multiplier=0.0,
@@ -339,7 +377,7 @@ def build_local_label(setting: Setting, ledger: Ledger) -> Built:
         group_size=plan.most,
         noise=0.0,
         guarantee=_guarantee(promise),
-        gradients=setting.users,
+        gradients=context.users,
         bytes_per_user=(items.bytes + labels * _LABEL_BYTES) / len(participants.train) + 16,
         account=(
             "What was shown to each user is public and was sent to the server. Every user's own "
@@ -368,3 +406,26 @@ def _guarantee(promise: LabelPromise) -> str:
         f"User-level local ({promise.epsilon:g}, {promise.delta:g})-differential privacy of all "
         f"labels of a user together. {sentence} {local}"
     )
+
+
+def _check(settings: Settings) -> None:
+    told = settings.of(LocalLabelSettings).label_delta
+    if told > (settings.delta or told):
+        raise InputError(
+            f"--label-delta must be between 0 and --delta, which it is part of; got {told!r}"
+        )
+
+
+LOCAL_LABEL = Strategy(
+    name="local-label",
+    help="Training on labels that leave their users randomized: one round, no trusted server.",
+    build=build,
+    settings=LocalLabelSettings,
+    adjacencies=LABELS,
+    why="only labels are randomized; prompts, responses and their numbers are public",
+    rounds=(1,),
+    discrete=lambda settings: "--strategy local-label",
+    masks=lambda settings: NOT_ON_A_GRID,
+    check=_check,
+    local=True,
+)

@@ -17,10 +17,13 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies import uls
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.contributions import bounded_sum
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.settings import Retained
+from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy, cohort_bytes
 from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size
 
 #: Step size of Adam, whose steps do not depend on the scale of unclipped gradients.
@@ -70,3 +73,38 @@ class NonPrivate(CohortStrategy):
         """The exact sum over M, recorded as an unprotected release."""
         self.ledger.charge(Unprotected(), round_=round_, covers="exact gradient sum")
         return totals["sum"] / self.plan.cohort
+
+
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """The plan, the strategy and the report's figures."""
+    config = context.config
+    plan = NonPrivatePlan(
+        context.users,
+        config.cohort,
+        config.rounds,
+        config.group_size or uls.DEFAULT_GROUP_SIZE,
+        config.of(Retained).retain,
+    )
+    optimizer = context.optimizer("adam", 0.0, RATE)
+    return BuiltStrategy(
+        strategy=NonPrivate(plan, ledger, **context.arguments(optimizer)),
+        charges={},
+        noise_multiplier=0.0,
+        clip_norm=None,
+        group_size=plan.group_size,
+        noise=0.0,
+        guarantee="No privacy: exact gradients were released.",
+        gradients=plan.rounds * plan.cohort,
+        bytes_per_user=cohort_bytes(context),
+    )
+
+
+NONPRIVATE = Strategy(
+    name="nonprivate",
+    help="No privacy: what uls would learn without clipping and noise. To compare with only.",
+    build=build,
+    node_halves={"nonprivate": NodeHalf(contribute, length=None)},
+    settings=Retained,
+    discrete=lambda settings: "--strategy nonprivate",
+    masks=lambda settings: "what is not clipped has no grid",
+)

@@ -46,12 +46,28 @@ from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies import support
 from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.label_moment import (
+    PUBLIC_ITEMS,
+    bytes_with_items,
+    most_judgements,
+    public_examples,
+)
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.perturbed_minimiser import solve, user_weights, usual_ridge, weighted
+from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.settings import Solved, setting
+from murmuration.strategies.spec import (
+    LABELS,
+    NOT_ON_A_GRID,
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    promise,
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,7 @@ class ObjectivePlan:
     length: float = 0.0
 
     def __post_init__(self) -> None:
-        support.check("objective-perturbation", self.adjacency)
+        OBJECTIVE_PERTURBATION.check_adjacency(self.adjacency)
         if self.users < 1:
             raise ValueError(f"there must be at least one user, got {self.users}")
         _ = self.mechanism  # a plan that cannot be released from cannot be built
@@ -78,7 +94,7 @@ class ObjectivePlan:
         cls, epsilon: float, *, calibration: Calibration = "analytic", **plan: Any
     ) -> "ObjectivePlan":
         """The plan with the least noise that costs at most ``epsilon``, or with the paper's."""
-        support.check("objective-perturbation", plan["adjacency"])
+        OBJECTIVE_PERTURBATION.check_adjacency(plan["adjacency"])
         if calibration == "paper":
             # A label moves a user's vector by up to the length: two clip norms of half of it.
             sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
@@ -220,3 +236,77 @@ class ObjectivePerturbation(CohortStrategy):
         return {
             "noise_norm": self.plan.std * float(np.sqrt(((bends_D + self.ridge) ** -2.0).sum()))
         }
+
+
+@dataclass(frozen=True)
+class ObjectiveSettings(Solved):
+    """What is its own."""
+
+    calibration: str = setting(
+        "",
+        "The accountant's noise, or the paper's. [default: analytic]",
+        choices=("analytic", "paper"),
+    )
+
+
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """A random linear term in the likelihood."""
+    config, own = context.config, context.config.of(ObjectiveSettings)
+    examples, sent = public_examples(context)
+    check_pairs(examples)
+    plan = ObjectivePlan.for_epsilon(
+        config.epsilon,
+        calibration="paper" if own.calibration == "paper" else "analytic",
+        users=context.users,
+        delta=config.delta,
+        adjacency=Adjacency(config.adjacency),
+        length=config.clip,
+    )
+    account = (
+        "What was shown to each user is public and was sent to the server. Everybody took part "
+        "once, with one vector: the mean of their judgements' features, signed by the label, with "
+        "a public weight by which all labels of a user together can move the sum by at most "
+        f"{plan.length or 1.0:g}. Gaussian noise of {plan.std:.4g} per coordinate was added to the "
+        "sum; with that as its linear term the likelihood was minimised over public features."
+    )
+    return BuiltStrategy(
+        strategy=ObjectivePerturbation(
+            plan,
+            ledger,
+            examples,
+            ridge=own.ridge or None,
+            ball=own.ball or math.inf,
+            **context.arguments(SolvedModel(context.dimension)),
+        ),
+        charges=plan.charges,
+        noise_multiplier=plan.noise_multiplier,
+        clip_norm=plan.clip.norm,
+        group_size=most_judgements(examples),
+        noise=plan.std / context.users,
+        guarantee=promise(config),
+        gradients=context.users,
+        bytes_per_user=bytes_with_items(context, sent),
+        account=account,
+    )
+
+
+OBJECTIVE_PERTURBATION = Strategy(
+    name="objective-perturbation",
+    help="A random linear term in the likelihood, whose minimiser is released.",
+    build=build,
+    node_halves={
+        # Whose bound is that of features, or of none.
+        "objective-perturbation": NodeHalf(
+            contribute,
+            length=lambda number: (number("length", math.inf) or 1.0) / 2.0,
+            whole=True,
+        )
+    },
+    settings=ObjectiveSettings,
+    adjacencies=LABELS,
+    why=PUBLIC_ITEMS,
+    rounds=(1,),
+    discrete=lambda settings: "--strategy objective-perturbation",
+    masks=lambda settings: NOT_ON_A_GRID,
+    solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),
+)

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from murmuration.preference.choices import OPTIMIZERS
 from murmuration.strategies.aup.schedule import Phase
 
 _NOISE_LOGITS = 0.25
-KINDS = ("sgd", "adam", "adafactor")
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,10 @@ class OptimizerSettings:
     averaging: float = 0.25
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"the optimizer must be one of {', '.join(KINDS)}; got {self.kind!r}")
+        if self.kind not in OPTIMIZERS:
+            raise ValueError(
+                f"the optimizer must be one of {', '.join(OPTIMIZERS)}; got {self.kind!r}"
+            )
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ValueError(f"the learning rate must be positive, got {self.rate}")
         if not 0 <= self.momentum < 1:

@@ -1,38 +1,121 @@
-"""The node halves by name: what a node may be asked to run."""
+"""Every strategy by name: those that are here, and those that other packages bring.
 
-from collections.abc import Callable, Mapping
-from typing import Any
+A package brings one by an entry point of the group ``murmuration.strategies`` that names a
+``strategies.spec.Strategy``; it is there wherever that package is installed, at the server and at
+nodes. Choices, checks, options, policies, ``plan``, ``compare`` and the docs derive from this list.
+"""
 
-import numpy as np
+from functools import cache
+from importlib.metadata import entry_points
 
-from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies import (
-    adaptive,
-    contributions,
-    dp_fedavg,
-    els,
-    label_moment,
-    nonprivate,
-    objective_perturbation,
-    uls,
-)
+from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.strategies.adaptive import ADAPTIVE
+from murmuration.strategies.aup.builders import AUP
+from murmuration.strategies.dp_fedavg import DP_FEDAVG
+from murmuration.strategies.els import ELS, GROUP
+from murmuration.strategies.label_moment import LABEL_MOMENT
+from murmuration.strategies.local_label import LOCAL_LABEL
+from murmuration.strategies.nonprivate import NONPRIVATE
+from murmuration.strategies.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.protocol import group_size_histogram
-from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy
+from murmuration.strategies.uls import ULS
 
-#: From examples, what is asked, the users' random names and the source of draws to named sums.
-NodeHalf = Callable[[Any, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
+ENTRY_POINTS = "murmuration.strategies"
+#: In the order in which they are offered.
+OURS = (
+    ULS,
+    DP_FEDAVG,
+    ELS,
+    GROUP,
+    ADAPTIVE,
+    AUP,
+    LABEL_MOMENT,
+    OBJECTIVE_PERTURBATION,
+    LOCAL_LABEL,
+    NONPRIVATE,
+)
+#: What ELS asks before it has a plan: how many judgements users have. No owner's policy allows it.
+COUNTS = "counts"
 
-NODE_HALVES: dict[str, NodeHalf] = {
-    "uls": uls.contribute,
-    "dp-fedavg": dp_fedavg.contribute,
-    "els": els.contribute,
-    "group": els.contribute,
-    "adaptive": adaptive.contribute,
-    "aup-centred": adaptive.contribute,
-    "aup-corrected": contributions.contribute,
-    "aup-published": contributions.contribute,
-    "label-moment": label_moment.contribute,
-    "objective-perturbation": objective_perturbation.contribute,
-    "nonprivate": nonprivate.contribute,
-    "counts": group_size_histogram.contribute,
-}
+
+@cache
+def strategies() -> dict[str, Strategy]:
+    """All strategies by name.
+
+    Raises:
+        InputError: a package brings what is no strategy, or one whose name or settings are taken.
+    """
+    found = {strategy.name: strategy for strategy in OURS}
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        strategy = point.load()
+        if not isinstance(strategy, Strategy):
+            raise InputError(f"the entry point {point.value} names no Strategy")
+        if strategy.name in found or set(strategy.node_halves) & set(_halves(found)):
+            raise InputError(f"the entry point {point.value}: {strategy.name!r} is taken")
+        found[strategy.name] = strategy
+    return found
+
+
+def named(name: str) -> Strategy:
+    """The strategy of a name; InputError, listing all, if there is none."""
+    known = strategies()
+    if name not in known:
+        raise InputError(f"--strategy must be one of {', '.join(known)}; got {name!r}")
+    return known[name]
+
+
+@cache
+def node_halves() -> dict[str, NodeHalf]:
+    """What nodes can be asked to compute, by the name that stands in requests."""
+    asked_before = NodeHalf(group_size_histogram.contribute, length=None, model=False)
+    return {**_halves(strategies()), COUNTS: asked_before}
+
+
+def _halves(known: dict[str, Strategy]) -> dict[str, NodeHalf]:
+    return {
+        name: half for strategy in known.values() for name, half in strategy.node_halves.items()
+    }
+
+
+@cache
+def allowable() -> dict[str, str]:
+    """What an owner's policy can allow: the node half that each strategy's name stands for.
+
+    Those whose part of one user has a bound; of several node halves it is the first.
+    """
+    found = {}
+    for strategy in strategies().values():
+        for half, about in list(strategy.node_halves.items())[:1]:
+            if about.length is not None:
+                found[strategy.name] = half
+    return found
+
+
+@cache
+def solved() -> frozenset[str]:
+    """Names of strategies that solve for the model, with everybody, in few rounds."""
+    return frozenset(name for name, strategy in strategies().items() if strategy.rounds)
+
+
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """The strategy that the settings ask for; ValueError or BudgetExceeded if it cannot be."""
+    built = context.strategy.build(context, ledger)
+    built.strategy.check()
+    return built
+
+
+def check_adjacency(name: str, adjacency: Adjacency) -> None:
+    """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
+    try:
+        named(name).check_adjacency(adjacency)
+    except Unsupported as error:
+        others = [
+            other.name
+            for other in strategies().values()
+            if adjacency in other.adjacencies and other is not NONPRIVATE
+        ]
+        said = str(error).removesuffix("or another strategy")
+        raise Unsupported(f"{said}or one of the strategies {', '.join(others)}") from None

@@ -1,28 +1,486 @@
-"""What the options of a run can be: names, in the order in which they are offered."""
+"""The settings of a run: each is declared once, and all that is said and checked follows from that.
 
-STRATEGIES = (
-    "uls",
-    "dp-fedavg",
-    "els",
-    "group",
-    "adaptive",
-    "aup",
-    "label-moment",
-    "objective-perturbation",
-    "local-label",
-    "nonprivate",
-)
-VARIANTS = ("centred", "corrected", "published")
-SCHEDULES = ("constant", "theorem-4")
-ADAPTATIONS = ("quantile", "above-threshold")
-CALIBRATIONS = ("analytic", "paper")
-ESTIMATORS = ("debiased", "mle", "sgd", "square")
-LEVELS = ("user", "item")
-LABEL_WEIGHTS = ("information", "equal")
-SGD_STEPS = ("decaying", "published")
-#: Strategies that solve for the model, and how many rounds they may take; everybody takes part.
-FEW_ROUNDS: dict[str, tuple[int, ...]] = {
-    "label-moment": (1, 2),
-    "objective-perturbation": (1,),
-    "local-label": (1,),
-}
+A declaration holds name, type, default, help, check, choices and panel. From it come the fields of
+``server.config.Settings``, range checks, the options of ``murmuration run`` and their places in
+``--help``, the table in docs/running.md, and ``[tool.flwr.app.config]`` in pyproject.toml (where
+Flower wants every key that may be overridden). ``Settings`` are those of every run; what is of one
+strategy is declared in its file, with ``setting``, in a frozen dataclass of its own.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import Field, asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from murmuration.preference.choices import MODELS, OPTIMIZERS, TASKS, TRAINED
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.schema import KINDS, LABELS, Schema
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import hold_out
+from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE, HoldOut
+
+Scalar = bool | int | float | str
+Own = TypeVar("Own")
+
+#: Panels of ``--help``, in their order. What is of single strategies stands behind them.
+DATA, PROMISE, TRAINING = "Data", "Promise", "Training"
+MODEL, RUNTIME, OUTPUT = "Model", "Runtime", "Output"
+PANELS = (DATA, PROMISE, TRAINING, MODEL, RUNTIME, OUTPUT)
+OF_STRATEGY = "Only for"
+
+#: The one strategy that promises nothing.
+NONPRIVATE = "nonprivate"
+NOISES = ("discrete", "gaussian", "distributed")
+_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a setting beside its name, type and default.
+
+    Attributes:
+        help: for whoever sets it, with what is done where nobody does.
+        panel: of ``--help``.
+        choices: names that it can be, besides the default.
+        good: whether a value could be used in some run.
+        expected: says which ones can.
+        steps: whether it is about steps and sampling, which strategies that solve have none of.
+        base: whether it is about a language model.
+        deployed: whether it is for deployments only, and no option of a simulation.
+        changeable: whether a resumed run may have another: it decides neither result nor cost.
+    """
+
+    help: str
+    panel: str = OF_STRATEGY
+    choices: tuple[str, ...] = ()
+    good: Callable[[Any], bool] = lambda value: True
+    expected: str = ""
+    steps: bool = False
+    base: bool = False
+    deployed: bool = False
+    changeable: bool = False
+
+
+def setting(default: Scalar, help_: str, **about: Any) -> Any:
+    """A field of a dataclass of settings; keywords as the attributes of ``About``."""
+    return field(default=default, metadata={"about": About(help_, **about)})
+
+
+def about(declared: "Field[Any]") -> About:
+    """What was declared with ``setting``."""
+    return declared.metadata["about"]
+
+
+def option(name: str) -> str:
+    """How a setting is called on a command line."""
+    return "--" + name.replace("_", "-")
+
+
+def positive(value: float) -> bool:
+    """A finite number above 0."""
+    return math.isfinite(value) and value > 0
+
+
+def positive_or_default(value: float) -> bool:
+    """As ``positive``, or 0, which stands for the default."""
+    return value == 0 or positive(value)
+
+
+def not_negative(value: float) -> bool:
+    """At least 0, which stands for the default, where that is not the least itself."""
+    return value >= 0
+
+
+def a_share(value: float) -> bool:
+    """0 to 1."""
+    return 0.0 <= value <= 1.0
+
+
+#: ``good`` and ``expected`` of whole numbers and lengths with a default of their own.
+AT_LEAST_ONE: dict[str, Any] = {"good": not_negative, "expected": "at least 1"}
+POSITIVE: dict[str, Any] = {"good": positive_or_default, "expected": "a positive number"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every run is set by. 0 or "" stand for a default that depends on others.
+
+    All are public parameters but ``seed``. A dataclass of more settings extends this one.
+    """
+
+    data: str = setting(
+        "murmuration.population:train",
+        "Judgements (or texts) to train on: a .jsonl, .csv or .parquet file (also .gz), a folder "
+        "of them, package.module:function, or a hub name. Default: the embedded population.",
+        panel=DATA,
+    )
+    test: str = setting(
+        "",
+        "As --data, of other users, declared public. Without it, a share of users is held out.",
+        panel=DATA,
+    )
+    columns: str = setting("", "Renamed columns: user_id=annotator,chosen=better,…", panel=DATA)
+    on_bad_rows: str = setting(
+        "refuse",
+        "refuse (default) or skip: set aside rows that cannot be used.",
+        panel=DATA,
+        good=lambda value: value in ("refuse", "skip"),
+        expected="refuse or skip",
+    )
+    kind: str = setting(
+        "pairs",
+        "What each judgement is: pairs, top-1 (the best of several) or ranking. [default: pairs]",
+        panel=DATA,
+        choices=KINDS,
+    )
+    responses: int = setting(
+        0, "top-1, ranking: the most responses of a judgement, 2 to 64.", panel=DATA
+    )
+    labels: str = setting(
+        "true",
+        "true, or randomized where every row has its flip_probability. [default: true]",
+        panel=DATA,
+        choices=LABELS,
+    )
+    most_judgements: int = setting(
+        Schema.most_judgements,
+        f"Most judgements (or texts) of a user. [default: {Schema.most_judgements}]",
+        panel=DATA,
+    )
+    most_characters: int = setting(
+        Schema.most_characters,
+        f"Most characters of a text. [default: {Schema.most_characters}]",
+        panel=DATA,
+    )
+    heldout: float = setting(
+        0.2,
+        "Share of users held out when there is no --test. [default: 0.2]",
+        panel=DATA,
+        good=lambda value: LEAST_SHARE <= value < 1.0,
+        expected="a share from 0.0005 to below 1",
+    )
+    heldout_epsilon: float = setting(
+        0.0,
+        "What the accuracy on users held out may cost. [default: half of --epsilon; all of it "
+        "where users are replaced, which is free]",
+        panel=PROMISE,
+    )
+    exact_heldout: bool = setting(
+        False, "Tell the exact accuracy on users held out, OUTSIDE THE GUARANTEE.", panel=PROMISE
+    )
+    strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING)
+    model: str = setting(
+        "btl",
+        "Model of preferences: btl or thurstone for pairs, plackett-luce for the best of "
+        "several or rankings. [default: btl]",
+        panel=MODEL,
+        choices=MODELS,
+    )
+    epsilon: float = setting(
+        3.0,
+        "Privacy budget. [default: 3]",
+        panel=PROMISE,
+        good=positive,
+        expected="a positive number",
+    )
+    delta: float = setting(
+        1e-5,
+        "Delta, well below 1 / users; or n^-1.1, of the number of users. [default: 1e-5]",
+        panel=PROMISE,
+        good=lambda value: 0.0 <= value < 1.0,
+        expected="between 0 and 1, well below 1 / users, or n^-1.1",
+    )
+    adjacency: str = setting(
+        "add-remove",
+        "Which data sets are neighbours. [default: add-remove]",
+        panel=PROMISE,
+        choices=tuple(adjacency.value for adjacency in Adjacency),
+    )
+    rounds: int = setting(
+        0,
+        f"Rounds of training. [default: {_ROUNDS}, or 1 where the model is solved for]",
+        panel=TRAINING,
+        good=lambda value: value >= 1,
+        expected="at least 1",
+    )
+    cohort: int = setting(
+        500,
+        "Expected users in a round. [default: 500]",
+        panel=TRAINING,
+        good=lambda value: value >= 1,
+        expected="at least 1",
+    )
+    users: int = setting(
+        0,
+        "Nominal number of users, if their number is not public.",
+        panel=PROMISE,
+        good=not_negative,
+        expected="a positive number",
+    )
+    clip: float = setting(
+        0.0,
+        "Clip norm of a user's gradient. [default: the strategy's]",
+        panel=TRAINING,
+        **POSITIVE,
+    )
+    group_size: int = setting(
+        0,
+        "Most judgements (or texts) of a user in a round. [default: the strategy's]",
+        panel=TRAINING,
+        steps=True,
+        **AT_LEAST_ONE,
+    )
+    features: str = setting(
+        "hashing", "hashing, or a transformer encoder's path or hub name.", panel=MODEL
+    )
+    base: str = setting(
+        "", "A language model to train (see --task): a folder, or a hub name.", panel=MODEL
+    )
+    task: str = setting(
+        "reward",
+        "reward: from judgements. text: the next token of users' own texts (user_id, text). sft: "
+        "that of the responses in judgements. [default: reward]",
+        panel=MODEL,
+        choices=TASKS,
+    )
+    as_published: bool = setting(
+        False, "sft: learn chosen responses only. Looks at labels.", panel=MODEL
+    )
+    train: str = setting(
+        "", "What of --base is trained. [default: lora]", panel=MODEL, choices=TRAINED, base=True
+    )
+    lora_rank: int = setting(
+        0, "Rank of LoRA. [default: 16]", panel=MODEL, base=True, **AT_LEAST_ONE
+    )
+    lora_targets: str = setting(
+        "",
+        "Layers that LoRA changes, comma-separated. [default: by architecture]",
+        panel=MODEL,
+        base=True,
+    )
+    max_tokens: int = setting(
+        0,
+        "Most tokens of prompt and response, where prompts are cut in front, or of a window of a "
+        "text. [default: 256]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
+    batch_tokens: int = setting(
+        0,
+        "Tokens of a user that are computed at a time. [default: as suits the device]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
+    batch_users: bool = setting(
+        False,
+        "Let nodes compute several users at once (language models; a GPU). That no user moves "
+        "the others' vectors is then measured, not so by construction.",
+        panel=MODEL,
+        steps=True,
+    )
+    user_memory: int = setting(
+        0,
+        "--batch-users: MiB for the gradients of single users, at a time. [default: 512]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
+    optimizer: str = setting(
+        "",
+        "sgd, adam or adafactor. [default: the strategy's]",
+        panel=TRAINING,
+        good=lambda value: value in ("", *OPTIMIZERS),
+        expected=f"one of {', '.join(OPTIMIZERS)}",
+        steps=True,
+    )
+    learning_rate: float = setting(
+        0.0, "Step size. [default: limited by the noise]", panel=TRAINING, steps=True, **POSITIVE
+    )
+    momentum: float = setting(
+        0.9,
+        "Momentum. [default: 0.9]",
+        panel=TRAINING,
+        good=lambda value: 0.0 <= value < 1.0,
+        expected="at least 0 and below 1",
+    )
+    warmup: float = setting(
+        0.05,
+        "Share of rounds of warm-up. [default: 0.05]",
+        panel=TRAINING,
+        good=a_share,
+        expected="a share of the rounds, 0 to 1",
+    )
+    averaging: float = setting(
+        0.25,
+        "Share of last rounds that are averaged. [default: 0.25]",
+        panel=TRAINING,
+        good=a_share,
+        expected="a share of the rounds, 0 to 1",
+    )
+    seed: int = setting(
+        -1,
+        "Repeat a simulation exactly. Without: from the operating system.",
+        panel=RUNTIME,
+        good=lambda value: value >= -1,
+        expected="a non-negative integer, or left out",
+        changeable=True,
+    )
+    out: str = setting(
+        "", "Folder for the run. [default: runs/<time>]", panel=OUTPUT, changeable=True
+    )
+    resume: bool = setting(False, "Continue the run in --out.", panel=OUTPUT, changeable=True)
+    accept_ledger_loss: bool = setting(
+        False,
+        "With --resume: go on though the ledger lost charges; the plan is charged again.",
+        panel=OUTPUT,
+        changeable=True,
+    )
+    noise: str = setting(
+        "",
+        "discrete (exact whole numbers), gaussian (floating point), or distributed (added by the "
+        "nodes, in shares, under masks). [default: discrete where there is no seed and OpenDP is "
+        "installed]",
+        panel=PROMISE,
+        choices=NOISES,
+    )
+    honest_nodes: int = setting(
+        0,
+        "Of --noise distributed: how many nodes at least add their shares and stay. [default: more "
+        "than two thirds of those registered]",
+        panel=PROMISE,
+        good=lambda value: value == 0 or value >= 2,
+        expected="at least 2",
+    )
+    secure_aggregation: bool = setting(
+        False, "Let nodes mask their sums: the server sees the cohort's sum only.", panel=PROMISE
+    )
+    timeout: float = setting(
+        0.0,
+        "Seconds to wait for the nodes of a round. [default: 20 times what a probe takes, at "
+        "least 600]",
+        panel=RUNTIME,
+        good=positive_or_default,
+        expected="a positive number of seconds",
+        changeable=True,
+    )
+    least_nodes: float = setting(
+        0.5,
+        "Nodes that must be online before a round's coins are drawn: a number, or a share.",
+        panel=RUNTIME,
+        good=lambda value: 0.0 <= value < 1.0 or (value > 0.0 and value % 1.0 == 0.0),
+        expected="a number of nodes, or a share of them below 1",
+        deployed=True,
+        changeable=True,
+    )
+    registration: str = setting(
+        "",
+        "File of whom deployed nodes may host. [default: one user each]",
+        panel=RUNTIME,
+        deployed=True,
+        changeable=True,
+    )
+    refresh: int = setting(
+        0,
+        "Rounds after which nodes are asked again whom they host. [default: never]",
+        panel=RUNTIME,
+        good=not_negative,
+        expected="at least 0",
+        deployed=True,
+    )
+
+    def check_values(self) -> None:
+        """InputError, naming the option, for the first value that no run could use."""
+        for declared in fields(self):
+            value, told = getattr(self, declared.name), about(declared)
+            named = not told.choices or value in (declared.default, *told.choices)
+            if not (named and told.good(value)):
+                expected = told.expected or f"one of {', '.join(told.choices)}"
+                raise InputError(f"{option(declared.name)} must be {expected}; got {value!r}")
+
+    def of(self, own: type[Own]) -> Own:
+        """The settings of one strategy, as its own dataclass declares them."""
+        return own(**{declared.name: getattr(self, declared.name) for declared in fields(own)})  # type: ignore[arg-type]
+
+    @property
+    def schema(self) -> Schema:
+        """What the data are declared to hold."""
+        return Schema.of(self.to_run_config())
+
+    def to_run_config(self) -> dict[str, Scalar]:
+        """As Flower's flat run config: names with dashes."""
+        return {key.replace("_", "-"): value for key, value in asdict(self).items()}
+
+    def trained_on(self, registered: int) -> int:
+        """The nominal number of users to train on: a public constant.
+
+        Where users are held out it is not how many were left, which the coins decide, but the
+        share of those who registered.
+        """
+        if self.users:
+            return self.users
+        return registered if self.test else round((1.0 - self.heldout) * registered)
+
+    def measured_on(self, registered: int) -> int:
+        """The nominal number of users held out where there is no test, as ``trained_on``."""
+        among = self.users / (1.0 - self.heldout) if self.users else registered
+        return round(self.heldout * among)
+
+    @property
+    def hold_out(self) -> HoldOut | None:
+        """How users are held out; None if nobody is, or nothing said of them is protected.
+
+        See ``privacy.mechanisms.hold_out``.
+        """
+        if self.test or self.exact_heldout or self.strategy == NONPRIVATE:
+            return None
+        adjacency = Adjacency(self.adjacency)
+        return hold_out.usual(self.heldout, self.epsilon, adjacency, self.heldout_epsilon)
+
+
+# Settings that several strategies have, each with the same meaning in all of them.
+
+
+@dataclass(frozen=True)
+class Retained:
+    """Of strategies that sample users, round by round."""
+
+    retain: int = setting(
+        0, "Most judgements of a user in the whole run. [default: all]", **AT_LEAST_ONE
+    )
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """Of strategies whose clip norm is fixed."""
+
+    normalized: bool = setting(
+        False, "Divide by the clip norm, so that step sizes do not depend on it."
+    )
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """Of strategies whose bound follows a quantile."""
+
+    quantile: float = setting(
+        0.0,
+        "Share of users within the radius. [default: 0.15]",
+        good=lambda value: 0.0 <= value < 1.0,
+        expected="between 0 and 1",
+    )
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Of strategies that solve for the model."""
+
+    ridge: float = setting(
+        0.0,
+        "Curvature added to the likelihood. [default: by the noise and public features]",
+        **POSITIVE,
+    )
+    ball: float = setting(
+        0.0, "As --ridge: the most that the weights' length may be. [default: any]", **POSITIVE
+    )

@@ -1,33 +1,269 @@
-"""What every builder of a strategy is given, and what it gives back."""
+"""What a strategy is: one object, from which everything else that knows of strategies derives.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+A strategy's file holds its plan, its settings, its server half, its node half, and at its end one
+``Strategy`` that says what it supports and why not more. ``strategies.registry`` lists them.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from flwr.serverapp import Grid
 
-from murmuration.preference.data.judgements import InputError
-from murmuration.preference.features.hashing import parse_features
-from murmuration.preference.features.language_head import KIND as HEAD
-from murmuration.preference.language.base_model import KIND, BaseSettings
-from murmuration.preference.language.loading import resolve_base
+from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms.discrete_gaussian import (
+    MOST_COORDINATES,
+    DiscreteNoise,
+    installed,
+)
+from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.config import RunConfig
-from murmuration.server.run_directory import Value
+from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.base import CohortStrategy, Participants, PrivateLog
-from murmuration.strategies.noise import NoiseChoice, choose
 from murmuration.strategies.optimizers import (
     OptimizerSettings,
     ServerOptimizer,
     SolvedModel,
     noise_limited_rate,
 )
-from murmuration.strategies.settings import FEW_ROUNDS
+from murmuration.strategies.planning import Solve, not_planned
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.settings import NONPRIVATE, Settings
+
+#: What a release can give: JSON.
+Value = TypeVar("Value", int, list[int])
+
+ALL = frozenset(Adjacency)
+#: Where a user comes or goes, and is not replaced.
+COMES_OR_GOES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})
+LABELS = frozenset({Adjacency.REPLACE_LABELS})
+#: Why masks are not for a strategy whose sums are floating point.
+NOT_ON_A_GRID = "its nodes do not send sums on a grid"
+
+#: Gives a number of a request by name, or what stands for one that is missing.
+Number = Callable[[str, float], float]
+
+
+def clip_norm(number: Number) -> float:
+    """One user's part of a sum of clipped vectors, at most."""
+    return number("clip-norm", math.inf)
+
+
+def clip_norm_of_each(number: Number) -> float:
+    """One user's part of a sum of clipped examples, at most."""
+    return number("clip-norm", math.inf) * number("group-size", math.inf)
+
+
+@dataclass(frozen=True)
+class NodeHalf:
+    """What a node computes, and how much of one user can be in it.
+
+    Attributes:
+        contribute: from examples, what is asked, the users' random names and the source of draws
+            to named sums; a pure function.
+        length: from a request's numbers, how long one user's part can be. None: there is no bound,
+            and no owner's policy allows it.
+        whole: whether all judgements of a user count, whatever group size a request names.
+        counts: whether it also tells how many users are within a radius.
+        of_examples: whether the clip norm is that of a single example.
+        model: whether it looks at the model at all.
+    """
+
+    contribute: Callable[[Any, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
+    length: Callable[[Number], float] | None = clip_norm
+    whole: bool = False
+    counts: bool = False
+    model: bool = True
+
+    @property
+    def of_examples(self) -> bool:
+        """Whether the clip norm is that of a single example."""
+        return self.length is clip_norm_of_each
+
+
+def always(settings: Settings) -> str:
+    """No reason why not."""
+    return ""
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """A strategy without settings of its own."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A strategy, and all that the rest of the project knows of it.
+
+    Attributes:
+        name: of ``--strategy``.
+        help: one line.
+        build: from a run's settings to what runs and what the report says; spends nothing but what
+            choosing parameters costs.
+        node_halves: what nodes are asked, by the name that stands in requests. The first is what
+            an owner's policy means by ``name``.
+        settings: a frozen dataclass of those that are its own.
+        adjacencies: under which there is a guarantee.
+        why: why there is none under the others.
+        rounds: how many it can take, where it solves for the model with everybody; empty: any.
+        discrete, masks, node_noise: from settings to why there is no discrete noise, why sums
+            cannot be masked, why nodes could not add the noise; empty where they can.
+        check: InputError, naming the option, for settings that do not go together.
+        solve: for ``murmuration plan``.
+        local: whether labels are randomized before they leave their users, so that nothing is
+            added to a sum.
+    """
+
+    name: str
+    help: str
+    build: "Callable[[RunContext, Ledger], BuiltStrategy]"
+    node_halves: Mapping[str, NodeHalf] = field(default_factory=dict)
+    settings: type = NoSettings
+    adjacencies: frozenset[Adjacency] = ALL
+    why: str = ""
+    rounds: tuple[int, ...] = ()
+    discrete: Callable[[Settings], str] = always
+    masks: Callable[[Settings], str] = always
+    node_noise: Callable[[Settings], str] = always
+    check: Callable[[Settings], None] = lambda settings: None
+    solve: Solve = not_planned
+    local: bool = False
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Names of the settings that are its own."""
+        return frozenset(declared.name for declared in fields(self.settings))
+
+    def check_adjacency(self, adjacency: Adjacency) -> None:
+        """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
+        if adjacency not in self.adjacencies:
+            listed = " or ".join(a for a in Adjacency if a in self.adjacencies)
+            raise Unsupported(
+                f"--strategy {self.name} has no guarantee under {adjacency}: {self.why}; "
+                f"use --adjacency {listed}, or another strategy"
+            )
+
+
+# Which noise a run draws: exact whole numbers where it can, floating point elsewhere.
+#
+# ``--noise discrete`` is discrete Gaussian noise on a grid
+# (``privacy.mechanisms.discrete_gaussian``), the default where draws are not seeded, the library
+# for it is installed and there are at most ``MOST_COORDINATES`` of them. ``--noise gaussian`` is
+# floating-point Gaussian noise: seeded in a simulation, from the operating system otherwise, where
+# the report says why it was not the other. ``--noise distributed`` is discrete Gaussian noise that
+# the nodes add in shares, before they mask their sums (``privacy.mechanisms.distributed``): the
+# server sees no sum without it.
+
+_WITH_OPENDP = "pip install 'murmuration[secure]'"
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """``kind`` of the noise, and for the report a sentence that a reader must know, or none.
+
+    ``parties`` is of how many nodes' shares it is, where nodes add it.
+    """
+
+    kind: str
+    warning: str = ""
+    parties: int = 0
+
+    def on(self, coordinates: int) -> DiscreteNoise | DistributedNoise | None:
+        """Discrete noise on so many coordinates, if it is discrete."""
+        if self.kind == "distributed":
+            return DistributedNoise(coordinates, self.parties)
+        return DiscreteNoise(coordinates) if self.kind == "discrete" else None
+
+
+def check_noise(config: Settings, strategy: Strategy) -> None:
+    """ValueError, saying what to do, if discrete noise is asked for where there is none."""
+    if config.honest_nodes and config.noise != "distributed":
+        raise ValueError("--honest-nodes is for --noise distributed: whose shares the noise is")
+    if config.noise not in ("discrete", "distributed"):
+        return
+    asked = f"--noise {config.noise}"
+    if why := strategy.discrete(config):
+        raise ValueError(f"{asked} is not for {why}; leave it out, or use gaussian")
+    if config.seed >= 0:
+        raise ValueError(
+            f"{asked} comes from the operating system and cannot be repeated: leave out "
+            "--seed, or use --noise gaussian"
+        )
+    if not installed():
+        raise ValueError(f"{asked} needs OpenDP: {_WITH_OPENDP}")
+    if config.noise == "distributed":
+        _check_distributed(config, strategy)
+
+
+def _check_distributed(config: Settings, strategy: Strategy) -> None:
+    """ValueError, saying what to do, if nodes could not add the noise."""
+    if not config.secure_aggregation:
+        raise ValueError(
+            "--noise distributed is added by the nodes, and hides nothing where their sums arrive "
+            "without masks: add --secure-aggregation"
+        )
+    if why := strategy.node_noise(config):
+        raise ValueError(f"--noise distributed: {why}")
+    if not config.test:
+        raise ValueError(
+            "--noise distributed: figures of users who are held out would be summed exactly before "
+            "the server adds noise; name a --test instead"
+        )
+
+
+def choose_noise(
+    config: Settings, strategy: Strategy, dimension: int, *, seeded: bool, nodes: int
+) -> NoiseChoice:
+    """The noise of a run with so many weights, on so many registered ``nodes``.
+
+    Raises ValueError if what is asked for is too much.
+    """
+    if strategy.local:  # coins of whole numbers, and nothing is added to a sum
+        return NoiseChoice("randomized-response")
+    if config.noise in ("discrete", "distributed"):
+        if dimension > MOST_COORDINATES:
+            raise ValueError(
+                f"--noise {config.noise} is for at most {MOST_COORDINATES:,} weights, a second of "
+                f"drawing a round; there are {dimension:,}: use --noise gaussian"
+            )
+        if config.noise == "distributed":
+            return NoiseChoice("distributed", parties=_parties(config.honest_nodes, nodes))
+        return NoiseChoice("discrete")
+    if seeded or config.strategy == NONPRIVATE:
+        return NoiseChoice("gaussian")
+    why = strategy.discrete(config)
+    if not why and dimension > MOST_COORDINATES:
+        why = f"{dimension:,} weights, more than {MOST_COORDINATES:,}"
+    if not why and not installed():
+        why = f"an installation without OpenDP ({_WITH_OPENDP})"
+    if not why and config.noise != "gaussian":
+        return NoiseChoice("discrete")
+    reason = f"there is no discrete noise for {why}" if why else "--noise gaussian was asked for"
+    return NoiseChoice(
+        "gaussian",
+        "Noise was drawn in floating point, from the operating system's generator: "
+        f"{reason}. The guarantee is that of real numbers; what the last bits of rounded ones may "
+        "tell is not covered.",
+    )
+
+
+def _parties(honest: int, nodes: int) -> int:
+    """Of how many shares the noise is: as many as are honest, or as the protocol needs to stay."""
+    if nodes < party.LEAST_PARTIES:
+        raise ValueError(
+            f"--noise distributed needs {party.LEAST_PARTIES} nodes, and there are {nodes}"
+        )
+    if honest > nodes:
+        raise ValueError(f"--honest-nodes {honest} is more than the {nodes} nodes that there are")
+    return honest or party.threshold(nodes)
+
 
 # What a run's settings say about a language model, and how such a model is stepped.
 
@@ -37,12 +273,17 @@ from murmuration.strategies.settings import FEW_ROUNDS
 RATES = {"lora": 1e-2, "full": 1e-3}
 
 
-def base_config(config: RunConfig) -> dict[str, Any]:
+def base_config(config: Settings) -> dict[str, Any]:
     """The description of what is learnt on, for `preference.bases.base_of`.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
     """
+    from murmuration.preference.features.hashing import parse_features
+    from murmuration.preference.features.language_head import KIND as HEAD
+    from murmuration.preference.language.base_model import KIND, BaseSettings
+    from murmuration.preference.language.loading import resolve_base
+
     given = {
         "train": config.train,
         "rank": config.lora_rank,
@@ -62,14 +303,10 @@ def base_config(config: RunConfig) -> dict[str, Any]:
     if settings.train == "head":
         shaping = ("path", "max_tokens", "batch_tokens")
         return {"kind": HEAD, **{name: getattr(settings, name) for name in shaping}}
-    if config.strategy in FEW_ROUNDS:
-        raise InputError(
-            f"--strategy {config.strategy} solves for a linear head: with --base, --train head"
-        )
     return {"kind": KIND, **vars(settings)}
 
 
-def trains_layers(config: RunConfig) -> bool:
+def trains_layers(config: Settings) -> bool:
     """Whether more than a linear head is trained."""
     return bool(config.base) and config.train != "head"
 
@@ -83,14 +320,15 @@ class Once(Protocol):
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunContext:
     """What a strategy needs besides its plan.
 
     Raises:
         ValueError: the plan would count on coins of a hold-out that were not tossed.
     """
 
-    config: RunConfig
+    strategy: Strategy
+    config: Settings
     participants: Participants
     source: Randomness
     features: str
@@ -121,7 +359,9 @@ class Setting:
     def noise(self) -> NoiseChoice:
         """Which noise is drawn."""
         nodes = len(self.participants.registry.nodes)
-        return choose(self.config, self.dimension, seeded=self.source.seeded, nodes=nodes)
+        return choose_noise(
+            self.config, self.strategy, self.dimension, seeded=self.source.seeded, nodes=nodes
+        )
 
     def optimizer(self, kind: str, noise: float, ceiling: float) -> ServerOptimizer:
         """The server optimizer, starting from zero: every answer is worth the same.
@@ -160,7 +400,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltStrategy:
     """A strategy with the figures that its report states."""
 
     strategy: CohortStrategy
@@ -182,20 +422,35 @@ class Built:
     level: str = "user"
 
 
-def cohort_bytes(setting: Setting, *, down: int = 1, up: int = 8) -> float:
+def cohort_bytes(context: RunContext, *, down: int = 1, up: int = 8) -> float:
     """Bytes per user where a sampled user gets ``down`` vectors and answers with one, a round.
 
     What comes down is float32; each of the D numbers that go up has ``up`` bytes.
     """
-    config = setting.config
-    each = (4 * down + up) * setting.dimension
-    return config.rounds * config.cohort / setting.users * each
+    config = context.config
+    each = (4 * down + up) * context.dimension
+    return config.rounds * config.cohort / context.users * each
 
 
-def promise(config: RunConfig) -> str:
+def promise(config: Settings) -> str:
     """The guarantee of a run that spends its whole budget, in a sentence or two."""
     adjacency = Adjacency(config.adjacency)
     return (
         f"User-level ({config.epsilon:g}, {config.delta:g})-differential privacy under "
         f"{adjacency} adjacency for all {config.rounds} models together. {adjacency.sentence}"
     )
+
+
+def check_masks(config: Settings, strategy: Strategy, others: Iterable[Strategy]) -> None:
+    """ValueError, saying why and what to do, if the strategy's sums cannot be masked."""
+    if why := strategy.masks(config):
+        able = [other.name for other in others if other.masks is always or other.name == "aup"]
+        raise ValueError(
+            f"--secure-aggregation is not for --strategy {strategy.name} as it is set: {why}; "
+            f"it is for {', '.join(able)} (aup: centred)"
+        )
+    if config.adjacency == Adjacency.ADD_REMOVE:
+        raise ValueError(
+            "--secure-aggregation shows how many nodes take part, which add-remove keeps private: "
+            "use --adjacency zero-out, at the same epsilon"
+        )

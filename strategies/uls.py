@@ -39,8 +39,18 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
+from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.settings import Normalized, Retained
+from murmuration.strategies.spec import (
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    cohort_bytes,
+    promise,
+)
 
 #: Default clip norm. Features have unit scale by construction, so a user's averaged gradient at the
 #: start is a few tenths long; clipping well below that makes users count about equally, and leaves
@@ -218,3 +228,58 @@ class Uls(CohortStrategy):
             source=self.source,
         )
         return noisy_D / self.plan.divisor
+
+
+@dataclass(frozen=True)
+class UlsSettings(Retained, Normalized):
+    """What is its own."""
+
+
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """The plan, the strategy and the report's figures."""
+    config, own = context.config, context.config.of(UlsSettings)
+    plan = UlsPlan.for_epsilon(
+        config.epsilon,
+        users=context.users,
+        cohort=config.cohort,
+        rounds=config.rounds,
+        delta=config.delta,
+        adjacency=Adjacency(config.adjacency),
+        clip=UserClip(config.clip or DEFAULT_CLIP),
+        discrete=context.noise.on(context.dimension),
+        group_size=config.group_size or DEFAULT_GROUP_SIZE,
+        retain=own.retain,
+        normalized=own.normalized,
+        hold_out=context.hold_out,
+    )
+    ceiling = RATE_CEILING / plan.clip.norm * plan.divisor / plan.cohort
+    optimizer = context.optimizer("sgd", plan.noise, ceiling)
+    return BuiltStrategy(
+        strategy=Uls(plan, ledger, **context.arguments(optimizer)),
+        charges=plan.charges,
+        noise_multiplier=plan.noise_multiplier,
+        clip_norm=plan.clip.norm,
+        group_size=plan.group_size,
+        noise=plan.noise,
+        guarantee=promise(config),
+        gradients=plan.rounds * plan.cohort,
+        bytes_per_user=cohort_bytes(context),
+        account=(
+            f"In each round every user took part with probability {plan.cohort / plan.users:.3g}, "
+            "by a coin of their own. Whoever did contributed one vector: the average gradient over "
+            f"at most {plan.group_size:,} of their judgements, clipped to length "
+            f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
+            f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
+            "many had taken part."
+        ),
+    )
+
+
+ULS = Strategy(
+    name="uls",
+    help="Average each sampled user's gradient, clip it, add noise to the sum (DP-FedSGD).",
+    build=build,
+    node_halves={"uls": NodeHalf(contribute)},
+    settings=UlsSettings,
+    solve=sampled_users,
+)

@@ -1,6 +1,7 @@
 """The house: which room may name which, that no import goes round in a circle, and what ships."""
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -201,6 +202,15 @@ def test_whatever_lists_the_rooms_lists_all():
     assert f"$(addprefix ../../../,{' '.join(ROOMS)})" in makefile
     holds_code = {f.parent.name for f in ROOT.glob("*/__init__.py")}
     assert holds_code - {"tests"} == set(FOLDERS)
+
+
+def test_every_test_that_a_page_names_is_there():
+    wrong = []
+    for page in [*(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")]:
+        for name in re.findall(r"[\w./-]*\btest_\w+\.py\b", page.read_text(encoding="utf-8")):
+            if not any((folder / name).exists() for folder in (ROOT, page.parent)):
+                wrong.append(f"{page.relative_to(ROOT)}: {name}")
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(

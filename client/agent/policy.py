@@ -21,6 +21,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,31 +33,14 @@ from murmuration.privacy.accounting.grid_noise import OnGrid
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
+from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import MOST_SHARE, PARAMETER, StatedPlan
 
-#: How long one user's part of a sum can be, from a request's clip norm and group size; what is not
-#: listed has no bound and is allowed by no policy.
-BOUNDED: dict[str, bool] = {  # whether the clip norm is that of a single example
-    "uls": False,
-    "dp-fedavg": False,
-    "els": True,
-    "group": True,
-    "adaptive": False,
-    "aup-centred": False,
-    "label-moment": False,
-    "objective-perturbation": False,
-}
-#: Those that look at all judgements of a user, whatever group size a request names.
-_WHOLE = ("label-moment", "objective-perturbation")
 #: Tasks (``preference.data.loading``) of nodes that host judgements.
 _TASKS = ("reward", "sft")
-#: The node half that a strategy of ``murmuration run --strategy`` asks for, where it is another.
-NODE_HALF = {"aup": "aup-centred"}
 #: A rule that every policy has: what a plan with a hold-out costs rests on it.
 HOLD_OUT = "hold_out"
-#: What ELS asks before it has a plan: how many judgements users have.
-_COUNTS = "counts"
 _MOST_NGRAMS = 4
 _MOST_LOCAL_STEPS = 1_000
 _AGENT = re.compile(r"[0-9a-f]{64}")
@@ -135,7 +119,7 @@ class Policy:
     honest_parties: int = 0
 
     def __post_init__(self) -> None:
-        known = {*BOUNDED, *NODE_HALF}
+        known = registry.allowable()
         unknown = [name for name in self.strategies if name not in known]
         amounts = ("max_epsilon", "max_clip", "label_epsilon", "label_min_epsilon", "label_delta")
         counts = (
@@ -262,13 +246,13 @@ class Policy:
         """
         parameters = work.parameters
         strategy = str(parameters.get("strategy", ""))
-        if strategy == _COUNTS:
+        if strategy == registry.COUNTS:
             raise PolicyRefusal(
                 "strategies",
                 "numbers of judgements are not told for choosing a group size: begin again with "
                 "--group-size",
             )
-        allowed = {NODE_HALF.get(name, name) for name in self.strategies}
+        allowed = {registry.allowable()[name] for name in self.strategies}
         if strategy not in allowed:
             listed = ", ".join(self.strategies) or "none"
             raise PolicyRefusal("strategies", f"{strategy!r} was asked for; allowed: {listed}")
@@ -279,7 +263,7 @@ class Policy:
                 "max_clip", f"one user's part could be {longest:g} long; {self.max_clip:g} at most"
             )
         group_size = _number(parameters, "group-size", math.inf)
-        if strategy in _WHOLE:
+        if registry.node_halves()[strategy].whole:
             group_size = math.inf
         if self.max_group_size and not group_size <= self.max_group_size:
             raise PolicyRefusal(
@@ -382,10 +366,9 @@ class Policy:
 
 
 def _longest(strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
-    if strategy == "objective-perturbation":  # whose bound is that of features, or of none
-        return (_number(parameters, "length", math.inf) or 1.0) / 2.0
-    clip = _number(parameters, "clip-norm", math.inf)
-    return clip * _number(parameters, "group-size", math.inf) if BOUNDED[strategy] else clip
+    length = registry.node_halves()[strategy].length
+    assert length is not None  # or the strategy is among no policy's
+    return length(partial(_number, parameters))
 
 
 def _tosses(

@@ -15,6 +15,8 @@ Decisions:
   read (``isolate``).
 """
 
+from __future__ import annotations
+
 import csv
 import gzip
 import importlib
@@ -26,10 +28,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
-
-import pyarrow
-import pyarrow.parquet
+from typing import IO, TYPE_CHECKING
 
 from murmuration.preference.data.judgements import Judgements, OnBadRows
 from murmuration.preference.data.rows import BadRow, InputError
@@ -41,6 +40,9 @@ from murmuration.preference.data.sources import (
     looks_like_path,
 )
 from murmuration.preference.data.texts import UserTexts
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Placed = tuple[str, int, Mapping[str, object] | BadRow]
 
@@ -264,6 +266,8 @@ def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow
 
 
 def _parquet(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    import pyarrow.parquet
+
     number = 0
     for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=1024):
         try:
@@ -345,8 +349,6 @@ def _hub(name: str, split: str) -> Iterator[Placed]:
 # - `sft`: the next token of the responses in judgements, given the prompt (supervised fine-tuning).
 #
 # Each reads rows of its own kind.
-
-TASKS = ("reward", "text", "sft")
 
 #: What users have, grouped by user.
 Data = Judgements | UserTexts

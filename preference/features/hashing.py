@@ -18,28 +18,14 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
-from murmuration.preference.features.encoders import EncoderFeatures, resolve_encoder
-from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
-from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.features.text_length import (
     check_length_weight,
     feature_difference_bound,
     log_words,
 )
-
-__all__ = [
-    "EncoderFeatures",
-    "FeatureMap",
-    "HashingFeatures",
-    "feature_map",
-    "finite_features",
-    "parse_features",
-]
 
 
 class FeatureMap(Protocol):
@@ -106,6 +92,9 @@ class HashingFeatures:
         """Features of R texts: (R, D) float32."""
         phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
         if len(responses):
+            from scipy.sparse import csr_matrix
+            from sklearn.feature_extraction.text import HashingVectorizer
+
             vectorizer = HashingVectorizer(
                 n_features=self.dimension - 1,
                 ngram_range=(1, self.ngrams),
@@ -183,6 +172,10 @@ def feature_map(config: Mapping) -> FeatureMap:
     Raises:
         InputError: an unknown kind or argument, or an encoder that cannot be loaded.
     """
+    from murmuration.preference.features.encoders import EncoderFeatures
+    from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
+    from murmuration.preference.features.language_head import LanguageHead
+
     kinds = {
         "hashing": HashingFeatures,
         "encoder": EncoderFeatures,
@@ -212,4 +205,6 @@ def parse_features(option: str) -> dict:
     kind, _, dimension = option.partition(":")
     if kind == "hashing" and dimension.isdecimal():
         return HashingFeatures(dimension=int(dimension)).to_config()
+    from murmuration.preference.features.encoders import resolve_encoder
+
     return {"kind": "encoder", "path": resolve_encoder(option)}

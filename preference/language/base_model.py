@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from murmuration.preference.choices import TASKS, TRAINED
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import TASKS
 from murmuration.preference.language.loading import (
     load_causal,
     load_with_head,
@@ -46,7 +46,6 @@ from murmuration.preference.language.loading import (
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
 
-TRAINED = ("head", "lora", "full")
 KIND = "language-model"
 #: A processor's caches hold no more: four times as many take half as long again.
 _BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
@@ -67,7 +66,7 @@ class BaseSettings:
         max_tokens: the most tokens of prompt and response together.
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
-        task: one of `preference.data.loading.TASKS`.
+        task: one of `preference.choices.TASKS`.
         as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
 
     Raises:

@@ -16,15 +16,20 @@ and what is added up are whole numbers.
 Legend: B users in a chunk, D dimensions.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.numba_jit import kernel
+
+if TYPE_CHECKING:
+    import torch
 
 # Rounding, also to float32 afterwards, must not carry a scaled vector out of the ball.
 ROUNDING = 1.0 - 2.0**-20
@@ -64,6 +69,8 @@ class UserClip:
 
         Vectors that are on another device are clipped there; the sum is in this machine's memory.
         """
+        import torch
+
         if grads_BD.device.type != "cpu":
             return _steps_there(grads_BD, self.norm * ROUNDING, self.step).cpu() * self.step
         steps_D = np.zeros(grads_BD.shape[1])
@@ -82,6 +89,8 @@ def _steps_there(grads_BD: torch.Tensor, norm: float, step: float) -> torch.Tens
 
     In blocks, because their float64 copies are long. What is not finite counts as zero.
     """
+    import torch
+
     blocks = grads_BD.split(_COLUMNS, dim=1)
     square_B = torch.stack([block.double().square().sum(1) for block in blocks]).sum(0)
     length_B = square_B.sqrt()
@@ -127,6 +136,8 @@ class NoClip:
 
     def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
         """The plain sum over users, float64, (D,); non-finite users count as zero."""
+        import torch
+
         finite_B = torch.isfinite(grads_BD).all(dim=1)
         return grads_BD[finite_B].sum(dim=0, dtype=torch.float64).cpu()
 
@@ -177,6 +188,8 @@ class ExampleClip:
 
         An example that is not finite counts as zero.
         """
+        import torch
+
         steps_D = np.zeros(x_KD.shape[1])
         bound = self.norm * ROUNDING
         _add_clipped_examples(

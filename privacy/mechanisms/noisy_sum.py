@@ -8,13 +8,15 @@ first and adds the noise second.
 Legend: D dimensions.
 """
 
+from __future__ import annotations
+
 import hashlib
 import hmac
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from murmuration.privacy.accounting.accountant import joint_noise_multiplier
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
@@ -28,6 +30,9 @@ from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,8 @@ class CountingClip:
 
     def clip_sum(self, vectors_BD: torch.Tensor) -> torch.Tensor:
         """Over B users: the sum of clipped vectors and, last, of centred bits; float64 (D + 1,)."""
+        import torch
+
         dimension = vectors_BD.shape[1]
         sum_D1 = np.zeros(dimension + 1)
         centre_D = np.zeros(dimension) if self.centre_D is None else self.centre_D.numpy()

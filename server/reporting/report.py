@@ -20,7 +20,6 @@ from murmuration.server.reporting.figures import (
     delta_text,
     duration,
     epsilon_text,
-    examples_of,
     in_words,
     loss_text,
     points_of_error,
@@ -266,17 +265,6 @@ def _accounting(result: Result) -> list[str]:
     ]
     if result.get("account"):
         texts.insert(0, result["account"])
-    if result["strategy"] == "uls":
-        share = result["cohort"] / result["users"]
-        texts.insert(
-            0,
-            f"In each round every user took part with probability {about(share, 3)}, by a coin of "
-            "their own. Whoever did contributed one vector: the average gradient over at most "
-            f"{result['group_size']:,} of their {examples_of(task_of(result))}, clipped to length "
-            f"{result['clip_norm']:g}. Gaussian noise of {about(result['noise_multiplier'], 3)} "
-            "times that length per coordinate was added to the sum, which was divided by "
-            f"{result['cohort']:,}, however many had taken part.",
-        )
     return texts
 
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,10 +24,10 @@ from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.bench.node import Setting
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import ServerOptimizer
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.registry import NODE_HALVES
 
 _WARMUP = 5  # rounds
 _REST = "the rest: Flower's message loop, checks, bookkeeping"
@@ -57,8 +58,10 @@ def measure(setting: Setting, rounds: int) -> dict[str, Any]:
         for owner, name, part in _PARTS:
             timed = clock.timed(part, getattr(owner, name))
             stack.enter_context(patch.object(owner, name, timed))
-        node = {"uls": clock.timed(_NODE, NODE_HALVES["uls"])}
-        stack.enter_context(patch.dict(NODE_HALVES, node))
+        real = registry.node_halves()
+        timed = replace(real["uls"], contribute=clock.timed(_NODE, real["uls"].contribute))
+        halves = {**real, "uls": timed}
+        stack.enter_context(patch.object(registry, "node_halves", lambda: halves))
         stack.enter_context(patch.object(CohortStrategy, "start", clock.of_rounds()))
         config = RunConfig(
             data=setting.source,

@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
+from murmuration.preference.choices import MODELS
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.models import MODELS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
 from murmuration.sims.cli import options as about_data
@@ -95,7 +95,7 @@ def compare_command(
         "cohort": cohort,
         "features": features,
     }
-    base = settings(given, str(out / "runs"), resume=False)
+    base = settings({**given, "out": str(out / "runs")})
     out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=as_json)
     private = sum(name != "nonprivate" for name in names)

@@ -25,7 +25,7 @@ from murmuration.sims.deploy.processes import ended_by_signals
 from murmuration.sims.deploy.register import register
 from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.deploy.terms import RUN, Terms, read_settings, usual_run
-from murmuration.strategies.settings import FEW_ROUNDS
+from murmuration.strategies import registry
 
 deploy = typer.Typer(
     help="Deploy on separate machines: write keys and commands, run a client, look after it.",
@@ -219,7 +219,7 @@ def run(
     server = folder.expanduser().absolute() / "server"
     address = deployed_address(server)
     settings = _settings(server / RUN, chosen)
-    usual = 0 if settings.get("strategy") in FEW_ROUNDS else 10
+    usual = 0 if settings.get("strategy") in registry.solved() else 10
     config = usual_run(
         {
             "out": str(out.expanduser().absolute()),

@@ -1,27 +1,28 @@
 """``murmuration run``: one training run in simulation, from judgements to a reward model."""
 
+import inspect
 import json
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import parse_features
 from murmuration.preference.language.loading import resolve_base
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.config import RunConfig
+from murmuration.server.config import RunConfig, read_settings
 from murmuration.server.run_files import CHECK
-from murmuration.sims.cli import options as about_data
-from murmuration.sims.cli import options as about_model
-from murmuration.sims.cli import options as about_run
-from murmuration.sims.cli import options as about_strategy
+from murmuration.sims.cli.options import WithStrategyHelp, setting_parameters
 from murmuration.sims.runtimes.execute import Runtime, execute
 from murmuration.sims.runtimes.live_view import summary
 from murmuration.sims.runtimes.ray_cluster import Workers
-from murmuration.strategies.settings import FEW_ROUNDS
+from murmuration.strategies import registry
+from murmuration.strategies.local_label import LOCAL_LABEL
+from murmuration.strategies.settings import OUTPUT, RUNTIME
 
 # From the options that were given to the settings of a run; with ``--resume`` upon its own.
 
@@ -33,13 +34,15 @@ _EMBEDDED = {
 }
 
 
-def settings(given: dict[str, Any], out: str | None, resume: bool) -> RunConfig:
-    """The settings that options ask for (None: not given); with ``resume`` on top of a run's own.
+def settings(given: dict[str, Any]) -> RunConfig:
+    """The settings that options ask for (None: not given); with ``resume`` on top of the run's in
+    ``out``.
 
     Raises:
         InputError: a value that no run could use, or nothing to resume.
     """
     chosen = {name: value for name, value in given.items() if value is not None}
+    out, resume = chosen.pop("out", None), chosen.pop("resume", False)
     for name in ("data", "test"):
         if name in chosen and Path(chosen[name]).expanduser().exists():
             chosen[name] = str(Path(chosen[name]).expanduser().absolute())
@@ -57,11 +60,11 @@ def settings(given: dict[str, Any], out: str | None, resume: bool) -> RunConfig:
     elif "data" not in chosen:
         data, test = _EMBEDDED.get(chosen.get("task", "reward"), _EMBEDDED["reward"])
         chosen = {"data": data, "test": test, **chosen}
-    if "cohort" in chosen and chosen.get("strategy") in FEW_ROUNDS and not resume:
+    if "cohort" in chosen and chosen.get("strategy") in registry.solved() and not resume:
         raise InputError(
             f"--cohort has no meaning for --strategy {chosen['strategy']}: everybody takes part"
         )
-    if chosen.get("strategy") == "local-label":
+    if chosen.get("strategy") == LOCAL_LABEL.name:
         chosen.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
     defaults = asdict(RunConfig())
     del defaults["rounds"]  # what it is depends on the strategy
@@ -86,104 +89,73 @@ def _former(folder: Path) -> dict[str, Any]:
 
 
 def run(
-    data: about_run.Data = None,
-    test: about_run.Test = None,
-    strategy: about_run.Strategy = None,
-    model: about_run.Model = None,
-    epsilon: about_run.Epsilon = None,
-    delta: about_run.Delta = None,
-    adjacency: about_run.Adjacency = None,
-    rounds: about_run.Rounds = None,
-    cohort: about_run.Cohort = None,
-    users: about_run.Users = None,
-    clip: about_run.Clip = None,
-    group_size: about_run.GroupSize = None,
-    retain: about_run.Retain = None,
-    sampling_probability: about_strategy.SamplingProbability = None,
-    normalized: about_strategy.Normalized = None,
-    local_steps: about_strategy.LocalSteps = None,
-    local_rate: about_strategy.LocalRate = None,
-    variant: about_strategy.Variant = None,
-    phases: about_strategy.Phases = None,
-    schedule: about_strategy.Schedule = None,
-    adaptation: about_strategy.Adaptation = None,
-    quantile: about_strategy.Quantile = None,
-    ridge: about_strategy.Ridge = None,
-    ball: about_strategy.Ball = None,
-    estimator: about_strategy.Estimator = None,
-    level: about_strategy.Level = None,
-    label_cap: about_strategy.LabelCap = None,
-    label_delta: about_strategy.LabelDelta = None,
-    label_weights: about_strategy.LabelWeights = None,
-    sgd_steps: about_strategy.SgdSteps = None,
-    sum_zero: about_strategy.SumZero = None,
-    calibration: about_strategy.Calibration = None,
-    features: about_run.Features = None,
-    base: about_model.Base = None,
-    task: about_model.Task = None,
-    as_published: about_model.AsPublished = None,
-    train: about_model.Train = None,
-    lora_rank: about_model.LoraRank = None,
-    lora_targets: about_model.LoraTargets = None,
-    max_tokens: about_model.MaxTokens = None,
-    batch_tokens: about_model.BatchTokens = None,
-    batch_users: about_model.BatchUsers = None,
-    user_memory: about_model.UserMemory = None,
-    columns: about_run.Columns = None,
-    on_bad_rows: about_run.OnBadRows = None,
-    kind: about_data.Kind = None,
-    responses: about_data.Responses = None,
-    labels: about_data.Labels = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
-    heldout: about_run.Heldout = None,
-    heldout_epsilon: about_run.HeldoutEpsilon = None,
-    exact_heldout: about_run.ExactHeldout = None,
-    optimizer: about_run.Optimizer = None,
-    learning_rate: about_run.LearningRate = None,
-    momentum: about_run.Momentum = None,
-    warmup: about_run.Warmup = None,
-    averaging: about_run.Averaging = None,
-    noise: about_run.Noise = None,
-    honest_nodes: about_run.HonestNodes = None,
-    secure_aggregation: about_run.SecureAggregation = None,
-    seed: about_run.Seed = None,
-    timeout: about_run.Timeout = None,
-    users_per_node: about_run.UsersPerNode = None,
-    runtime: about_run.Runtime = Runtime.LOCAL,
-    workers: about_run.Workers = 0,
-    cpus_per_worker: about_run.CpusPerWorker = 1,
-    gpus_per_worker: about_run.GpusPerWorker = 0.0,
-    out: about_run.Out = None,
-    resume: about_run.Resume = False,
-    accept_ledger_loss: about_run.AcceptLedgerLoss = False,
-    as_json: about_run.AsJson = False,
+    *,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Settings from a file: TOML with options' names, or the config.json of a run. "
+            "Options override it.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    users_per_node: Annotated[
+        int | None,
+        typer.Option(
+            help=r"Users on each simulated node. \[default: as suits the runtime]",
+            show_default=False,
+            rich_help_panel=RUNTIME,
+        ),
+    ] = None,
+    runtime: Annotated[
+        Runtime,
+        typer.Option(
+            help="local: this process. flower: flwr run, own SuperLink. ray: Ray actors, here or "
+            "on the cluster at RAY_ADDRESS.",
+            rich_help_panel=RUNTIME,
+        ),
+    ] = Runtime.LOCAL,
+    workers: Annotated[
+        int,
+        typer.Option(
+            help=r"ray: how many workers share the users. \[default: as there is room for]",
+            show_default=False,
+            rich_help_panel=RUNTIME,
+        ),
+    ] = 0,
+    cpus_per_worker: Annotated[
+        int, typer.Option(help="ray: processors of a worker.", rich_help_panel=RUNTIME)
+    ] = 1,
+    gpus_per_worker: Annotated[
+        float,
+        typer.Option(help="ray: GPUs of a worker, 0.25 for a quarter.", rich_help_panel=RUNTIME),
+    ] = 0.0,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the result as one JSON line.", rich_help_panel=OUTPUT),
+    ] = False,
+    **given: Any,
 ) -> None:
     """Train a private reward model in simulation, or a language model with --task.
 
     Writes a folder with config, ledger, metrics, model, plots and report. A run that was
     interrupted continues with --resume --out FOLDER; other options need not be repeated.
     """
-    given = dict(locals())  # options, all of which but these are settings of the run
-    for name in _NO_SETTINGS:
-        del given[name]
-    given["adjacency"] = adjacency and adjacency.value
-    config = settings(given, out, resume)
+    given = {name: value for name, value in given.items() if value is not None}
+    chosen = settings({**(read_settings(config) if config else {}), **given})
     places = Workers(workers, cpus_per_worker, gpus_per_worker)
-    result = execute(config, runtime=runtime, users_per_node=users_per_node, workers=places)
+    result = execute(chosen, runtime=runtime, users_per_node=users_per_node, workers=places)
     if as_json:
         print(json.dumps(result))
     else:
         Console().print(summary(result))
 
 
-_NO_SETTINGS = (
-    "users_per_node",
-    "runtime",
-    "workers",
-    "cpus_per_worker",
-    "gpus_per_worker",
-    "out",
-    "resume",
-    "as_json",
-)
+#: Its class, whose help depends on the strategy that is named.
+COMMAND = WithStrategyHelp
+
+# Typer reads options from the signature; those of settings take the place of ``given``.
+_SIGNATURE = inspect.signature(run)
+_FIXED = [p for p in _SIGNATURE.parameters.values() if p.kind is not p.VAR_KEYWORD]
+run.__signature__ = _SIGNATURE.replace(parameters=[*setting_parameters(), *_FIXED])  # type: ignore[attr-defined]
+run.__annotations__ = {p.name: p.annotation for p in run.__signature__.parameters.values()}  # type: ignore[attr-defined]

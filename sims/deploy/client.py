@@ -26,7 +26,7 @@ from pathlib import Path
 from cryptography import x509
 
 from murmuration.client.agent.identity import Identity
-from murmuration.client.agent.policy import BOUNDED, NODE_HALF, Policy
+from murmuration.client.agent.policy import Policy
 from murmuration.client.labels.memory import LabelState
 from murmuration.client.store import load_judged
 from murmuration.preference.data.judgements import InputError, Judgements
@@ -38,6 +38,7 @@ from murmuration.sims.deploy.plan import compared, own_ledger
 from murmuration.sims.deploy.processes import Program, agent_command, answers, new_secret, until
 from murmuration.sims.deploy.templates import node_executor, supernode
 from murmuration.sims.deploy.terms import RUN
+from murmuration.strategies import registry
 from murmuration.strategies.protocol.stated_plan import cost
 
 _RESTART_SECONDS = 5.0
@@ -119,7 +120,7 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
             + " (really spent here)",
             "  nothing else that depends on labels",
         ]
-    names = sorted({*BOUNDED, *NODE_HALF} - set(NODE_HALF.values()))
+    names = sorted(registry.allowable())
     for name in policy.strategies:
         lines += ["", name, *_leaves(name, policy)]
     others = ", ".join(name for name in names if name not in policy.strategies)
@@ -161,15 +162,15 @@ def spent(client: Client) -> list[str]:
 
 
 def _leaves(name: str, policy: Policy) -> list[str]:
-    example = BOUNDED[NODE_HALF.get(name, name)]
-    of_what = "clip norm × judgements counted" if example else "its clip norm"
+    half = registry.node_halves()[registry.allowable()[name]]
+    of_what = "clip norm × judgements counted" if half.of_examples else "its clip norm"
     many = f"at most {policy.max_group_size} judgements" if policy.max_group_size else "all"
     return [
         f"  at most {policy.max_rounds} answers in all, each one vector of D numbers (8·D bytes; "
         f"{8 * _DIMENSION / 1000:.0f} kB at D = {_DIMENSION}):",
         "  the sum over your asked users of what their judgements say about a model,",
         f"  each user's part ({many}) no longer than {policy.max_clip:g} ({of_what})",
-        *(["  and how many of these are within a radius"] if name in ("adaptive", "aup") else []),
+        *(["  and how many of these are within a radius"] if half.counts else []),
         "  before noise: the server adds it. It states a plan, which is kept here; plans that",
         f"  cost more than epsilon {policy.max_epsilon:g} at delta {policy.delta:g} under "
         f"{policy.adjacency}, all together, are refused",

@@ -26,13 +26,14 @@ from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import Value
 from murmuration.server.training import with_hold_out
 from murmuration.sims.deploy.terms import read_settings, usual_run
+from murmuration.strategies import registry
 from murmuration.strategies.base import Participants
-from murmuration.strategies.build import build
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan, cost
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.spec import Setting, base_config
+from murmuration.strategies.registry import build
+from murmuration.strategies.spec import RunContext, base_config
 
 #: Nodes over which the users are spread who are made up.
 _NODES = 100
@@ -96,7 +97,8 @@ def usual_request(config: RunConfig) -> messages.Work:
     entries = {node: RegistryEntry(-1, keys_U, None) for node, keys_U in enumerate(parts)}
     everybody = Participants.all(Registry.of(entries))
     coins = config.heldout if config.hold_out else 0.0
-    setting = Setting(
+    context = RunContext(
+        strategy=registry.named(config.settled(users).strategy),
         config=config.settled(users),
         participants=Participants(everybody.registry, everybody.train, everybody.held_out, coins),
         source=Randomness(None),
@@ -106,7 +108,7 @@ def usual_request(config: RunConfig) -> messages.Work:
         grid=None,  # type: ignore[arg-type]
         once=_not_asked,
     )
-    config = setting.config
+    config = context.config
     with (
         tempfile.TemporaryDirectory() as folder,
         Ledger(
@@ -117,7 +119,7 @@ def usual_request(config: RunConfig) -> messages.Work:
         ) as ledger,
     ):
         try:
-            built = with_hold_out(build(setting, ledger), setting, ledger)
+            built = with_hold_out(build(context, ledger), context, ledger)
         except ValueError as error:
             raise InputError(str(error)) from None
         strategy = built.strategy

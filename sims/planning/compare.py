@@ -22,8 +22,7 @@ from murmuration.privacy.accounting.ledger import read_spent
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
-from murmuration.strategies.settings import FEW_ROUNDS
-from murmuration.strategies.support import SUPPORT
+from murmuration.strategies import registry
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def compare(
     for name in strategies:
         strategy, _, variant = name.partition(":")
         # Under a relation that suits it: a name that is wrong must not pass for a refusal.
-        suits = next(iter(sorted(SUPPORT.get(strategy, set(Adjacency)))))
+        suits = min(registry.named(strategy).adjacencies)
         replace(base, adjacency=suits.value, **_named(strategy, variant))
         # Without privacy there is no epsilon: one cell serves for all.
         targets: Iterable[float | None] = [None] if strategy == "nonprivate" else epsilons
@@ -116,7 +115,7 @@ def compare(
 
 def _named(strategy: str, variant: str) -> dict[str, Any]:
     own = {"variant": variant} if variant else {}
-    return {"strategy": strategy, **own, **({"rounds": 0} if strategy in FEW_ROUNDS else {})}
+    return {"strategy": strategy, **own, **({"rounds": 0} if strategy in registry.solved() else {})}
 
 
 def _folder(name: str, epsilon: float | None, seed: int) -> str:

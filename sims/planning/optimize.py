@@ -27,9 +27,9 @@ from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.sims.planning import estimate_and_double
 from murmuration.sims.planning.estimate_and_double import Point, Space
-from murmuration.sims.planning.examples import Asked
 from murmuration.sims.planning.gradient_norms import GroupNorms
 from murmuration.strategies.els import ElsPlan
+from murmuration.strategies.planning import Asked
 from murmuration.strategies.uls import DEFAULT_CLIP, DEFAULT_GROUP_SIZE
 
 STRATEGIES = ("uls", "els")

@@ -25,16 +25,16 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import registry as catalogue
 from murmuration.strategies.base import CohortStrategy, Participants
-from murmuration.strategies.build import build
 from murmuration.strategies.label_moment import LabelMoment, LabelMomentPlan
 from murmuration.strategies.moment_solver import MomentSolver
 from murmuration.strategies.objective_perturbation import ObjectivePerturbation, ObjectivePlan
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import NODE_HALVES
-from murmuration.strategies.spec import Setting
+from murmuration.strategies.registry import build
+from murmuration.strategies.spec import RunContext
 
 #: ‖θ*‖.
 NORM = 2.0
@@ -106,8 +106,8 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
         asked = messages.Asked.of(message.content)
         users_S = np.flatnonzero(np.isin(keys_N, asked.names_S))
         work = messages.read_work(message.content, users_S)
-        half = NODE_HALVES[str(work.parameters["strategy"])]
-        sums = half(examples, work, keys_N[work.users_S], source)
+        half = catalogue.node_halves()[str(work.parameters["strategy"])]
+        sums = half.contribute(examples, work, keys_N[work.users_S], source)
         return Message(messages.sums_reply(sums), reply_to=message)
 
     return LocalGrid(app, 1, {})
@@ -124,7 +124,8 @@ def error_of(people: Population, settings: RunConfig, strategy: str, seed: int) 
     )
     grid = node_of(people.examples, source)
     participants = Participants.all(Registry.ask(grid, source, features="{}"))
-    setting = Setting(
+    context = RunContext(
+        strategy=catalogue.named(config.strategy),
         config=config,
         participants=participants,
         source=source,
@@ -143,7 +144,7 @@ def error_of(people: Population, settings: RunConfig, strategy: str, seed: int) 
             budget=None,
         ) as ledger,
     ):
-        built = build(setting, ledger).strategy
+        built = build(context, ledger).strategy
         built.start(grid, num_rounds=config.rounds)
         return people.error(built.optimizer.result_D)
 
@@ -165,11 +166,11 @@ def without_labels(examples: PairExamples) -> PairExamples:
     )
 
 
-def solved(setting: Setting, examples: PairExamples, ledger: Ledger) -> CohortStrategy:
+def solved(context: RunContext, examples: PairExamples, ledger: Ledger) -> CohortStrategy:
     """The strategy that the settings name, as ``strategies.label_moment`` builds it over texts."""
-    config, public = setting.config, without_labels(examples)
-    terms = {"users": setting.users, "delta": config.delta}
-    arguments: dict[str, Any] = setting.arguments(SolvedModel(setting.dimension))
+    config, public = context.config, without_labels(examples)
+    terms = {"users": context.users, "delta": config.delta}
+    arguments: dict[str, Any] = context.arguments(SolvedModel(context.dimension))
     adjacency = Adjacency(config.adjacency)
     if config.strategy == "label-moment":
         plan = LabelMomentPlan.for_epsilon(

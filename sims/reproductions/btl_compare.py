@@ -33,11 +33,11 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
 from murmuration.sims.cli.bounds import all_bounds
 from murmuration.sims.reproductions.btl import NORM, Population, node_of, solved
+from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy, Participants
-from murmuration.strategies.build import build
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.settings import FEW_ROUNDS
-from murmuration.strategies.spec import Setting
+from murmuration.strategies.registry import build
+from murmuration.strategies.spec import RunContext
 from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, Uls, UlsPlan
 
 _SETTINGS = RunConfig(
@@ -108,8 +108,9 @@ def _try(trial: _Trial) -> list[_Found]:
     grid = node_of(population.examples, source)
     participants = Participants.all(Registry.ask(grid, source, features="{}"))
 
-    def setting(config: RunConfig) -> Setting:
-        return Setting(
+    def setting(config: RunConfig) -> RunContext:
+        return RunContext(
+            strategy=registry.named(config.strategy),
             config=config,
             participants=participants,
             source=source,
@@ -132,7 +133,7 @@ def _try(trial: _Trial) -> list[_Found]:
     for name in trial.untuned:
         config = replace(trial.config, **{**UNTUNED, **UNTUNED_LABELS}[name])
         with opened(config) as ledger:
-            if config.strategy in FEW_ROUNDS:
+            if config.strategy in registry.solved():
                 strategy = solved(setting(config), population.examples, ledger)
             else:
                 strategy = build(setting(config), ledger).strategy

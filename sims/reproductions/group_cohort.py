@@ -31,10 +31,11 @@ from murmuration.sims.planning.estimate_and_double import Point, Space
 from murmuration.sims.planning.gradient_norms import GroupNorms
 from murmuration.sims.reproductions.btl import Population, node_of
 from murmuration.sims.reproductions.btl_compare import opened
+from murmuration.strategies import registry
 from murmuration.strategies.base import Participants
-from murmuration.strategies.build import build
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.spec import Setting
+from murmuration.strategies.registry import build
+from murmuration.strategies.spec import RunContext
 
 _SETTINGS = RunConfig(
     strategy="uls", delta=1e-5, adjacency="add-remove", rounds=100, test="the true model"
@@ -181,7 +182,8 @@ class _Trained:
             clip=clip,
             learning_rate=rate,
         )
-        setting = Setting(
+        context = RunContext(
+            strategy=registry.named(config.strategy),
             config=config,
             participants=self._participants,
             source=self._source,
@@ -192,7 +194,7 @@ class _Trained:
             once=lambda name, release: release(),
         )
         with opened(config) as ledger:
-            strategy = build(setting, ledger).strategy
+            strategy = build(context, ledger).strategy
             strategy.start(self._grid, num_rounds=config.rounds)
             return self._population.error(strategy.optimizer.result_D)
 

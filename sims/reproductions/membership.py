@@ -27,9 +27,9 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
 from murmuration.sims.reproductions.btl import Population, node_of
 from murmuration.strategies.base import Participants
-from murmuration.strategies.build import build
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.spec import Setting
+from murmuration.strategies.registry import build
+from murmuration.strategies.spec import RunContext
 
 _USERS, _EACH, _DIMENSION, _ROUNDS = 120, 10, 40, 60
 _RUNS = 100
@@ -72,7 +72,8 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
         in_N = source.stream("members").random(_USERS) < 0.5
         participants = Participants(registry, np.flatnonzero(in_N), np.flatnonzero(~in_N))
         with scratch_ledger(Adjacency.ADD_REMOVE, _DELTA) as ledger:
-            setting = Setting(
+            context = RunContext(
+                strategy=registry.named(config.strategy),
                 config=config,
                 participants=participants,
                 source=source,
@@ -82,7 +83,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
                 grid=grid,
                 once=lambda name, release: release(),
             )
-            strategy = build(setting, ledger).strategy
+            strategy = build(context, ledger).strategy
             strategy.start(grid, num_rounds=_ROUNDS)
         logit_R = x_RD @ strategy.optimizer.result_D
         loss_R = -special.log_expit(logit_R) * y_R - special.log_expit(-logit_R) * (1 - y_R)

@@ -99,7 +99,7 @@ def check(
         *(("--seed", "5") if seeded else ()),
     ]
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["murmuration.sims.main"])
+    context.set_forkserver_preload(["murmuration.sims.main", "murmuration.sims.cli.run"])
 
     def start(run: Path) -> BaseProcess:
         resume = ("--resume",) if (run / "config.json").exists() else ()

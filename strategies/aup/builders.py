@@ -1,17 +1,21 @@
-"""AUP with a filter over the cohort, corrected and as published, from settings.
+"""AUP-RLHF from settings: centred, corrected, and as published.
 
-For both, ``--clip`` is the radius: ρ of the corrected filter, τ of the published one. Nothing is
-clipped.
+With a filter over the cohort ``--clip`` is the radius: ρ of the corrected one, τ of the published
+one. Nothing is clipped there.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.strategies import uls
+from murmuration.strategies import adaptive, uls
 from murmuration.strategies.adaptive import (
     DEFAULT_START,
+    asked_numbers,
+    asked_sizes,
     built,
     plan_sizes,
     quantile_plan,
@@ -22,8 +26,18 @@ from murmuration.strategies.aup.corrected import AupCorrected, CorrectedPlan
 from murmuration.strategies.aup.published import AupPublished, PublishedPlan
 from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan
+from murmuration.strategies.contributions import contribute
 from murmuration.strategies.optimizers import PhasedSgd
-from murmuration.strategies.spec import Built, Setting, cohort_bytes, promise
+from murmuration.strategies.planning import Asked
+from murmuration.strategies.settings import AT_LEAST_ONE, Quantile, Retained, Settings, setting
+from murmuration.strategies.spec import (
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    cohort_bytes,
+    promise,
+)
 
 #: Step size without noise, on gradients that are not clipped: that of ULS at its default clip norm.
 _CEILING = uls.RATE_CEILING / uls.DEFAULT_CLIP
@@ -32,25 +46,50 @@ _CEILING = uls.RATE_CEILING / uls.DEFAULT_CLIP
 _LIPSCHITZ, _NORM_BOUND = 1.0, 2.0
 
 
-def build_corrected(setting: Setting, ledger: Ledger) -> Built:
+@dataclass(frozen=True)
+class AupSettings(Retained, Quantile):
+    """What is its own."""
+
+    variant: str = setting(
+        "centred",
+        "Which form of it. [default: centred]",
+        choices=("centred", "corrected", "published"),
+    )
+    adaptation: str = setting(
+        "quantile",
+        "centred: how the radius adapts. [default: quantile]",
+        choices=("quantile", "above-threshold"),
+    )
+    phases: int = setting(
+        0, "published: phases on disjoint halves of the users. [default: 1]", **AT_LEAST_ONE
+    )
+    schedule: str = setting(
+        "constant",
+        "published: phases, steps and radii as given, or by the paper's theorem. "
+        "[default: constant]",
+        choices=("constant", "theorem-4"),
+    )
+
+
+def build_corrected(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config = setting.config
+    config = context.config
     plan = CorrectedPlan.for_epsilon(
         config.epsilon,
-        users=setting.users,
+        users=context.users,
         cohort=config.cohort,
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
         radius=config.clip or corrected.DEFAULT_RADIUS,
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
-        retain=config.retain,
-        hold_out=setting.hold_out,
+        retain=config.of(AupSettings).retain,
+        hold_out=context.hold_out,
     )
-    optimizer = setting.optimizer("sgd", plan.noise, _CEILING)
+    optimizer = context.optimizer("sgd", plan.noise, _CEILING)
     mechanism = plan.mechanism
-    return Built(
-        strategy=AupCorrected(plan, ledger, **setting.arguments(optimizer)),
+    return BuiltStrategy(
+        strategy=AupCorrected(plan, ledger, **context.arguments(optimizer)),
         charges=plan.charges,
         noise_multiplier=plan.noise_multiplier,
         clip_norm=None,
@@ -58,7 +97,7 @@ def build_corrected(setting: Setting, ledger: Ledger) -> Built:
         noise=plan.noise,
         guarantee=promise(config),
         gradients=plan.rounds * plan.cohort,
-        bytes_per_user=cohort_bytes(setting, up=4),
+        bytes_per_user=cohort_bytes(context, up=4),
         account=(
             "In each round every user took part with probability "
             f"{mechanism.sampler.probability:.3g}, by a coin of their own. Whoever did sent the "
@@ -75,29 +114,29 @@ def build_corrected(setting: Setting, ledger: Ledger) -> Built:
     )
 
 
-def build_published(setting: Setting, ledger: Ledger) -> Built:
+def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures; what it promises is not proven.
 
     Raises:
         ValueError: another optimizer than the paper's was asked for.
     """
-    config = setting.config
+    config = context.config
     if config.optimizer not in ("", "sgd"):
         raise ValueError(f"--variant published takes plain gradient steps, not {config.optimizer}")
     plan = PublishedPlan.for_epsilon(
         config.epsilon,
-        phases=_phases(setting),
+        phases=_phases(context),
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
         group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
-        retain=config.retain,
+        retain=config.of(AupSettings).retain,
     )
-    if not config.learning_rate and config.schedule == "constant":
+    if not config.learning_rate and config.of(AupSettings).schedule == "constant":
         plan = plan.noise_limited()
-    optimizer = PhasedSgd(plan.phases, np.zeros(setting.dimension, dtype=np.float32))
+    optimizer = PhasedSgd(plan.phases, np.zeros(context.dimension, dtype=np.float32))
     asked = sum(phase.rounds * phase.cohort for phase in plan.phases)
-    return Built(
-        strategy=AupPublished(plan, ledger, **setting.arguments(optimizer)),
+    return BuiltStrategy(
+        strategy=AupPublished(plan, ledger, **context.arguments(optimizer)),
         charges=plan.charges,
         noise_multiplier=plan.noise_multipliers[-1],
         clip_norm=None,
@@ -108,19 +147,19 @@ def build_published(setting: Setting, ledger: Ledger) -> Built:
             f"{config.delta:g})-differential privacy, and its proof does not hold."
         ),
         gradients=asked,
-        bytes_per_user=asked / setting.users * 2 * 4 * setting.dimension,
+        bytes_per_user=asked / context.users * 2 * 4 * context.dimension,
         account=_account(plan),
         proven=False,
     )
 
 
-def _phases(setting: Setting) -> tuple[Phase, ...]:
-    config, users = setting.config, setting.users
-    if config.schedule == "theorem-4":
+def _phases(context: RunContext) -> tuple[Phase, ...]:
+    config, users = context.config, context.users
+    if config.of(AupSettings).schedule == "theorem-4":
         return schedule.theorem_4(
             users,
             config.group_size or uls.DEFAULT_GROUP_SIZE,
-            setting.dimension,
+            context.dimension,
             epsilon=config.epsilon,
             delta=config.delta,
             rounds=config.rounds,
@@ -129,7 +168,7 @@ def _phases(setting: Setting) -> tuple[Phase, ...]:
         )
     return schedule.constant_schedule(
         users,
-        config.phases or 1,
+        config.of(AupSettings).phases or 1,
         cohort=config.cohort,
         rounds=config.rounds,
         rate=config.learning_rate or _CEILING,
@@ -151,27 +190,123 @@ def _account(plan: PublishedPlan) -> str:
     )
 
 
-def build_centred(setting: Setting, ledger: Ledger) -> Built:
+def build_centred(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """AUP, centred."""
-    if setting.config.adaptation == "quantile":
-        plan = quantile_plan(setting)
+    if context.config.of(AupSettings).adaptation == "quantile":
+        plan = quantile_plan(context)
         account = (
             "A user's distance from a released centre is bounded by a radius that follows quantile "
             f"{plan.rule.quantile:g} of these distances, from {plan.start:g} on; who is within is "
             f"counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge."
         )
-        return built(setting, ledger, AupCentred, plan, account, down=2)
-    if setting.config.quantile:
-        raise InputError("--quantile is for --adaptation quantile, not above-threshold")
+        return built(context, ledger, AupCentred, plan, account, down=2)
     plan = ThresholdPlan.for_epsilon(
-        setting.config.epsilon,
-        start=setting.config.clip or DEFAULT_START,
-        discrete=setting.noise.on(setting.dimension),
-        **plan_sizes(setting),
+        context.config.epsilon,
+        start=context.config.clip or DEFAULT_START,
+        discrete=context.noise.on(context.dimension),
+        **plan_sizes(context),
     )
     account = (
         f"A user's distance from a released centre is bounded by a radius that shrinks from "
         f"{plan.start:g} on while a sparse vector test finds most users within: {plan.series} "
         f"series of tests at epsilon = {plan.test_epsilon:g} each, charged in full."
     )
-    return built(setting, ledger, AupThreshold, plan, account, down=2)
+    return built(context, ledger, AupThreshold, plan, account, down=2)
+
+
+def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+    """The noise multiplier of the gradients from epsilon, and what else is released with it.
+
+    Raises:
+        InputError: something is missing or given too much.
+        ValueError: sizes that cannot be, or a cohort that is too small for the filter.
+    """
+    found, sizes = asked_numbers(asked), asked_sizes(asked, adjacency)
+    if asked.variant == "published":
+        if asked.hold_out:
+            raise InputError(
+                "--heldout saves --variant published nothing: its noise is the paper's"
+            )
+        phases = schedule.constant_schedule(
+            sizes["users"],
+            1,
+            cohort=sizes["cohort"],
+            rounds=sizes["rounds"],
+            rate=1.0,
+            radius=published.DEFAULT_RADIUS,
+        )
+        terms = {name: sizes[name] for name in ("epsilon", "delta", "adjacency")}
+        as_published = PublishedPlan.for_epsilon(phases=phases, **terms)
+        return {**found, "noise_multiplier": as_published.noise_multipliers[-1]}
+    if asked.variant == "corrected":
+        plan = CorrectedPlan.for_epsilon(**sizes)
+        return {
+            **found,
+            "noise_multiplier": plan.noise_multiplier,
+            "least_weight": plan.mechanism.bar,
+        }
+    if asked.adaptation == "above-threshold":
+        tested = ThresholdPlan.for_epsilon(start=DEFAULT_START, **sizes)
+        return {
+            **found,
+            "noise_multiplier": tested.noise_multiplier,
+            "tests": tested.series,
+            "test_epsilon": tested.test_epsilon,
+        }
+    return adaptive.solve(asked, adjacency)
+
+
+_BUILDERS = {
+    "centred": build_centred,
+    "corrected": build_corrected,
+    "published": build_published,
+}
+
+
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """The form that is asked for."""
+    return _BUILDERS[context.config.of(AupSettings).variant](context, ledger)
+
+
+def _discrete(settings: Settings) -> str:
+    variant = settings.of(AupSettings).variant
+    return "" if variant == "centred" else f"--strategy aup --variant {variant}"
+
+
+def _masks(settings: Settings) -> str:
+    if settings.of(AupSettings).variant == "centred":
+        return ""
+    return "its filter compares users, so the server needs everybody's vector"
+
+
+def _node_noise(settings: Settings) -> str:
+    if settings.of(AupSettings).adaptation == "quantile":
+        return ""
+    return (
+        "the sparse vector tests of --strategy aup ask the server for exact counts: use "
+        "--adaptation quantile"
+    )
+
+
+def _check(settings: Settings) -> None:
+    own = settings.of(AupSettings)
+    if own.quantile and own.adaptation != "quantile":
+        raise InputError(f"--quantile is for --adaptation quantile, not {own.adaptation}")
+
+
+AUP = Strategy(
+    name="aup",
+    help="AUP-RLHF: users far from the others count less; centred, corrected, or as published.",
+    build=build,
+    node_halves={
+        "aup-centred": NodeHalf(adaptive.contribute, counts=True),
+        "aup-corrected": NodeHalf(contribute, length=None),
+        "aup-published": NodeHalf(contribute, length=None),
+    },
+    settings=AupSettings,
+    discrete=_discrete,
+    masks=_masks,
+    node_noise=_node_noise,
+    check=_check,
+    solve=solve,
+)

@@ -7,13 +7,15 @@ guarantee: none by itself; ``privacy.mechanisms.median`` releases the median of 
 Legend: J buckets.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from murmuration.preference.linear.gradients import Examples
 from murmuration.privacy.mechanisms.median import GRID, histogram
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import ProtocolError
@@ -23,6 +25,9 @@ from murmuration.strategies.protocol.availability import Attendance, Reason, Run
 from murmuration.strategies.protocol.exchange import exchange
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.protocol.secure_rounds import Asker, masked_totals
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.gradients import Examples
 
 _SHAPES = {"sum": (len(GRID),)}
 _INSTEAD = "how many judgements users have could not be asked; state --group-size instead"

@@ -9,12 +9,14 @@ node: there somebody may have come or gone since, and all who follow would be ta
 Legend: D dimensions, S sampled users of a node, U users of a node.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -22,6 +24,9 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.arrays import decoded, encoded
 from murmuration.strategies.protocol.node_texts import shortened
+
+if TYPE_CHECKING:
+    import torch
 
 Scalar = bool | int | float | str | bytes
 
@@ -127,7 +132,7 @@ class Asked:
         return ConfigRecord({"salt": self.salt, "users": self.names_S.astype("<u8").tobytes()})
 
     @classmethod
-    def of(cls, content: RecordDict) -> "Asked":
+    def of(cls, content: RecordDict) -> Asked:
         """Whom a request is about; ValueError for no names, or one given twice."""
         record = content.config_records[COHORT]
         names, salt = record["users"], record["salt"]
@@ -153,6 +158,8 @@ class Work:
 
     def tensor(self, name: str) -> torch.Tensor:
         """An array as a tensor of its own."""
+        import torch
+
         return torch.tensor(self.arrays[name])
 
     def number(self, name: str) -> float:

@@ -14,9 +14,12 @@ Legend: S asked users, J their judgements, K the most responses of one, T distin
 P distinct prompts.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -26,12 +29,14 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.public_items import canonical, public_order
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.features.hashing import FeatureMap
-from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import failed_node
 from murmuration.strategies.protocol.exchange import exchange
 from murmuration.strategies.protocol.users import Registry, RegistryError
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.examples import PairExamples
 
 #: The message type of the query, and the key of a deployed node's consent.
 QUERY, CONSENT = "query.items", "public-items"
@@ -112,7 +117,7 @@ class PublicItems:
         *,
         schema: Schema = PAIRS,
         timeout: float = 3600.0,
-    ) -> "PublicItems":
+    ) -> PublicItems:
         """The items of these users (ascending indices in the registry), in their order.
 
         ``schema`` is what judgements are declared to be.
@@ -144,7 +149,7 @@ class PublicItems:
         return together
 
     @classmethod
-    def _joined(cls, parts: list["PublicItems"], schema: Schema) -> "PublicItems":
+    def _joined(cls, parts: list[PublicItems], schema: Schema) -> PublicItems:
         counts_S = np.concatenate([np.diff(part.start_S) for part in parts])
         return cls(
             np.concatenate([[0], np.cumsum(counts_S)]),
@@ -154,7 +159,7 @@ class PublicItems:
             sum(part.bytes for part in parts),
         )
 
-    def select(self, users: slice) -> "PublicItems":
+    def select(self, users: slice) -> PublicItems:
         """The items of some users that follow each other, ``start`` to ``stop``."""
         start_S = self.start_S[users.start : users.stop + 1]
         part = slice(int(start_S[0]), int(start_S[-1]))
@@ -194,6 +199,8 @@ class PublicItems:
 
         Raises InputError if features are not finite.
         """
+        from murmuration.preference.linear.examples import pair_examples
+
         return pair_examples(self.judgements(), features)
 
 

@@ -29,7 +29,6 @@ import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.privacy.secure_aggregation.party import (
     LEAST_PARTIES,
@@ -50,30 +49,6 @@ Answer = TypeVar("Answer")
 
 #: How often a round may be too small to be summed, when a run is begun.
 _TOO_SMALL = 0.01
-#: Strategies whose nodes send bounded sums on a grid, and nothing else.
-STRATEGIES = ("uls", "dp-fedavg", "els", "group", "adaptive", "aup", "label-moment")
-_WHY_NOT = {
-    "aup:corrected": "its filter compares users, so the server needs everybody's vector",
-    "aup:published": "its filter compares users, so the server needs everybody's vector",
-    "nonprivate": "what is not clipped has no grid",
-}
-
-
-def check(strategy: str, variant: str, adjacency: Adjacency) -> None:
-    """ValueError, saying why and what to do, if sums of this strategy cannot be masked."""
-    why = _WHY_NOT.get(f"{strategy}:{variant}" if strategy == "aup" else strategy)
-    if why or strategy not in STRATEGIES:
-        named = f"{strategy} --variant {variant}" if strategy == "aup" else strategy
-        raise ValueError(
-            f"--secure-aggregation is not for --strategy {named}: "
-            f"{why or 'its nodes do not send sums on a grid'}; "
-            f"it is for {', '.join(STRATEGIES)} (aup: centred)"
-        )
-    if adjacency is Adjacency.ADD_REMOVE:
-        raise ValueError(
-            "--secure-aggregation shows how many nodes take part, which add-remove keeps private: "
-            "use --adjacency zero-out, at the same epsilon"
-        )
 
 
 def check_nodes(registry: Registry, probability: float) -> None:

@@ -7,7 +7,6 @@ import pytest
 from flwr.app import RecordDict
 from named import asked
 
-import murmuration.client.answers
 from murmuration.client.app import app
 from murmuration.client.store import store_for
 from murmuration.preference.features.hashing import HashingFeatures
@@ -15,9 +14,10 @@ from murmuration.preference.reward import accuracy_of
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import uls
+from murmuration.strategies import registry, uls
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.spec import NodeHalf
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 PARAMETERS = {
@@ -117,7 +117,7 @@ def test_a_model_that_is_not_finite_gives_zero(ask):
 
 def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
     monkeypatch.setitem(
-        murmuration.client.answers.NODE_HALVES, "uls", lambda *_: {"sum": np.array([1.0, np.inf])}
+        registry.node_halves(), "uls", NodeHalf(lambda *_: {"sum": np.array([1.0, np.inf])})
     )
     with pytest.raises(FloatingPointError, match="not finite"):
         ask(work([0]), "train")

@@ -26,9 +26,9 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies import registry as catalogue
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import NODE_HALVES
 
 ONE = "user one"  # whose rows are drawn
 OTHERS = ("a", "user", "user p", "zoe")
@@ -110,7 +110,9 @@ def sums(store, users_S, strategy, model):
     }  # fmt: skip
     work = messages.Work({"theta": theta_D, "centre": theta_D * 0}, parameters, users_S)
     examples = store.examples(FEATURES)
-    return NODE_HALVES[strategy](examples, work, store.keys_U[users_S], Randomness(3))
+    return catalogue.node_halves()[strategy].contribute(
+        examples, work, store.keys_U[users_S], Randomness(3)
+    )
 
 
 def seen(path, kind):

@@ -14,15 +14,14 @@ from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import registry
 from murmuration.strategies.protocol.availability import Reason, RunAborted
-from murmuration.strategies.registry import NODE_HALVES
-from murmuration.strategies.settings import FEW_ROUNDS, STRATEGIES
-from murmuration.strategies.support import SUPPORT
+from murmuration.strategies.spec import NodeHalf
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
 VARIANTS = {"aup": ("centred", "corrected", "published")}
-EACH = [(s, v) for s in STRATEGIES for v in VARIANTS.get(s, ("centred",))]
+EACH = [(s, v) for s in registry.strategies() for v in VARIANTS.get(s, ("centred",))]
 SECRET = "alice-4711"
 NEVER = 10**9
 
@@ -97,9 +96,9 @@ def of(config, strategy, variant):
         config,
         strategy=strategy,
         variant=variant,
-        adjacency=min(SUPPORT[strategy]).value,
-        rounds=FEW_ROUNDS.get(strategy, (config.rounds,))[0],
-        users=0 if strategy in FEW_ROUNDS else config.users,
+        adjacency=min(registry.named(strategy).adjacencies).value,
+        rounds=(registry.named(strategy).rounds or (config.rounds,))[0],
+        users=0 if strategy in registry.solved() else config.users,
         # A filter needs a crowd that agrees.
         **({"cohort": 50, "clip": 50.0, "epsilon": 200.0} if variant != "centred" else {}),
     )
@@ -109,7 +108,7 @@ def of(config, strategy, variant):
 def test_a_round_without_an_answer_is_charged_and_ends_the_run(config, strategy, variant):
     """Every strategy. Where everybody is asked, by no coin, it can be asked again at no cost."""
     config = of(config, strategy, variant)
-    few = strategy in FEW_ROUNDS
+    few = strategy in registry.solved()
     since = 1 if few or variant == "published" else 3
     found = aborted(config, Deployed(config, since=since))
     assert found.reason is Reason.NO_ANSWERS
@@ -199,14 +198,14 @@ def test_too_few_online_is_no_round(config):
 
 def fails_from(monkeypatch, round_, error, strategy="uls"):
     """The node half fails from a round on; a function that heals it."""
-    real, ill = NODE_HALVES[strategy], [True]
+    real, ill = registry.node_halves()[strategy], [True]
 
     def node_half(examples, work, *rest):
         if ill and int(work.parameters["round"]) >= round_:
             raise error
-        return real(examples, work, *rest)
+        return real.contribute(examples, work, *rest)
 
-    monkeypatch.setitem(answers.NODE_HALVES, strategy, node_half)
+    monkeypatch.setitem(registry.node_halves(), strategy, NodeHalf(node_half))
     return ill.clear
 
 
@@ -248,7 +247,7 @@ def test_without_a_seed_the_cohort_that_failed_is_charged_and_not_drawn_again(co
     assert [charge.round for charge in charges(config)] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.parametrize("strategy", [s for s in STRATEGIES if s != "local-label"])
+@pytest.mark.parametrize("strategy", [s for s in registry.strategies() if s != "local-label"])
 def test_a_simulation_whose_work_fails_ends_under_every_strategy(config, monkeypatch, strategy):
     config = replace(of(config, strategy, "centred"), seed=3)
     name = {"aup": "aup-centred"}.get(strategy, strategy)

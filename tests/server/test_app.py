@@ -11,8 +11,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import run_local
-from murmuration.strategies.settings import FEW_ROUNDS, STRATEGIES
-from murmuration.strategies.support import SUPPORT
+from murmuration.strategies import registry
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -47,12 +46,12 @@ def test_unknown_settings_are_refused(crowd):
         run(settings(crowd, epsylon=3.0))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", registry.strategies())
 def test_every_strategy_runs_with_what_pyproject_says(crowd, tmp_path, strategy):
     """As `flwr run . -c 'strategy="…" adjacency="…"'` does: nothing else need be overridden."""
     defaults = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"]
     here = {"data": crowd, "cohort": 10, "epsilon": 8.0, "delta": 1e-3, "seed": 3}
-    asked = {"strategy": strategy, "adjacency": min(SUPPORT[strategy]).value}
+    asked = {"strategy": strategy, "adjacency": min(registry.named(strategy).adjacencies).value}
     run({**defaults, **here, **asked, "out": str(tmp_path / "run")})
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["rounds"] == FEW_ROUNDS.get(strategy, (200,))[0]
+    assert result["rounds"] == (registry.named(strategy).rounds or (200,))[0]

@@ -66,7 +66,7 @@ def test_delta_by_the_number_of_users():
 
 def test_promise_is_what_decides_the_result_or_its_cost():
     names = {field.name for field in dataclasses.fields(RunConfig)}
-    assert set(RunConfig(seed=5).promise()) == names - {
+    assert set(RunConfig(seed=5).immutable_fields()) == names - {
         "out",
         "resume",
         "accept_ledger_loss",

@@ -6,8 +6,8 @@ import math
 import pytest
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.server.config import RunConfig
-from murmuration.strategies.settings import FEW_ROUNDS
+from murmuration.server.config import OWN_SETTINGS, RunConfig
+from murmuration.strategies import registry
 
 BAD = {
     "task": ["", "write"],
@@ -67,8 +67,11 @@ BAD = {
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n, values in BAD.items() for v in values])
 def test_bad_values_name_their_option(name, value):
+    _, having = OWN_SETTINGS.get(name, (None, ("uls",)))
+    strategy = registry.named(having[0])
+    having = {"strategy": strategy.name, "adjacency": min(strategy.adjacencies).value}
     with pytest.raises(InputError) as caught:
-        RunConfig(**{name: value})
+        RunConfig(**{**having, name: value})
     message = str(caught.value)
     assert message.startswith(f"--{name.replace('_', '-')} must be ")
     assert repr(value) in message
@@ -145,7 +148,7 @@ def test_options_that_a_strategy_does_not_have(settings, message):
         ({"model": "thurstone"}, "--model thurstone is a model of preferences"),
         ({"adjacency": "replace-labels"}, "--task {} looks at no label"),
         *(({"strategy": name, "adjacency": "replace-labels"}, "learns a reward from labels")
-          for name in FEW_ROUNDS),
+          for name in registry.solved()),
     ],
 )  # fmt: skip
 def test_what_has_no_meaning_where_next_tokens_are_said(task, settings, message):
@@ -167,3 +170,27 @@ def test_as_published_is_about_sft():
             RunConfig(base="b", task=task, as_published=True)
     # Labels are looked at, so that they can be what neighbours differ in.
     RunConfig(base="b", task="sft", as_published=True, adjacency="replace-labels")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "variant", "adjacency", "message"),
+    [
+        ("aup", "corrected", "zero-out", "needs everybody's vector"),
+        ("aup", "published", "replace", "needs everybody's vector"),
+        ("nonprivate", "centred", "zero-out", "not clipped"),
+        ("local-label", "centred", "replace-labels", "do not send sums on a grid"),
+        ("uls", "centred", "add-remove", "use --adjacency zero-out"),
+    ],
+)
+def test_what_has_no_sum_to_mask(strategy, variant, adjacency, message):
+    own = {"variant": variant} if strategy == "aup" else {}
+    with pytest.raises(ValueError, match=message):
+        RunConfig(strategy=strategy, **own, adjacency=adjacency, secure_aggregation=True)
+
+
+@pytest.mark.parametrize(
+    "strategy", ["uls", "dp-fedavg", "els", "group", "adaptive", "aup", "label-moment"]
+)
+def test_sums_that_can_be_masked(strategy):
+    for adjacency in registry.named(strategy).adjacencies - {"add-remove"}:
+        RunConfig(strategy=strategy, adjacency=adjacency.value, secure_aggregation=True)

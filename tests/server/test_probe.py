@@ -13,9 +13,8 @@ from murmuration.server.config import RunConfig
 from murmuration.server.probe import FACTOR, FLOOR, deadline
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.registry import NODE_HALVES
-from murmuration.strategies.settings import STRATEGIES
-from murmuration.strategies.support import SUPPORT
+from murmuration.strategies import registry
+from murmuration.strategies.spec import NodeHalf
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -48,9 +47,9 @@ def config(crowd, crowd_test):
     )
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", registry.strategies())
 def test_every_strategy_has_one(config, built, strategy):
-    adjacency = min(SUPPORT[strategy]).value
+    adjacency = min(registry.named(strategy).adjacencies).value
     _, made, _, seconds = built(replace(config, strategy=strategy, adjacency=adjacency))
     assert seconds == made.strategy.timeout == FLOOR
 
@@ -93,7 +92,7 @@ def test_it_is_a_multiple_of_what_a_cohort_would_take(config, built, monkeypatch
         now[0] += float(asked[-1][-1]) / 1000
         return {}
 
-    monkeypatch.setitem(NODE_HALVES, "uls", node_half)
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(node_half))
     whole = 20 * made.group_size
     assert deadline(config, made, base) == max(FLOOR, FACTOR * whole / 1000)
     longer = replace(config, cohort=20_000)

@@ -40,7 +40,7 @@ def test_a_new_run(config):
     assert files(folder) == first
     written = json.loads((folder.path / "config.json").read_text())
     assert len(written.pop("check")) == 64
-    assert written == config.promise()
+    assert written == config.immutable_fields()
     assert folder.result is None
     assert folder.metrics() == []
     assert folder.load_checkpoint() is None
@@ -147,7 +147,7 @@ def test_a_damaged_run_cannot_be_resumed(config, damage):
     (folder.path / "config.json").write_text(damage)
     with pytest.raises(InputError):
         RunDirectory(replace(config, resume=True))
-    (folder.path / "config.json").write_text(json.dumps(config.promise()))
+    (folder.path / "config.json").write_text(json.dumps(config.immutable_fields()))
     (folder.private / "seed.json").write_text(damage)
     with pytest.raises(InputError):
         RunDirectory(replace(config, resume=True))

@@ -26,9 +26,10 @@ from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.grid import toward_zero
+from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import NODE_HALVES
+from murmuration.strategies.spec import NodeHalf
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -192,13 +193,13 @@ def test_a_wider_judgement_moves_nobody_else(watch):
 
 def shared_normaliser(monkeypatch) -> None:
     """A node divides by how many rows it hosts."""
-    sound = NODE_HALVES["uls"]
+    sound = registry.node_halves()["uls"]
 
     def contribute(examples, work, *others):
-        sums, step = sound(examples, work, *others), UserClip(work.number("clip-norm")).step
+        sums, step = sound.contribute(examples, work, *others), UserClip(work.number("clip-norm")).step
         return {"sum": toward_zero(sums["sum"] / len(examples.y_R), step)}
 
-    monkeypatch.setitem(NODE_HALVES, "uls", contribute)
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(contribute))
 
 
 def coins_by_place(monkeypatch) -> None:

@@ -1,9 +1,12 @@
 """The command line: whatever a user can mend is one line on stderr and a nonzero exit."""
 
+import importlib
 import json
+import logging
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -180,8 +183,63 @@ def test_other_errors_are_not_hidden(cli, monkeypatch, crowd):
 
 
 def test_commands():
-    names = {command.name for command in main.app.registered_commands}
-    assert {"run", "plan", "score", "population"} <= names
+    assert {"run", "plan", "score", "population"} <= set(main.COMMANDS)
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_the_list_says_of_a_command_what_its_own_help_begins_with(name):
+    command = main.imported(name)
+    assert command.name == name
+    assert command.help is not None
+    assert main.COMMANDS[name].help == command.help.split("\n")[0]
+
+
+def test_no_command_is_left_out():
+    """A file of ``sims.cli`` with a function of its name is a command."""
+    folder = Path(main.__file__).parent / "cli"
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__", "options"}
+    assert names == {command.module for command in main.COMMANDS.values()}
+
+
+@pytest.mark.parametrize("name", ["bench", "deploy"])
+def test_commands_with_commands_of_their_own(cli, name):
+    code, out, _ = cli(name, "--help")
+    assert code == 0
+    assert f"{name} [OPTIONS] COMMAND" in out
+    code, out, lines = cli(name, "nothing-such")
+    assert (code, out) == (2, "")
+    assert any("No such command 'nothing-such'" in line for line in lines)
+
+
+def test_a_command_that_is_not_there(cli):
+    code, out, lines = cli("plna")
+    assert (code, out) == (2, "")
+    assert any("No such command 'plna'" in line and "'plan'" in line for line in lines)
+
+
+def test_version(cli):
+    assert cli("--version") == (0, f"murmuration {version('murmuration')}\n", [])
+
+
+def test_what_can_be_mended_is_where_it_is_looked_for():
+    for module, name, _ in main._MENDABLE:
+        kind = getattr(importlib.import_module(module), name)
+        assert (kind.__module__, kind.__name__) == (module, name)
+
+
+def test_flower_says_errors_only(caplog, cli):
+    """Also where it is imported afterwards, which sets the level of its log."""
+    cli("--version")
+    log = logging.getLogger("flwr")
+    log.setLevel(logging.DEBUG)
+    log.addHandler(caplog.handler)
+    try:
+        log.warning("a round has begun")
+        log.error("a node is lost")
+    finally:
+        log.removeHandler(caplog.handler)
+    assert "a round has begun" not in caplog.text
+    assert "a node is lost" in caplog.text
 
 
 def test_in_a_process_of_its_own(tmp_path):

@@ -16,10 +16,10 @@ from murmuration.strategies.adaptive import Adaptive, AdaptivePlan
 from murmuration.strategies.aup.centred import AupCentred
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan
 from murmuration.strategies.base import Participants
-from murmuration.strategies.build import build
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.spec import Setting
+from murmuration.strategies.registry import build, named
+from murmuration.strategies.spec import RunContext
 
 CONFIG = RunConfig(
     test="others.jsonl", strategy="aup", epsilon=0.5, delta=1e-3, rounds=4, cohort=20
@@ -33,7 +33,8 @@ def made(tmp_path):
     def make(dimension=9, **changes):
         config = replace(CONFIG, **changes)
         registry = Registry.of({1: RegistryEntry(0, np.arange(80, dtype=np.uint64), None)})
-        setting = Setting(
+        context = RunContext(
+            strategy=named(config.strategy),
             config=config,
             participants=Participants.all(registry),
             source=Randomness(0),
@@ -46,7 +47,7 @@ def made(tmp_path):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
         terms = {"adjacency": Adjacency(config.adjacency), "delta": config.delta}
         with Ledger(path, budget=config.epsilon, **terms) as ledger:
-            return build(setting, ledger)
+            return build(context, ledger)
 
     return make
 

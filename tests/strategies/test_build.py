@@ -14,16 +14,15 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import nonprivate, uls
+from murmuration.strategies import nonprivate, registry, uls
 from murmuration.strategies.base import Participants
-from murmuration.strategies.build import build
 from murmuration.strategies.nonprivate import NonPrivate
 from murmuration.strategies.optimizers import noise_limited_rate
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.settings import FEW_ROUNDS, STRATEGIES
-from murmuration.strategies.spec import Setting
+from murmuration.strategies.registry import build, named
+from murmuration.strategies.spec import RunContext
 from murmuration.strategies.uls import Uls
 
 CONFIG = RunConfig(epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
@@ -36,7 +35,8 @@ def made(tmp_path, quick_runs):
     def make(share=None, **changes):
         config = replace(CONFIG, **changes)
         registry = Registry.of({1: RegistryEntry(0, np.arange(100, dtype=np.uint64), None)})
-        setting = Setting(
+        context = RunContext(
+            strategy=named(config.strategy),
             config=config,
             participants=Participants(
                 registry, np.arange(80), np.arange(80, 100), share or config.heldout
@@ -52,7 +52,7 @@ def made(tmp_path, quick_runs):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
         adjacency = Adjacency(config.adjacency)
         with Ledger(path, adjacency=adjacency, delta=config.delta, budget=budget) as ledger:
-            return build(setting, ledger)
+            return build(context, ledger)
 
     return make
 
@@ -103,7 +103,7 @@ def test_a_nominal_number_of_users_counts_instead_of_the_registry(made):
 
 
 def test_cohort_beyond_those_who_train(made):
-    for strategy in set(STRATEGIES) - set(FEW_ROUNDS):
+    for strategy in set(registry.strategies()) - set(registry.solved()):
         with pytest.raises(ValueError, match="--cohort 90 is more than the 80 users"):
             made(cohort=90, strategy=strategy, group_size=2)
 
@@ -120,7 +120,9 @@ def test_nonprivate(made):
 
 
 def test_every_strategy_can_be_built(made):
-    for name in set(STRATEGIES) - set(FEW_ROUNDS):  # which ask nodes when they are built
+    for name in set(registry.strategies()) - set(
+        registry.solved()
+    ):  # which ask nodes when they are built
         built = made(strategy=name, group_size=2)
         assert built.strategy.name in (name, f"{name}-centred")
         assert (built.gradients > 0, built.bytes_per_user > 0) == (True, True)

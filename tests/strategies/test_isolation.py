@@ -22,8 +22,8 @@ from murmuration.preference.linear.examples import LocalSteps, PairExamples
 from murmuration.preference.linear.gradients import user_gradients, windows
 from murmuration.preference.models import ABSENT, Gaussian, pair_model, preference_model
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies import registry
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.registry import NODE_HALVES
 from tests import language_models
 
 #: Model, kind of judgements, and how many others the widest of anybody's is over.
@@ -135,7 +135,7 @@ def contributed(strategy, given, names, model, kind, width):
         arrays["centre"] = np.linspace(-0.1, 0.1, DIMENSION, dtype=np.float32)
     examples = hosted([given[name] for name in names], kind, width)
     work = Work(arrays, parameters, np.arange(len(names)))
-    found = NODE_HALVES[strategy](examples, work, keys(names), Randomness(5))
+    found = registry.node_halves()[strategy].contribute(examples, work, keys(names), Randomness(5))
     return np.concatenate([np.asarray(value, np.float64).ravel() for value in found.values()])
 
 

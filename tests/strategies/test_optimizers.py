@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
+from murmuration.preference.choices import OPTIMIZERS
 from murmuration.strategies.optimizers import (
     _NOISE_LOGITS,
-    KINDS,
     OptimizerSettings,
     ServerOptimizer,
     noise_limited_rate,
@@ -110,7 +110,7 @@ def test_result_of_a_run_that_stopped_early_is_its_last_iterate():
     assert optimizer.result_D.tolist() == optimizer.theta_D.tolist()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("done", [0, 1, 5, 11])
 def test_restoring_is_exact(kind, done):
     found = gradients()

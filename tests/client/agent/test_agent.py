@@ -39,8 +39,10 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.sims.deploy.processes import answers
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import registry
 from murmuration.strategies.protocol import label_queries, messages, public_items
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
+from murmuration.strategies.spec import NodeHalf
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 POLICY = Policy(
@@ -261,7 +263,7 @@ def test_the_charge_is_on_disk_before_anything_is_computed(make, monkeypatch):
     def broken(*_):
         raise RuntimeError("in the middle")
 
-    monkeypatch.setitem(murmuration.client.answers.NODE_HALVES, "uls", broken)
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(broken))
     with pytest.raises(RuntimeError):
         agent.handle("train", work())
     assert make().ledger.answered["train"] == 1
@@ -290,9 +292,9 @@ def test_what_was_answered_is_not_forgotten_with_its_ledger(make, loss):
 def test_a_sum_that_is_too_long_does_not_leave(make, monkeypatch):
     agent = make()
     monkeypatch.setitem(
-        murmuration.client.answers.NODE_HALVES,
+        registry.node_halves(),
         "uls",
-        lambda *_: {"sum": np.full(33, 0.2 / math.sqrt(33) * 2)},
+        NodeHalf(lambda *_: {"sum": np.full(33, 0.2 / math.sqrt(33) * 2)}),
     )
     with pytest.raises(PolicyRefusal, match="longer"):
         agent.handle("train", work())
@@ -396,7 +398,7 @@ def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypa
     def broken(*_):
         raise RuntimeError(f"secret: {store.judgements.prompts[0]}")
 
-    monkeypatch.setitem(murmuration.client.answers.NODE_HALVES, "uls", broken)
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(broken))
     with pytest.raises(Refused, match="its own log says why") as error:
         ask_agent(path, "train", work(round_=2))
     assert "secret" not in str(error.value)

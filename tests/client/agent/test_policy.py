@@ -6,15 +6,13 @@ import json
 import numpy as np
 import pytest
 
-from murmuration.client.agent.policy import BOUNDED, NODE_HALF, Policy, PolicyRefusal
+from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
-from murmuration.strategies.registry import NODE_HALVES
-from murmuration.strategies.settings import STRATEGIES
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 PLAN = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
@@ -191,8 +189,3 @@ def test_a_policy_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "bad.toml").write_text("strategies = [")
     with pytest.raises(InputError, match="cannot be read"):
         Policy.load(tmp_path / "bad.toml")
-
-
-def test_names_are_those_of_runs_and_of_node_halves():
-    assert set(BOUNDED) <= set(NODE_HALVES)
-    assert {*BOUNDED, *NODE_HALF} - set(NODE_HALF.values()) <= set(STRATEGIES)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from murmuration.preference.choices import TASKS
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.data.loading import TASKS, load_data
+from murmuration.preference.data.loading import load_data
 from murmuration.preference.data.texts import UserTexts
 
 

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numba.core.caching
 import numpy as np
 import pytest
@@ -20,4 +22,23 @@ def test_compiles_with_and_without_a_folder_for_the_result(writable, monkeypatch
             numba.njit(cache=True)(twice)
     compiled = kernel(fastmath={"reassoc"})(twice)
     assert compiled(np.arange(4.0)) == 12.0
-    assert compiled.signatures
+    assert compiled.dispatcher.signatures
+
+
+@kernel(fastmath={"reassoc"})
+def _outer(numbers: np.ndarray) -> float:
+    return twice_compiled(numbers) + 1.0
+
+
+twice_compiled = kernel()(twice)
+
+
+def test_a_kernel_may_call_another_that_was_not_called_before():
+    assert _outer(np.arange(4.0)) == 13.0
+    assert twice_compiled(np.arange(4.0)) == 12.0
+
+
+def test_many_threads_may_call_first():
+    compiled = kernel()(twice)
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(compiled, [np.arange(4.0)] * 32)) == {12.0}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.preference.data.loading import TASKS
+from murmuration.preference.choices import TASKS
 from murmuration.server.reporting.figures import (
     examples_of,
     in_words,

@@ -1,7 +1,7 @@
 """What can be audited."""
 
 from murmuration.sims.audits.targets import TARGETS
-from murmuration.strategies.support import SUPPORT
+from murmuration.strategies import registry
 
 
 def test_what_was_asked_for_is_there():
@@ -21,4 +21,4 @@ def test_targets_are_complete():
 
 def test_no_audit_claims_what_a_strategy_does_not():
     for name in ("els", "group", "adaptive", "aup", "aup:corrected"):
-        assert TARGETS[name].adjacencies == SUPPORT[name]
+        assert TARGETS[name].adjacencies == registry.named(name).adjacencies

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from murmuration.client import answers
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.sims.bench import breakdown
 from murmuration.sims.bench.node import Setting
+from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
 
 TINY = Setting(16, 20, "murmuration.sims.bench.synthetic_users:few")
@@ -15,7 +15,7 @@ TINY = Setting(16, 20, "murmuration.sims.bench.synthetic_users:few")
 
 def test_a_row_has_every_part_and_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    before = Ledger.charge, CohortStrategy.start, answers.NODE_HALVES["uls"]
+    before = Ledger.charge, CohortStrategy.start, registry.node_halves()["uls"]
     row = breakdown.measure(TINY, rounds=4)
     assert (row["d"], row["cohort"]) == (16, 20)
     named = {part for _, _, part in breakdown._PARTS}
@@ -24,7 +24,7 @@ def test_a_row_has_every_part_and_leaves_nothing_behind(tmp_path, monkeypatch):
         *(getattr(breakdown, n) for n in ("_NODE", "_REST", "_AFTER")),
     }
     assert all(ms > 0 for ms in row["parts_ms"].values())
-    assert (Ledger.charge, CohortStrategy.start, answers.NODE_HALVES["uls"]) == before
+    assert (Ledger.charge, CohortStrategy.start, registry.node_halves()["uls"]) == before
     assert not list(tmp_path.iterdir())
 
 

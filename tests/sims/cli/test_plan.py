@@ -8,7 +8,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.sims.cli.plan import solve
+from murmuration.strategies.planning import Asked, sampled_users
 
 # Much noise, so that distributions are narrow and quick to compose.
 WHOLE = {"noise_multiplier": 20.0, "rounds": 30, "cohort": 40, "users": 400, "delta": 1e-5}
@@ -28,31 +28,33 @@ def whole():
 
 @pytest.mark.parametrize("missing", ["epsilon", "rounds", "cohort", "users"])
 def test_solves_for_each(whole, missing):
-    found = solve({**whole, missing: None}, Adjacency.ADD_REMOVE)
+    found = sampled_users(Asked("uls", **{**whole, missing: None}), Adjacency.ADD_REMOVE)
     assert found == pytest.approx(whole)
 
 
 def test_solves_for_the_noise(whole):
-    found = solve({**whole, "noise_multiplier": None}, Adjacency.ADD_REMOVE)
+    found = sampled_users(Asked("uls", **{**whole, "noise_multiplier": None}), Adjacency.ADD_REMOVE)
     assert found["noise_multiplier"] == pytest.approx(20.0, rel=1e-3)
     assert spent(noise_multiplier=found["noise_multiplier"]) <= whole["epsilon"]
 
 
 def test_solves_for_delta(whole):
-    found = solve({**whole, "delta": None}, Adjacency.ADD_REMOVE)
+    found = sampled_users(Asked("uls", **{**whole, "delta": None}), Adjacency.ADD_REMOVE)
     assert found["delta"] == pytest.approx(1e-5, rel=0.02)
 
 
 @pytest.mark.parametrize(("missing", "step"), [("rounds", 1), ("cohort", 1), ("users", -1)])
 def test_whole_numbers_are_the_last_that_fit(whole, missing, step):
     target = whole["epsilon"] * 1.01
-    found = solve({**whole, "epsilon": target, missing: None}, Adjacency.ADD_REMOVE)
+    found = sampled_users(
+        Asked("uls", **{**whole, "epsilon": target, missing: None}), Adjacency.ADD_REMOVE
+    )
     assert found["epsilon"] == spent(**{missing: found[missing]}) <= target
     assert spent(**{missing: found[missing] + step}) > target
 
 
 def test_adjacency_counts(whole):
-    found = solve({**whole, "epsilon": None}, Adjacency.REPLACE)
+    found = sampled_users(Asked("uls", **{**whole, "epsilon": None}), Adjacency.REPLACE)
     assert found["epsilon"] == spent(Adjacency.REPLACE) > 1.5 * whole["epsilon"]
 
 
@@ -72,7 +74,7 @@ def test_adjacency_counts(whole):
 )
 def test_what_cannot_be_solved(whole, changes, message):
     with pytest.raises(InputError, match=message):
-        solve({**whole, **changes}, Adjacency.ADD_REMOVE)
+        sampled_users(Asked("uls", **{**whole, **changes}), Adjacency.ADD_REMOVE)
 
 
 def options(**given):

@@ -11,7 +11,8 @@ from murmuration.preference.reward import RewardModel
 from murmuration.server.config import RunConfig
 from murmuration.sims.cli import run
 from murmuration.sims.runtimes.ray_cluster import Workers
-from murmuration.strategies.registry import NODE_HALVES
+from murmuration.strategies import registry
+from murmuration.strategies.spec import NodeHalf
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -132,8 +133,9 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
 def test_every_option_is_a_setting_or_known_not_to_be_one():
     options = set(inspect.signature(run.run).parameters)
     fields = {field.name for field in dataclasses.fields(RunConfig)}
-    beside = {"resume", "out", *run._NO_SETTINGS}
-    assert options - beside == fields - {"least_nodes", "refresh", "registration", "resume", "out"}
+    beside = {"config", "runtime", "users_per_node", "workers", "as_json"}
+    beside |= {"cpus_per_worker", "gpus_per_worker"}
+    assert options - beside == fields - {"least_nodes", "refresh", "registration"}
 
 
 def test_the_help_tells_defaults(cli, monkeypatch):
@@ -247,7 +249,7 @@ def test_a_node_that_fails_is_one_line_and_no_success(cli, crowd, tmp_path, monk
 
     out = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setitem(NODE_HALVES, "uls", fail)
+        patched.setitem(registry.node_halves(), "uls", NodeHalf(fail))
         code, stdout, lines = cli(
             "run", "--data", crowd, *SMALL, "--seed", 3, "--out", out, "--json"
         )

@@ -63,7 +63,7 @@ def test_each_task_has_its_embedded_population(tmp_path):
     found = {}
     for task in (None, "reward", "text", "sft"):
         base = {} if task in (None, "reward") else {"base": str(tmp_path)}
-        config = settings({"task": task, **base}, str(tmp_path / "o"), False)
+        config = settings({"task": task, **base, "out": str(tmp_path / "o")})
         found[task] = (config.data, config.test)
     assert found[None] == found["reward"] == found["sft"]
     assert found["text"] == (
@@ -71,4 +71,4 @@ def test_each_task_has_its_embedded_population(tmp_path):
         "murmuration.population:texts_test",
     )
     with pytest.raises(InputError, match="--task must be one of"):
-        settings({"task": "write"}, str(tmp_path / "o"), False)
+        settings({"task": "write", "out": str(tmp_path / "o")})

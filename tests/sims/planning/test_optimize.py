@@ -10,10 +10,10 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.sims.planning import optimize
-from murmuration.sims.planning.examples import Asked
 from murmuration.sims.planning.gradient_norms import GroupNorms
 from murmuration.sims.planning.optimize import Public
 from murmuration.strategies.els import ElsPlan
+from murmuration.strategies.planning import Asked
 
 ADD = Adjacency.ADD_REMOVE
 
@@ -37,7 +37,7 @@ def asked(**changes):
         "epsilon": 0.5,
         "noise_multiplier": None,
     }
-    return Asked(**{**given, **changes})
+    return Asked("uls", **{**given, **changes})
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ from murmuration.privacy.accounting.ledger import LedgerInUse
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes import sweep
 from murmuration.sims.runtimes.sweep import Failed, on_cluster, one_by_one
-from murmuration.strategies.registry import NODE_HALVES
+from murmuration.strategies import registry
+from murmuration.strategies.spec import NodeHalf
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_a_run_whose_nodes_fail_is_no_refusal_and_no_result(config, quick_runs, 
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setitem(NODE_HALVES, "uls", fail)
+        patched.setitem(registry.node_halves(), "uls", NodeHalf(fail))
         (failed,) = one_by_one([config("r")], lambda _: None)
     assert isinstance(failed, Failed)
     assert "ran out of memory" in failed.why

@@ -14,10 +14,10 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.aup.corrected import AupCorrected
 from murmuration.strategies.aup.published import AupPublished
 from murmuration.strategies.base import Participants
-from murmuration.strategies.build import build
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.spec import Setting
+from murmuration.strategies.registry import build, named
+from murmuration.strategies.spec import RunContext
 
 CONFIG = RunConfig(
     test="others.jsonl", strategy="aup", epsilon=1.0, delta=1e-4, rounds=6, cohort=300
@@ -31,7 +31,8 @@ def made(tmp_path, quick_runs):
     def make(**changes):
         config = replace(CONFIG, **changes)
         registry = Registry.of({1: RegistryEntry(0, np.arange(800, dtype=np.uint64), None)})
-        setting = Setting(
+        context = RunContext(
+            strategy=named(config.strategy),
             config=config,
             participants=Participants.all(registry),
             source=Randomness(0),
@@ -44,7 +45,7 @@ def made(tmp_path, quick_runs):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
         adjacency = Adjacency(config.adjacency)
         with Ledger(path, adjacency=adjacency, delta=config.delta, budget=1.0) as ledger:
-            return build(setting, ledger)
+            return build(context, ledger)
 
     return make
 

@@ -241,24 +241,3 @@ def test_a_cohort_on_too_few_nodes_counts_as_zero_without_a_question(make_world,
     world.run(1)
     assert "2 nodes have users" in world.left_out[-1]
     assert not [m for m in watch.sent if m.metadata.message_type == "train"]
-
-
-@pytest.mark.parametrize(
-    ("strategy", "variant", "adjacency", "message"),
-    [
-        ("aup", "corrected", "zero-out", "needs everybody's vector"),
-        ("aup", "published", "replace", "needs everybody's vector"),
-        ("nonprivate", "centred", "zero-out", "not clipped"),
-        ("local-label", "centred", "replace-labels", "do not send sums on a grid"),
-        ("uls", "centred", "add-remove", "use --adjacency zero-out"),
-    ],
-)
-def test_what_has_no_sum_to_mask(strategy, variant, adjacency, message):
-    with pytest.raises(ValueError, match=message):
-        secure_rounds.check(strategy, variant, Adjacency(adjacency))
-
-
-@pytest.mark.parametrize("strategy", secure_rounds.STRATEGIES)
-def test_what_has_one(strategy):
-    for adjacency in ("zero-out", "replace", "replace-labels"):
-        secure_rounds.check(strategy, "centred", Adjacency(adjacency))

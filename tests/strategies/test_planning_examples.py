@@ -1,6 +1,7 @@
 """``murmuration plan`` for ELS and group privacy."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,8 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.sims.planning.examples import Asked, solve
+from murmuration.strategies import registry
+from murmuration.strategies.planning import Asked
 
 WHOLE = {
     "users": 400,
@@ -23,8 +25,13 @@ WHOLE = {
 ADD = Adjacency.ADD_REMOVE
 
 
+def solve(strategy, asked, adjacency):
+    """What ``murmuration plan`` solves for this strategy."""
+    return registry.named(strategy).solve(replace(asked, strategy=strategy), adjacency)
+
+
 def asked(**changes):
-    return Asked(**{**WHOLE, **changes})
+    return Asked("", **{**WHOLE, **changes})
 
 
 def test_epsilon_and_back():

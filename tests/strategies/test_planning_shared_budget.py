@@ -1,21 +1,29 @@
 """The plan of what shares its budget: it must be the plan that a run would use."""
 
+from dataclasses import replace
+
 import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.sims.planning.adaptive import solve
-from murmuration.sims.planning.examples import Asked
+from murmuration.strategies import registry
 from murmuration.strategies.adaptive import (
     DEFAULT_QUANTILE,
     DEFAULT_START,
     AdaptivePlan,
     QuantileRule,
 )
+from murmuration.strategies.planning import Asked
 
 SIZES = {"users": 1000, "cohort": 200, "rounds": 20, "delta": 1e-5}
+
+
+def solve(strategy, variant, adaptation, asked, adjacency):
+    """What ``murmuration plan`` solves for this strategy."""
+    own = {"strategy": strategy, "variant": variant, "adaptation": adaptation}
+    return registry.named(strategy).solve(replace(asked, **own), adjacency)
 
 
 def asked(**change: float | None) -> Asked:
@@ -27,7 +35,7 @@ def asked(**change: float | None) -> Asked:
         **SIZES,
         **change,
     }
-    return Asked(**values)  # type: ignore[arg-type]
+    return Asked("", **values)  # type: ignore[arg-type]
 
 
 def plain_noise() -> float:

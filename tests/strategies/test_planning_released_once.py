@@ -1,16 +1,22 @@
 """Plans without sampling: three numbers, of which two are given."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.analytic_gaussian import least_noise
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.sims.planning.examples import Asked
-from murmuration.sims.planning.solved import solve
+from murmuration.strategies import registry
+from murmuration.strategies.planning import Asked
 
 LABELS = Adjacency.REPLACE_LABELS
+
+
+def solve(strategy, asked, adjacency):
+    """What ``murmuration plan`` solves for this strategy."""
+    return registry.named(strategy).solve(replace(asked, strategy=strategy), adjacency)
 
 
 def asked(**change):
@@ -18,7 +24,7 @@ def asked(**change):
         "users": 1000, "group_size": None, "sampling_probability": None, "cohort": None,
         "rounds": None, "delta": 1e-5, "epsilon": 3.0, "noise_multiplier": None, **change,
     }  # fmt: skip
-    return Asked(**values)
+    return Asked("", **values)
 
 
 def test_noise_is_the_analytic_gaussians():

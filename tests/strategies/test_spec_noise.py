@@ -8,19 +8,23 @@ from murmuration.preference.data.rows import InputError
 from murmuration.privacy.mechanisms.discrete_gaussian import MOST_COORDINATES, DiscreteNoise
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.server.config import RunConfig
-from murmuration.strategies import noise
-from murmuration.strategies.noise import NoiseChoice, choose
+from murmuration.strategies import registry, spec
+from murmuration.strategies.spec import NoiseChoice
 
 CENTRED = [("uls", ""), ("dp-fedavg", ""), ("els", ""), ("adaptive", ""), ("aup", "centred")]
 
 
 @pytest.fixture(autouse=True)
 def with_the_library(monkeypatch):
-    monkeypatch.setattr(noise, "installed", lambda: True)
+    monkeypatch.setattr(spec, "installed", lambda: True)
 
 
 def config(strategy="uls", variant="", **more):
     return RunConfig(strategy=strategy, variant=variant or "centred", **more)
+
+
+def choose(settings, dimension, **more):
+    return spec.choose_noise(settings, registry.named(settings.strategy), dimension, **more)
 
 
 @pytest.mark.parametrize(("strategy", "variant"), CENTRED)
@@ -55,7 +59,7 @@ def test_floating_point_without_a_seed_is_said_in_the_report(settings, dimension
 
 
 def test_without_the_library_the_report_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(noise, "installed", lambda: False)
+    monkeypatch.setattr(spec, "installed", lambda: False)
     found = choose(config(), 9, seeded=False, nodes=5)
     assert found.kind == "gaussian"
     assert "pip install 'murmuration[secure]'" in found.warning

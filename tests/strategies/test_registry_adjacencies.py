@@ -5,20 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from murmuration.preference.data.rows import InputError
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.strategies.settings import STRATEGIES
-from murmuration.strategies.support import SUPPORT, check
+from murmuration.strategies import registry
+from murmuration.strategies.registry import check_adjacency as check
 
 
 def test_every_strategy_is_in_the_matrix():
-    assert set(STRATEGIES) <= set(SUPPORT)
-    assert all(allowed <= set(Adjacency) and allowed for allowed in SUPPORT.values())
+    for strategy in registry.strategies().values():
+        assert strategy.adjacencies and strategy.adjacencies <= set(Adjacency)
+        assert bool(strategy.why) == (strategy.adjacencies != set(Adjacency))
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
-@pytest.mark.parametrize("strategy", SUPPORT)
+@pytest.mark.parametrize("strategy", registry.strategies())
 def test_check_follows_the_matrix(strategy, adjacency):
-    if adjacency in SUPPORT[strategy]:
+    if adjacency in registry.named(strategy).adjacencies:
         check(strategy, adjacency)
         return
     with pytest.raises(Unsupported) as caught:
@@ -39,9 +41,8 @@ def test_els_is_refused_where_nothing_is_proved(adjacency):
         check("els", Adjacency(adjacency))
 
 
-def test_a_variant_without_an_entry_is_as_its_strategy():
-    check("aup:centred", Adjacency.REPLACE)
-    with pytest.raises(KeyError):
+def test_a_strategy_that_is_none():
+    with pytest.raises(InputError, match="--strategy must be one of uls"):
         check("lottery", Adjacency.ZERO_OUT)
 
 
@@ -54,4 +55,8 @@ def test_the_documented_matrix_is_this_one():
         for name in re.findall(r"`([a-z:-]+)`", names):
             allowed = zip(Adjacency, cells, strict=True)
             documented[name] = {a for a, cell in allowed if cell.strip() == "yes"}
-    assert documented == {name: SUPPORT[name] for name in STRATEGIES if name != "nonprivate"}
+    assert documented == {
+        name: registry.named(name).adjacencies
+        for name in registry.strategies()
+        if name != "nonprivate"
+    }

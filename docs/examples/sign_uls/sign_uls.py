@@ -1,0 +1,76 @@
+"""A strategy of another package: users send the signs of their averaged gradients.
+
+Formal guarantee: (epsilon, delta) at the level of users, as of ULS: D signs are sqrt(D) long, so
+clip norm / sqrt(D) times them are within the clip norm, from which the sensitivity follows. Signs
+say nothing of lengths, so the model's scale is not learnt.
+
+Legend: B users in a chunk, S sampled users, D dimensions.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from murmuration.preference.linear.gradients import Examples
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies import spec
+from murmuration.strategies.contributions import bounded_sum
+from murmuration.strategies.planning import sampled_users
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, Uls, UlsPlan
+
+
+@dataclass(frozen=True)
+class SignClip(UserClip):
+    """Keeps the signs, at a common length: within the ball whose sensitivity it inherits."""
+
+    def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
+        """The sum of the signs; a row that is not finite is zero."""
+        finite_B1 = torch.isfinite(grads_BD).all(dim=1, keepdim=True)
+        signs_BD = torch.where(finite_B1, grads_BD.sign(), 0.0)
+        return super().clip_sum(signs_BD * (self.norm / math.sqrt(grads_BD.shape[1])))
+
+
+def contribute(
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of the signs of their gradients, (D,)."""
+    return {"sum": bounded_sum(examples, work, keys_S, source, SignClip(work.number("clip-norm")))}
+
+
+class SignUls(Uls):
+    """The server half: that of ULS."""
+
+    name = "sign-uls"
+
+
+def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
+    """The plan, the strategy and the report's figures."""
+    config, clip = context.config, SignClip(context.config.clip or 1.0)
+    sizes = {"users": context.users, "cohort": config.cohort, "rounds": config.rounds}
+    terms = {"delta": config.delta, "adjacency": Adjacency(config.adjacency)}
+    more = {"discrete": context.noise.on(context.dimension), "hold_out": context.hold_out}
+    more["group_size"] = config.group_size or DEFAULT_GROUP_SIZE
+    plan = UlsPlan.for_epsilon(config.epsilon, clip=clip, **sizes, **terms, **more)
+    optimizer = context.optimizer("sgd", plan.noise, 1.0)
+    return spec.BuiltStrategy(
+        strategy=SignUls(plan, ledger, **context.arguments(optimizer)),
+        charges=plan.charges,
+        noise_multiplier=plan.noise_multiplier,
+        clip_norm=clip.norm,
+        group_size=plan.group_size,
+        noise=plan.noise,
+        guarantee=spec.promise(config),
+        gradients=plan.rounds * plan.cohort,
+        bytes_per_user=spec.cohort_bytes(context),
+    )
+
+
+HALVES = {"sign-uls": spec.NodeHalf(contribute)}
+HELP = "As uls, with the signs of gradients instead of the gradients."
+SIGN_ULS = spec.Strategy("sign-uls", HELP, build, HALVES, solve=sampled_users)

@@ -1,0 +1,76 @@
+"""Writes what is derived from declarations: docs/settings.md, and the run config in pyproject.toml.
+
+    python docs/write_settings.py
+
+A test compares both with what would be written.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import tomli_w
+
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.config import RunConfig
+from murmuration.sims.cli.options import panel_of
+from murmuration.strategies import registry
+from murmuration.strategies.settings import PANELS, about, option
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, PYPROJECT = ROOT / "docs" / "settings.md", ROOT / "pyproject.toml"
+_SECTION, _NEXT = "[tool.flwr.app.config]\n", "\n[tool.ruff]"
+
+
+def page() -> str:
+    """docs/settings.md."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Strategies and settings"
+    yield ""
+    yield "Written by `python docs/write_settings.py` from the declarations in `strategies/`."
+    yield ""
+    yield "## Strategies"
+    yield ""
+    yield "| `--strategy` | what it does | guarantee under | rounds | masks | noise on a grid |"
+    yield "|---|---|---|---|---|---|"
+    for strategy in registry.strategies().values():
+        rounds = " or ".join(map(str, strategy.rounds)) or "any"
+        own = RunConfig(strategy=strategy.name, adjacency=min(strategy.adjacencies).value)
+        masks, grid = ("no" if why(own) else "yes" for why in (strategy.masks, strategy.discrete))
+        under = ", ".join(a.value for a in Adjacency if a in strategy.adjacencies)
+        under = under if strategy.name != "nonprivate" else "none"
+        cells = (f"`{strategy.name}`", strategy.help, under, rounds, masks, grid)
+        yield f"| {' | '.join(cells)} |"
+    settings = list(fields(RunConfig))
+    panels = dict.fromkeys([*PANELS, *map(panel_of, settings)])
+    for panel in panels:
+        yield ""
+        yield f"## {panel}"
+        yield ""
+        yield "| option | type | default | what it is |"
+        yield "|---|---|---|---|"
+        for field in (f for f in settings if panel_of(f) == panel):
+            told = about(field)
+            kind = " / ".join(told.choices) or type(field.default).__name__
+            help_ = told.help.replace("|", "\\|")
+            place = " (deployments)" if told.deployed else ""
+            default = f"`{field.default!r}`"
+            yield f"| `{option(field.name)}`{place} | {kind} | {default} | {help_} |"
+
+
+def pyproject(text: str) -> str:
+    """pyproject.toml with the run config as it is declared."""
+    start = text.index(_SECTION) + len(_SECTION)
+    return text[:start] + tomli_w.dumps(_defaults()) + text[text.index(_NEXT, start) :]
+
+
+def _defaults() -> dict[str, bool | int | float | str]:
+    return {field.name.replace("_", "-"): field.default for field in fields(RunConfig)}
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    PYPROJECT.write_text(pyproject(PYPROJECT.read_text(encoding="utf-8")), encoding="utf-8")

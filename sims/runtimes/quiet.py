@@ -1,0 +1,26 @@
+"""Libraries that are good neighbours, need no network, and say errors only."""
+
+import logging
+import os
+
+
+def quiet_libraries(*, threads_sleep: bool = True) -> None:
+    """Set what libraries read when they are imported, unless the user has said otherwise.
+
+    With ``threads_sleep``, idle threads do not spin: that takes the cores from those that work,
+    where others use the machine too.
+    """
+    for name, value in {
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "RAY_usage_stats_enabled": "0",
+        "TOKENIZERS_PARALLELISM": "false",
+        **({"OMP_WAIT_POLICY": "passive"} if threads_sleep else {}),
+    }.items():
+        os.environ.setdefault(name, value)
+    # Flower sets the level of its log when it is imported, which may be later; a filter stays.
+    logging.getLogger("flwr").addFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR

@@ -1,0 +1,209 @@
+"""What a run would cost, before any data is touched: ``murmuration plan``, for every strategy.
+
+Six numbers hang together: epsilon, noise multiplier, rounds, cohort, users and delta. Five are
+given, the sixth follows. A strategy says in its file which of the ways here is its own, or has
+another there.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+
+SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known of a plan; None for what was not given.
+
+    ``hold_out`` is how users are held out, if they are; ``variant`` and ``adaptation`` are those
+    of ``aup``.
+    """
+
+    strategy: str
+    users: int | None = None
+    group_size: int | None = None
+    sampling_probability: float | None = None
+    cohort: int | None = None
+    rounds: int | None = None
+    delta: float | None = None
+    epsilon: float | None = None
+    noise_multiplier: float | None = None
+    hold_out: HoldOut | None = None
+    variant: str = "centred"
+    adaptation: str = "quantile"
+
+    def refuse_examples(self) -> None:
+        """InputError for what has a meaning only where single judgements are sampled."""
+        if self.group_size is not None or self.sampling_probability is not None:
+            raise InputError(
+                "--group-size and --sampling-probability cost nothing with --strategy "
+                f"{self.strategy}, where whole users are sampled; leave them out, or plan for els "
+                "or group"
+            )
+
+
+#: From what is asked to all numbers of the plan.
+Solve = Callable[[Asked, Adjacency], dict[str, float]]
+
+
+def not_planned(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+    """Of strategies that add no noise to a sum; raises InputError."""
+    raise InputError(
+        f"--strategy {asked.strategy} adds no noise to a sum: there is nothing to plan"
+    )
+
+
+def sampled_users(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+    """All of ``SIX`` from five of them: users are sampled, and one clipped vector of each is
+    summed.
+
+    Raises:
+        InputError: not exactly one is left out, a number that cannot be, or one that means nothing.
+    """
+    asked.refuse_examples()
+    given = {name: getattr(asked, name) for name in SIX}
+    coins = asked.hold_out
+    missing = [name for name in SIX if given[name] is None]
+    if len(missing) != 1:
+        listed = ", ".join("--" + name.replace("_", "-") for name in (missing or SIX))
+        raise InputError(f"leave out exactly one of them, the one to solve for: {listed}")
+    known = {name: value for name, value in given.items() if value is not None}
+    for name, value in known.items():
+        if not (math.isfinite(value) and value > 0):
+            raise InputError(f"--{name.replace('_', '-')} must be positive; got {value}")
+    if "cohort" in known and "users" in known and known["cohort"] > known["users"]:
+        raise InputError(f"--cohort {known['cohort']} is more than --users {known['users']}")
+    if "delta" in known and known["delta"] >= 1:
+        raise InputError(f"--delta must be below 1; got {known['delta']}")
+
+    def event(**change: float) -> PoissonGaussian:
+        value = {**known, **change}
+        return PoissonGaussian(value["cohort"] / value["users"], value["noise_multiplier"])
+
+    def cost(**change: float) -> float:
+        rounds = int({**known, **change}["rounds"])
+        return accountant.epsilon(
+            [(event(**change), rounds), *charges_of(coins).items()],
+            adjacency=adjacency,
+            delta=known["delta"],
+        )
+
+    solvers: dict[str, Callable[[], float]] = {
+        "epsilon": cost,
+        "noise_multiplier": lambda: accountant.noise_multiplier_for(
+            known["epsilon"],
+            delta=known["delta"],
+            probability=known["cohort"] / known["users"],
+            rounds=int(known["rounds"]),
+            adjacency=adjacency,
+            hold_out=coins,
+        ),
+        "rounds": lambda: accountant.rounds_for(
+            known["epsilon"],
+            delta=known["delta"],
+            event=event(),
+            adjacency=adjacency,
+            hold_out=coins,
+        ),
+        "cohort": lambda: _last(lambda m: cost(cohort=m) <= known["epsilon"], int(known["users"])),
+        "users": lambda: _first_users(lambda n: cost(users=n) <= known["epsilon"], known["cohort"]),
+        "delta": lambda: accountant.delta_for(
+            known["epsilon"], event=event(), rounds=int(known["rounds"]), adjacency=adjacency
+        ),
+    }
+    name = missing[0]
+    if name == "delta" and coins:
+        raise InputError("--delta is not solved for with --heldout: give it, and leave out another")
+    value = solvers[name]()
+    if name in ("rounds", "cohort", "users") and value < 1:
+        raise InputError(f"no number of {name} meets epsilon = {known['epsilon']:g}; add noise")
+    found = {**known, name: value}
+    if name in ("rounds", "cohort", "users"):
+        # Whole numbers rarely meet the target exactly: say what is really spent.
+        found["epsilon"] = cost(**{name: value})
+    return found
+
+
+def _last(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` that fits, 0 if none; ``fits`` turns false once."""
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _first_users(fits: Callable[[int], bool], cohort: float) -> int:
+    """The smallest number of users from ``cohort`` on that fits, 0 if a billion do not."""
+    low, high = int(cohort) - 1, int(cohort)
+    while not fits(high):
+        low, high = high, high * 2
+        if high > 10**9:
+            return 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def released_once(asked: Asked, adjacency: Adjacency, allowed: tuple[int, ...]) -> dict[str, float]:
+    """All numbers where everybody takes part in each of the ``allowed`` rounds, without sampling.
+
+    Cohort and users do not enter: epsilon, the noise multiplier (over the clip norm) and delta hang
+    together, and two of them give the third.
+
+    Raises:
+        InputError: not exactly one of epsilon, noise multiplier and delta is left out, or a number
+            that cannot be.
+    """
+    asked.refuse_examples()
+    strategy = asked.strategy
+    rounds = asked.rounds or allowed[0]
+    if rounds not in allowed:
+        listed = " or ".join(map(str, allowed))
+        raise InputError(f"--strategy {strategy} takes --rounds {listed}, not {rounds}")
+    if asked.cohort is not None:
+        raise InputError(f"--cohort has no meaning for --strategy {strategy}: everybody takes part")
+    if not asked.users or asked.users < 1:
+        raise InputError(f"--strategy {strategy} needs --users, a positive number")
+    three = {
+        "epsilon": asked.epsilon,
+        "noise_multiplier": asked.noise_multiplier,
+        "delta": asked.delta,
+    }
+    missing = [name for name, value in three.items() if value is None]
+    if len(missing) != 1:
+        raise InputError(
+            "leave out exactly one of --epsilon, --noise-multiplier and --delta, to solve for it"
+        )
+    for name, value in three.items():
+        if value is not None and not value > 0:
+            raise InputError(f"--{name.replace('_', '-')} must be positive; got {value}")
+    epsilon, noise, delta = asked.epsilon or 0.0, asked.noise_multiplier or 0.0, asked.delta or 0.0
+    if missing[0] == "epsilon":
+        epsilon = accountant.epsilon(
+            [(PoissonGaussian(1.0, noise), rounds)], adjacency=adjacency, delta=delta
+        )
+    elif missing[0] == "delta":
+        delta = accountant.delta_for(
+            epsilon, event=PoissonGaussian(1.0, noise), rounds=rounds, adjacency=adjacency
+        )
+    else:
+        noise = accountant.noise_multiplier_for(
+            epsilon, delta=delta, probability=1.0, rounds=rounds, adjacency=adjacency
+        )
+    return {
+        "epsilon": epsilon,
+        "noise_multiplier": noise,
+        "rounds": rounds,
+        "cohort": asked.users,
+        "users": asked.users,
+        "delta": delta,
+    }
