@@ -6,9 +6,7 @@ raises ``InputError``, in the one line that the command would print.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -105,8 +103,7 @@ def train(**settings: Any) -> Run:
     from murmuration.sims.runtimes.execute import execute
 
     users_per_node = settings.pop("users_per_node", None)
-    out, resume = settings.pop("out", None), settings.pop("resume", False)
-    config = _config(settings, None if out is None else os.fspath(out), resume)
+    config = _config(settings)
     result = execute(config, users_per_node=users_per_node, quiet=True)
     return Run(Path(config.out), result)
 
@@ -117,14 +114,11 @@ def plan(**numbers: Any) -> dict[str, Any]:
     Raises:
         InputError: numbers that do not determine a plan.
     """
-    from murmuration.sims.cli.plan import plan as command
+    from murmuration.sims.cli.plan import planned
 
     numbers = _named(numbers)
-    _check_names(numbers, [name for name in _parameters(command) if name != "as_json"])
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        command(**numbers, as_json=True)
-    return json.loads(said.getvalue())
+    _check_names(numbers, _parameters(planned))
+    return planned(**numbers)
 
 
 def compare(
@@ -149,12 +143,12 @@ def compare(
     names, budgets, folder = list(strategies), list(epsilons), Path(out).expanduser().absolute()
     if seeds < 1 or not names:
         raise InputError("seeds must be at least 1 and strategies must name one")
-    base = _config(settings, str(folder / "runs"), resume=False)
+    base = _config({**settings, "out": str(folder / "runs")})
     folder.mkdir(parents=True, exist_ok=True)
     return compared(base, names, budgets, seeds, folder)
 
 
-def _config(given: Mapping[str, Any], out: str | None, resume: bool) -> RunConfig:
+def _config(given: Mapping[str, Any]) -> RunConfig:
     """The settings that a command line with these options would make."""
     from murmuration.sims.cli.run import run, settings
 
@@ -162,11 +156,11 @@ def _config(given: Mapping[str, Any], out: str | None, resume: bool) -> RunConfi
     named = _named(given)
     if "adjacency" in named:
         named["adjacency"] = named["adjacency"].value
-    return settings(named, out, resume)
+    return settings(named)
 
 
 #: Options of ``murmuration run`` that say where it runs and what it prints.
-_OF_THE_COMMAND = ("as_json", "runtime", "workers", "cpus_per_worker", "gpus_per_worker")
+_OF_THE_COMMAND = ("as_json", "config", "runtime", "workers", "cpus_per_worker", "gpus_per_worker")
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from murmuration.preference.choices import check_model
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.run_files import CHECK
 from murmuration.strategies import registry
 from murmuration.strategies.settings import Scalar, Settings, about, option
 from murmuration.strategies.spec import Strategy, check_masks, check_noise
@@ -139,6 +140,7 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         raise InputError(f"{path} cannot be used: {error}") from None
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no settings")
+    found.pop(CHECK, None)  # of a config.json
     settings = {str(key).replace("-", "_"): value for key, value in found.items()}
     known = {field.name: field.default for field in dataclasses.fields(RunConfig)}
     for name, value in settings.items():

@@ -10,6 +10,7 @@ from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
 from murmuration.server.reporting.figures import in_words
 from murmuration.server.run_directory import RunDirectory
+from murmuration.strategies.settings import user_isolation
 from murmuration.strategies.spec import BuiltStrategy, RunContext
 
 _MOST_LOSS = 700.0  # nats; the perplexity of more is no floating-point number
@@ -109,11 +110,6 @@ def _guarantee(built: BuiltStrategy, ledger: Ledger) -> str:
         f"{ledger.adjacency} adjacency, which is more than the budget: charges were lost and "
         f"counted again. {ledger.adjacency.sentence}"
     )
-
-
-def user_isolation(batch_users: bool) -> str:
-    """Why one user's data moves no other's vector: by how it is computed, or as far as measured."""
-    return "empirical" if batch_users else "by construction"
 
 
 def _spent(config: RunConfig, built: BuiltStrategy, ledger: Ledger) -> float | None:

@@ -185,7 +185,7 @@ def main() -> None:
             raise
         from rich.console import Console
 
-        errors = Console(stderr=True, highlight=False)
+        errors = Console(stderr=True, highlight=False, emoji=False)
         errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
         sys.exit(code)
 

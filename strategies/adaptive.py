@@ -15,17 +15,17 @@ noise) and the nodes' clipping.
 Legend: S sampled users, D dimensions.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.linear.gradients import Examples, sum_over_users
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
@@ -60,6 +60,11 @@ from murmuration.strategies.spec import (
     promise,
 )
 from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit, least_noise
+
+if TYPE_CHECKING:
+    import torch
+
+    from murmuration.preference.linear.gradients import Examples
 
 # How a bound follows the users' gradients, and how long a step is when the bound moves.
 #
@@ -165,7 +170,7 @@ class AdaptivePlan:
         _ = self.charges  # a plan that cannot be released from cannot be built
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> "AdaptivePlan":
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> AdaptivePlan:
         """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
         check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
         effective = least_noise(epsilon, plan)
@@ -219,6 +224,8 @@ def contribute(
     arguments (with a seeded ``source``). Raises KeyError or ValueError for parameters that are
     missing or wrong.
     """
+    from murmuration.preference.linear.gradients import sum_over_users
+
     clip = clip_of(work)
     centre_D = work.tensor("centre").double() if "centre" in work.arrays else None
     bound = CountingClip(clip.norm, work.number("middle"), centre_D)

@@ -13,23 +13,23 @@ Legend: U users of a node, S sampled users, N judgements of sampled users, B use
 D dimensions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 
-from murmuration.preference.linear.gradients import (
-    Examples,
-    LocalSteps,
-    sum_over_users,
-    user_gradients,
-    windows,
-)
-from murmuration.preference.models import PreferenceModel, preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol.messages import Work
+
+if TYPE_CHECKING:
+    import torch
+
+    from murmuration.preference.linear.gradients import Examples
+    from murmuration.preference.linear.local_steps import LocalSteps
+    from murmuration.preference.models import PreferenceModel
 
 
 class ClipSum(Protocol):
@@ -44,6 +44,8 @@ def retained(
     start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What a user keeps for the run, at most ``most``: judgements (N,) and counts (S,)."""
+    from murmuration.preference.linear.gradients import windows
+
     fixed = source if source.seeded else Randomness(0)
     return windows(start_U, users_S, most, fixed.user_words("retain", 0, keys_S))
 
@@ -52,6 +54,10 @@ def sampled(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What counts of the asked users in this round: judgements (N,) and counts (S,)."""
+    import torch
+
+    from murmuration.preference.linear.gradients import windows
+
     words_S = source.user_words("window", int(work.number("round")), keys_S)
     group_size, most = int(work.number("group-size")), int(work.parameters.get("retain", 0))
     if not most:
@@ -69,6 +75,8 @@ def clip_of(work: Work) -> UserClip:
 
 def model_of(examples: Examples, work: Work) -> PreferenceModel:
     """The preference model that is asked for, as it applies to these judgements."""
+    from murmuration.preference.models import preference_model
+
     return preference_model(str(work.parameters.get("model", "btl")), examples.kind, examples.width)
 
 
@@ -89,6 +97,8 @@ def bounded_sum(
 
     With ``local``, of how far these steps of their own take them down from θ.
     """
+    from murmuration.preference.linear.gradients import sum_over_users
+
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D = work.tensor("theta")
     total_D = sum_over_users(
@@ -129,6 +139,10 @@ def contribute(
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.
     """
+    import torch
+
+    from murmuration.preference.linear.gradients import user_gradients
+
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D, model = work.tensor("theta"), model_of(examples, work)
     together = batches_users(work)

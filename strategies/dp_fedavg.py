@@ -12,12 +12,15 @@ be any of the four. Trusted: the server and the nodes' clipping.
 Legend: S sampled users, D dimensions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murmuration.preference.linear.gradients import Examples, LocalSteps
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -37,6 +40,9 @@ from murmuration.strategies.spec import (
     promise,
 )
 from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.gradients import Examples
 
 #: Features have unit scale, so the log loss curves by less than one along any direction:
 #: steps of length one stay well inside what is stable (two), and a few of them use a user's

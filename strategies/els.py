@@ -20,19 +20,17 @@ writes to.
 Legend: S asked users, K their judgements, D dimensions.
 """
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.linear.examples import PairExamples
-from murmuration.preference.linear.gradients import Examples, sum_over_users
-from murmuration.preference.linear.parallel import on_each_core
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PureChoice
 from murmuration.privacy.accounting.ledger import Ledger
@@ -69,6 +67,9 @@ from murmuration.strategies.spec import (
     clip_norm_of_each,
     promise,
 )
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.gradients import Examples
 
 #: As for ULS: well below a judgement's gradient at the start, which is about half a unit long.
 DEFAULT_CLIP = uls.DEFAULT_CLIP
@@ -107,7 +108,7 @@ class ElsPlan:
         _ = self.mechanism  # a plan that cannot be released from cannot be built
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> "ElsPlan":
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> ElsPlan:
         """The plan with the least noise that costs at most ``epsilon``; other fields as given.
 
         What was spent on choosing G is added to the rest. G decides what follows, so the two parts
@@ -180,6 +181,12 @@ def contribute(
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.
     """
+    import torch
+
+    from murmuration.preference.linear.examples import PairExamples
+    from murmuration.preference.linear.gradients import sum_over_users
+    from murmuration.preference.linear.parallel import on_each_core
+
     clip, theta_D = ExampleClip(work.number("clip-norm")), work.tensor("theta")
     group_size, probability = int(work.number("group-size")), work.number("probability")
     kept_K, taken_S = retained(examples.start_U, work.users_S, keys_S, group_size, source)

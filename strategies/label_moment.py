@@ -36,25 +36,19 @@ server with the sum before noise. Source: ours.
 Legend: J judgements, W rows in each, S sampled users, U users, D dimensions, T rounds.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.estimation.public_likelihood import (
-    averaged,
-    label_linear_model,
-    reciprocal,
-    spread,
-)
 from murmuration.preference.features.hashing import feature_map
-from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
@@ -72,7 +66,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.contributions import clip_of
-from murmuration.strategies.moment_solver import Moment, MomentSolver
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
@@ -88,6 +81,10 @@ from murmuration.strategies.spec import (
     promise,
 )
 from murmuration.strategies.uls import check_users_fit, least_noise
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.examples import PairExamples
+    from murmuration.strategies.moment_solver import Moment, MomentSolver
 
 #: In units of each user's public length.
 DEFAULT_CLIP = 0.8
@@ -118,7 +115,7 @@ class LabelMomentPlan:
         check_users_fit(self.users, self.clip.norm, self.clip.step)
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> "LabelMomentPlan":
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> LabelMomentPlan:
         """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
         LABEL_MOMENT.check_adjacency(plan["adjacency"])
         sigma = least_noise(epsilon, {**plan, "cohort": plan["users"]})
@@ -154,6 +151,15 @@ def contribute(
     A pure function of its arguments; nothing is drawn. Raises KeyError or ValueError for parameters
     that are missing or wrong, InputError where labels are not what they were.
     """
+    import torch
+
+    from murmuration.preference.estimation.public_likelihood import (
+        averaged,
+        label_linear_model,
+        reciprocal,
+        spread,
+    )
+
     del keys_S, source
     if examples.flip_J is not None:
         raise InputError("these labels have been randomized already, which is protection enough")
@@ -224,6 +230,8 @@ class LabelMoment(CohortStrategy):
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Release the sum of moments, charged to the ledger first, and solve with all so far."""
+        from murmuration.strategies.moment_solver import Moment
+
         if not isinstance(self.optimizer, SolvedModel):
             raise TypeError("a model that is solved for stands in a SolvedModel")
         noisy_D = self.plan.mechanism.release(
@@ -253,6 +261,8 @@ class LabelMoment(CohortStrategy):
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
+        from murmuration.strategies.moment_solver import Moment
+
         super().restore(state)
         pairs = zip(state["moments"], state["centres"], strict=True)
         self._moments = [Moment(m, c, self.plan.clip, self.plan.std) for m, c in pairs]
@@ -260,6 +270,8 @@ class LabelMoment(CohortStrategy):
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """One or two noisy moments, and a solve."""
+    from murmuration.strategies.moment_solver import MomentSolver
+
     config, own = context.config, context.config.of(Solved)
     plan = LabelMomentPlan.for_epsilon(
         config.epsilon,

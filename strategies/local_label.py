@@ -17,24 +17,20 @@ Source: Chowdhury et al. 2024 ("L"), §4 (item level); AUP-RLHF, §4 (user level
 Legend: S asked users, N labels, J public judgements, D dimensions.
 """
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.estimation.debiased import fit
-from murmuration.preference.estimation.projected_sgd import DECAYING, PUBLISHED, one_pass
-from murmuration.preference.estimation.randomized_labels import LINKS, RandomizedLabels
 from murmuration.preference.features.hashing import feature_map
-from murmuration.preference.linear.examples import PairExamples
-from murmuration.preference.models import preference_model
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
 from murmuration.privacy.accounting.ledger import Ledger
@@ -48,6 +44,12 @@ from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
 from murmuration.strategies.settings import AT_LEAST_ONE, Settings, Solved, not_negative, setting
 from murmuration.strategies.spec import LABELS, NOT_ON_A_GRID, BuiltStrategy, RunContext, Strategy
+
+if TYPE_CHECKING:
+    import torch
+
+    from murmuration.preference.estimation.randomized_labels import RandomizedLabels
+    from murmuration.preference.linear.examples import PairExamples
 
 Estimator = Literal["debiased", "mle", "sgd", "square"]
 Weights = Literal["information", "equal"]
@@ -90,6 +92,10 @@ class Estimate:
 
     def of(self, labels: RandomizedLabels) -> tuple[torch.Tensor, list[str]]:
         """The model (D,) and what its reader must know."""
+        from murmuration.preference.estimation.debiased import fit
+        from murmuration.preference.estimation.projected_sgd import DECAYING, PUBLISHED, one_pass
+        from murmuration.preference.estimation.randomized_labels import LINKS
+
         square = float((labels.x_JWD**2).sum(-1)[labels.present_JW].mean())
         ball = self.ball or 30.0 / math.sqrt(max(square, 1e-12))
         if self.weights == "information" and self.estimator != "mle":
@@ -218,6 +224,8 @@ class LocalLabel(CohortStrategy):
         Raises:
             RunAborted: no node told a label.
         """
+        from murmuration.preference.estimation.randomized_labels import RandomizedLabels
+
         if not isinstance(self.optimizer, SolvedModel):
             raise TypeError("a model that is solved for stands in a SolvedModel")
         told: dict[int, RandomizedLabels] = {}
@@ -242,6 +250,10 @@ class LocalLabel(CohortStrategy):
 
     def _told(self, reply: Message, users: slice) -> RandomizedLabels:
         """A node's labels with their features; MalformedReply or RegistryError if unusable."""
+        import torch
+
+        from murmuration.preference.estimation.randomized_labels import RandomizedLabels
+
         asked = users.stop - users.start
         labels = label_queries.read_reply(reply.content, asked)
         label_queries.check_promise(labels, self.plan.promise)
@@ -332,6 +344,8 @@ def label_promise(config: Settings) -> LabelPromise:
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """One round of randomized labels, and a fit to public items."""
+    from murmuration.preference.models import preference_model
+
     config, participants = context.config, context.participants
     own = config.of(LocalLabelSettings)
     promise = label_promise(config)

@@ -5,13 +5,14 @@ It shows what privacy costs. Formal guarantee: none; its ledger says epsilon = â
 Legend: S sampled users, D dimensions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murmuration.preference.linear.gradients import Examples
 from murmuration.privacy.accounting.events import Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import NoClip
@@ -25,6 +26,9 @@ from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.settings import Retained
 from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy, cohort_bytes
 from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.gradients import Examples
 
 #: Step size of Adam, whose steps do not depend on the scale of unclipped gradients.
 RATE = 0.1

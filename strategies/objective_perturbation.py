@@ -25,18 +25,17 @@ iterates would have to be sent to the nodes, and these are not released; only wh
 Legend: R rows (judgements of pairs), U users, S sampled users, D dimensions.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.estimation.public_likelihood import averaged
-from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
@@ -54,7 +53,6 @@ from murmuration.strategies.label_moment import (
     public_examples,
 )
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.perturbed_minimiser import solve, user_weights, usual_ridge, weighted
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
@@ -68,6 +66,9 @@ from murmuration.strategies.spec import (
     Strategy,
     promise,
 )
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.examples import PairExamples
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class ObjectivePlan:
     @classmethod
     def for_epsilon(
         cls, epsilon: float, *, calibration: Calibration = "analytic", **plan: Any
-    ) -> "ObjectivePlan":
+    ) -> ObjectivePlan:
         """The plan with the least noise that costs at most ``epsilon``, or with the paper's."""
         OBJECTIVE_PERTURBATION.check_adjacency(plan["adjacency"])
         if calibration == "paper":
@@ -141,6 +142,11 @@ def contribute(
     Raises KeyError or ValueError for parameters that are missing or wrong, InputError where
     judgements are not of pairs or labels are not what they were.
     """
+    import torch
+
+    from murmuration.preference.estimation.public_likelihood import averaged
+    from murmuration.strategies.perturbed_minimiser import user_weights
+
     del keys_S, source
     if examples.flip_J is not None:
         raise InputError("these labels have been randomized already, which is protection enough")
@@ -192,6 +198,8 @@ class ObjectivePerturbation(CohortStrategy):
         ball: float = math.inf,
         **arguments: Any,
     ) -> None:
+        from murmuration.strategies.perturbed_minimiser import user_weights, weighted
+
         super().__init__(sampler=plan.mechanism.sampler, **arguments)
         check_pairs(examples)
         self.plan, self.ledger, self.ball = plan, ledger, ball
@@ -202,6 +210,8 @@ class ObjectivePerturbation(CohortStrategy):
     @cached_property
     def ridge(self) -> float:
         """β."""
+        from murmuration.strategies.perturbed_minimiser import usual_ridge
+
         return usual_ridge(self.loss, self.plan.std) if self._ridge is None else self._ridge
 
     @property
@@ -219,6 +229,8 @@ class ObjectivePerturbation(CohortStrategy):
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Release the linear term, charged to the ledger first, and minimise."""
+        from murmuration.strategies.perturbed_minimiser import solve
+
         if not isinstance(self.optimizer, SolvedModel):
             raise TypeError("a model that is solved for stands in a SolvedModel")
         noisy_D = self.plan.mechanism.release(

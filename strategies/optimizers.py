@@ -13,12 +13,13 @@ preferences of ordinary strength in noise, smaller ones leave budget unused.
 Legend: D dimensions.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from murmuration.preference.choices import OPTIMIZERS
 from murmuration.strategies.aup.schedule import Phase
@@ -81,6 +82,8 @@ class ServerOptimizer:
     """Applies released averaged gradients to θ."""
 
     def __init__(self, settings: OptimizerSettings, theta_D: np.ndarray) -> None:
+        import torch
+
         self.settings = settings
         self.theta = torch.tensor(theta_D, dtype=torch.float64)
         self._average = torch.zeros_like(self.theta)
@@ -121,6 +124,8 @@ class ServerOptimizer:
 
     def step(self, round_: int, gradient_D: np.ndarray) -> None:
         """One descent step with the released gradient of ``round_`` (1, 2, …)."""
+        import torch
+
         rate = self.settings.rate * self.settings.factor(round_)
         self._torch.param_groups[0]["lr"] = rate / self._unit
         self.theta.grad = torch.from_numpy(np.asarray(gradient_D, dtype=np.float64))
@@ -131,6 +136,8 @@ class ServerOptimizer:
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything that a resumed run needs, as arrays."""
+        import torch
+
         moments = self._torch.state.get(self.theta, {})
         return {
             "theta": self.theta.numpy().copy(),
@@ -145,6 +152,8 @@ class ServerOptimizer:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
+        import torch
+
         self.theta.copy_(torch.from_numpy(state["theta"]))
         self._average.copy_(torch.from_numpy(state["average"]))
         self._averaged = int(state["averaged"][0])
@@ -175,7 +184,7 @@ class PhasedSettings(OptimizerSettings):
     phases: tuple[Phase, ...] = ()
 
     @classmethod
-    def of(cls, phases: tuple[Phase, ...]) -> "PhasedSettings":
+    def of(cls, phases: tuple[Phase, ...]) -> PhasedSettings:
         """The settings of Algorithm 2 for these phases."""
         rounds, rate = sum(phase.rounds for phase in phases), max(phase.rate for phase in phases)
         return cls("sgd", rate, rounds, momentum=0.0, warmup=0.0, averaging=0.0, phases=phases)
@@ -234,6 +243,8 @@ class SolvedModel:
     """θ in float64, zero until it is solved for."""
 
     def __init__(self, dimension: int) -> None:
+        import torch
+
         self.theta = torch.zeros(dimension, dtype=torch.float64)
 
     @property
@@ -251,6 +262,8 @@ class SolvedModel:
 
     def set(self, theta_D: np.ndarray) -> float:
         """Take a solution; how far it is from the model before. ValueError if it is not finite."""
+        import torch
+
         if not np.isfinite(theta_D).all():
             raise ValueError("the solution is not finite")
         moved = float(np.linalg.norm(theta_D - self.theta.numpy()))
@@ -263,4 +276,6 @@ class SolvedModel:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
+        import torch
+
         self.theta.copy_(torch.from_numpy(state["theta"]))

@@ -442,6 +442,11 @@ class Settings:
 # Settings that several strategies have, each with the same meaning in all of them.
 
 
+def user_isolation(batch_users: bool) -> str:
+    """Why one user's data moves no other's vector: by how it is computed, or as far as measured."""
+    return "empirical" if batch_users else "by construction"
+
+
 @dataclass(frozen=True)
 class Retained:
     """Of strategies that sample users, round by round."""

@@ -12,14 +12,15 @@ the server (it sees clipped sums before noise) and the nodes' clipping.
 Legend: S sampled users, D dimensions.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murmuration.preference.linear.gradients import Examples
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
@@ -51,6 +52,9 @@ from murmuration.strategies.spec import (
     cohort_bytes,
     promise,
 )
+
+if TYPE_CHECKING:
+    from murmuration.preference.linear.gradients import Examples
 
 #: Default clip norm. Features have unit scale by construction, so a user's averaged gradient at the
 #: start is a few tenths long; clipping well below that makes users count about equally, and leaves
@@ -90,7 +94,7 @@ class UlsPlan:
         check_users_fit(self.users, self.clip.norm, self.clip.step)
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> "UlsPlan":
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> UlsPlan:
         """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
         check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
         return cls(noise_multiplier=least_noise(epsilon, plan), **plan)

@@ -236,6 +236,8 @@ def quick_runs(monkeypatch):
     import murmuration.server.training
     from murmuration.privacy.accounting import accountant
 
+    exact = accountant.noise_multiplier_for
+
     def remembered(function):
         def call(*arguments, **more):
             if arguments and not isinstance(arguments[0], float):
@@ -257,6 +259,8 @@ def quick_runs(monkeypatch):
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
     monkeypatch.setattr(murmuration.server.training, "write_report", lambda *_: None)
+    yield
+    exact.cache_clear()  # of what the coarser grid gave
 
 
 @pytest.fixture

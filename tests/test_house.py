@@ -27,7 +27,7 @@ ARROWS = {
     "client": ("strategies", "preference", "privacy"),
     "server": ("strategies", "preference", "privacy"),
     "sims": ("server", "client", "strategies", "preference", "privacy", TOP),
-    TOP: ("sims",),
+    TOP: ("sims", "server", "strategies", "preference", "privacy"),
 }
 
 

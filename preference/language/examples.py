@@ -34,7 +34,8 @@ from murmuration.preference.data.rows import Kind
 from murmuration.preference.language.base_model import LanguageBase, naming_the_knob
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.language.user_gradients import Span
-from murmuration.preference.linear.examples import LocalSteps, distinct_texts, flips, labels
+from murmuration.preference.linear.examples import distinct_texts, flips, labels
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import PreferenceModel
 
 _SAME = 1e-3  # of a gradient's length: a part that was missed is far more, rounding far less

@@ -13,7 +13,6 @@ Shape suffixes: J judgements, W others in each, R = J·W rows, U users, T distin
 D dimensions, K = W + 1 responses.
 """
 
-import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,20 +31,6 @@ _CHUNK = 4096
 _CHUNK_BYTES = 16 * 2**20  # of features; a map may take several times as much for them
 _GPU_WANTED = "MURMURATION_GPU"  # 1: asked for; the processor does it as fast for most heads
 _GPU_SPARE = 2 * 2**30  # bytes; gradients of a chunk, and others who use it
-
-
-@dataclass(frozen=True)
-class LocalSteps:
-    """So many gradient steps of length ``rate`` on a user's own judgements."""
-
-    steps: int
-    rate: float
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ValueError(f"--local-steps must be at least 1, got {self.steps}")
-        if not (math.isfinite(self.rate) and self.rate > 0):
-            raise ValueError(f"--local-rate must be positive, got {self.rate}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,8 @@ import torch
 
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.linear import numba_gradients
-from murmuration.preference.linear.examples import LocalSteps, PairExamples
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.parallel import on_each_core
 from murmuration.preference.linear.torch_gradients import Bags, descents_alone
 from murmuration.preference.models import PreferenceModel

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from murmuration.preference.linear.examples import LocalSteps, PairExamples
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.parallel import one_core
 from murmuration.preference.models import PreferenceModel
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import RunConfig
 from murmuration.sims.bench.node import Setting
-from murmuration.sims.runtimes.execute import Runtime, execute
+from murmuration.sims.runtimes.execute import execute
+from murmuration.sims.runtimes.runtime import Runtime
 
 PFL = "pfl==0.6.0"
 _ROUNDS = 15

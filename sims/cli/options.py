@@ -23,6 +23,7 @@ def of_setting(name: str, **more: Any) -> Any:
     told, plain = about(declared), about(declared).help.replace("[", r"\[")  # which is markup
     if name == "strategy":
         more |= {"click_type": click.Choice(list(registry.strategies()))}
+        more |= {"is_eager": True}  # known when --help is asked for
     elif told.choices:
         more |= {"click_type": click.Choice(told.choices)}
     if name == "delta":

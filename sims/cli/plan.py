@@ -5,10 +5,11 @@ given, the sixth follows; each strategy says how (``strategies.planning``). Wher
 are sampled the group size counts too, and epsilon or the noise multiplier follows.
 """
 
+import inspect
 import json
 import math
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import click
 import typer
@@ -21,19 +22,17 @@ from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease, Tally
 from murmuration.server.config import DELTA_EXPONENT, OWN_SETTINGS, parse_delta
-from murmuration.server.result import user_isolation
 from murmuration.sims.cli import options as about_data
-from murmuration.sims.planning import optimize as optimize_plan
 from murmuration.strategies import registry
 from murmuration.strategies.planning import SIX, Asked
-from murmuration.strategies.settings import NONPRIVATE, about
+from murmuration.strategies.settings import NONPRIVATE, about, user_isolation
 
 
 def _choices(name: str) -> tuple[str, ...]:
     return about(OWN_SETTINGS[name][0]).choices
 
 
-def plan(
+def planned(
     strategy: Annotated[
         str, typer.Option(help="Algorithm.", click_type=click.Choice(list(registry.strategies())))
     ] = "uls",
@@ -100,12 +99,11 @@ def plan(
     batch_users: Annotated[
         bool, typer.Option("--batch-users", help="As in run; costs nothing that is accounted.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
-) -> None:
-    """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
+) -> dict[str, Any]:
+    """All numbers of a plan, and what they mean, from what the options of ``plan`` say.
 
-    For els and group: for epsilon or the noise multiplier. For adaptive and aup: for the noise.
-    With --optimize: for the group size and the cohort that a compute budget is best spent on.
+    Raises:
+        InputError: numbers that do not determine a plan.
     """
     if strategy == NONPRIVATE:
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
@@ -132,10 +130,10 @@ def plan(
         registry.check_adjacency(strategy, adjacency)
         if optimize:
             declared = about_data.schema(kind, responses, most_judgements, most_characters)
+            from murmuration.sims.planning import optimize as optimize_plan
+
             given_public = optimize_plan.Public(public, features, declared)
-            weighed = optimize_plan.solve(strategy, asked, compute, given_public, adjacency)
-            optimize_plan.report(weighed, as_json)
-            return
+            return optimize_plan.solve(strategy, asked, compute, given_public, adjacency)
         of_public = (public, kind, responses, most_judgements, most_characters)
         if compute is not None or any(option is not None for option in of_public):
             raise InputError("--compute, --public and what it holds go with --optimize")
@@ -144,22 +142,57 @@ def plan(
         raise
     except ValueError as error:
         raise InputError(str(error)) from None
-    missing = next(name for name in SIX if getattr(asked, name) is None)
-    found |= _told(coins, int(found["users"]), adjacency)
+    return {
+        **found,
+        **_told(coins, int(found["users"]), adjacency),
+        "strategy": strategy,
+        "adjacency": adjacency.value,
+        "user_isolation": user_isolation(batch_users),
+    }
+
+
+def plan(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    **given: Any,
+) -> None:
+    """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
+
+    For els and group: for epsilon or the noise multiplier. For adaptive and aup: for the noise.
+    With --optimize: for the group size and the cohort that a compute budget is best spent on.
+    """
+    found = planned(**given)
     if as_json:
-        about = {"strategy": strategy, "adjacency": adjacency.value}
-        print(json.dumps({**found, **about, "user_isolation": user_isolation(batch_users)}))
-        return
-    table = Table(title=f"{strategy}, {adjacency.value}", title_justify="left")
+        print(json.dumps(found))
+    elif given["optimize"]:
+        from murmuration.sims.planning import optimize as optimize_plan
+
+        optimize_plan.report(found)
+    else:
+        _report(found, next(name for name in SIX if given[name] is None))
+
+
+# Typer reads options from the signature; those of ``planned`` take the place of ``given``.
+_OPTIONS = inspect.signature(planned).parameters.values()
+_JSON = inspect.signature(plan).parameters["as_json"]
+plan.__signature__ = inspect.Signature([*_OPTIONS, _JSON])  # type: ignore[attr-defined]
+plan.__annotations__ = {p.name: p.annotation for p in (*_OPTIONS, _JSON)}  # type: ignore[attr-defined]
+
+
+def _report(found: dict[str, Any], missing: str) -> None:
+    """Print the numbers as a table, with what was solved for in bold, and what they mean."""
+    adjacency = Adjacency(found["adjacency"])
+    table = Table(title=f"{found['strategy']}, {adjacency.value}", title_justify="left")
     table.add_column("")
     table.add_column("", justify="right")
-    for name in found:
-        style = "bold" if name == missing else ""
-        table.add_row(name.replace("_", " "), f"{found[name]:.6g}", style=style)
+    for name, value in found.items():
+        if not isinstance(value, str):
+            style = "bold" if name == missing else ""
+            table.add_row(name.replace("_", " "), f"{value:.6g}", style=style)
     console = Console()
     console.print(table)
     console.print(adjacency.sentence, style="dim")
-    console.print(f"Isolation of users from each other: {user_isolation(batch_users)}", style="dim")
+    console.print(f"Isolation of users from each other: {found['user_isolation']}", style="dim")
     if found["delta"] >= 1 / found["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
 

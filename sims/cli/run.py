@@ -12,14 +12,12 @@ from rich.console import Console
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import parse_features
-from murmuration.preference.language.loading import resolve_base
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig, read_settings
 from murmuration.server.run_files import CHECK
 from murmuration.sims.cli.options import WithStrategyHelp, setting_parameters
-from murmuration.sims.runtimes.execute import Runtime, execute
-from murmuration.sims.runtimes.live_view import summary
 from murmuration.sims.runtimes.ray_cluster import Workers
+from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.settings import OUTPUT, RUNTIME
@@ -49,6 +47,8 @@ def settings(given: dict[str, Any]) -> RunConfig:
     if chosen.get("rounds") == 0:  # which in settings means: as many as suit the strategy
         raise InputError("--rounds must be at least 1; got 0")
     if chosen.get("base"):
+        from murmuration.preference.language.loading import resolve_base
+
         chosen["base"] = resolve_base(chosen["base"])
     if "features" in chosen:
         named = chosen["features"].strip()
@@ -84,7 +84,11 @@ def _former(folder: Path) -> dict[str, Any]:
         raise InputError(f"--resume: there is no run in {folder} ({error})") from None
     if not isinstance(settings, dict) or not isinstance(seed, dict):
         raise InputError(f"--resume: the files of the run in {folder} are damaged")
-    settings.pop(CHECK, None)
+    if settings.pop(CHECK, None) is None:
+        raise InputError(
+            f"--resume: the run in {folder} was begun by an earlier version, whose unfinished runs "
+            "cannot be gone on with (or its config.json was edited): begin again with another --out"
+        )
     return {**settings, "seed": seed.get("seed")}
 
 
@@ -141,6 +145,9 @@ def run(
     Writes a folder with config, ledger, metrics, model, plots and report. A run that was
     interrupted continues with --resume --out FOLDER; other options need not be repeated.
     """
+    from murmuration.sims.runtimes.execute import execute
+    from murmuration.sims.runtimes.live_view import summary
+
     given = {name: value for name, value in given.items() if value is not None}
     chosen = settings({**(read_settings(config) if config else {}), **given})
     places = Workers(workers, cpus_per_worker, gpus_per_worker)

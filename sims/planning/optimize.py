@@ -6,7 +6,6 @@ and beside example-level sampling at the same compute, by the noise per coordina
 gradient. Nobody's private data is looked at, so it costs no privacy.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -241,11 +240,8 @@ def _why(found: Found, els: Found | None, norms: GroupNorms) -> list[str]:
     return words
 
 
-def report(found: Found, as_json: bool) -> None:
-    """Print one JSON line, or the rows as a table, and why."""
-    if as_json:
-        print(json.dumps(found))
-        return
+def report(found: Found) -> None:
+    """Print the rows as a table, and why."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)  # a pipe does not wrap

@@ -28,7 +28,7 @@ from murmuration.server.config import RunConfig
 from murmuration.sims.reproductions.btl import Population, node_of
 from murmuration.strategies.base import Participants
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import build
+from murmuration.strategies.registry import build, named
 from murmuration.strategies.spec import RunContext
 
 _USERS, _EACH, _DIMENSION, _ROUNDS = 120, 10, 40, 60
@@ -73,7 +73,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
         participants = Participants(registry, np.flatnonzero(in_N), np.flatnonzero(~in_N))
         with scratch_ledger(Adjacency.ADD_REMOVE, _DELTA) as ledger:
             context = RunContext(
-                strategy=registry.named(config.strategy),
+                strategy=named(config.strategy),
                 config=config,
                 participants=participants,
                 source=source,

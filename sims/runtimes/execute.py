@@ -5,7 +5,6 @@ import json
 import shlex
 import sys
 from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,11 @@ from murmuration.sims.runtimes.live_view import LiveView
 from murmuration.sims.runtimes.local import run_local
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
+from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.protocol.availability import RunAborted
 
 #: Sums of single nodes are hidden among so many, unless it is said how many users a node has.
 _MASKING_NODES = 5
-
-
-class Runtime(StrEnum):
-    """Where the ServerApp and ClientApp run."""
-
-    LOCAL = "local"
-    FLOWER = "flower"
-    RAY = "ray"
 
 
 def execute(

@@ -99,7 +99,9 @@ def check(
         *(("--seed", "5") if seeded else ()),
     ]
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["murmuration.sims.main", "murmuration.sims.cli.run"])
+    context.set_forkserver_preload(
+        ["murmuration.sims.main", "murmuration.sims.cli.run", "murmuration.sims.runtimes.execute"]
+    )
 
     def start(run: Path) -> BaseProcess:
         resume = ("--resume",) if (run / "config.json").exists() else ()

@@ -238,7 +238,7 @@ def test_keys_seed_and_settings_do_not_change_alone(config, seed, edit):
     RunDirectory(again).close()
     edit(folder.path, other.path)
     # As the command line does it: what is not repeated is read from the folder.
-    read = settings({}, config.out, True)
+    read = settings({"out": config.out, "resume": True})
     with pytest.raises(InputError, match=r"does not agree with seed\.json and keys\.json"):
         RunDirectory(read)
     assert RunLock(folder.path)  # the folder is free again

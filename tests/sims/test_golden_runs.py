@@ -4,8 +4,8 @@ What they gave is in golden_runs.json; after a change that is meant to change it
 
     MURMURATION_WRITE_GOLDEN=1 python -m pytest tests/sims/test_golden_runs.py
 
-writes it anew. Weights are compared to seven digits, by their projections on fixed directions: on one
-machine runs are equal bit for bit, and machines round differently.
+writes it anew. Weights are compared to five digits, by projections on fixed directions: on one
+machine runs are equal bit for bit; machines, and numbers of threads, round differently.
 """
 
 import json
@@ -16,8 +16,10 @@ import numpy as np
 import pytest
 
 from murmuration.preference.reward import RewardModel
+from murmuration.server import training
 from murmuration.server.config import RunConfig
-from murmuration.sims.runtimes.execute import Runtime, execute
+from murmuration.sims.runtimes.execute import execute
+from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies import registry
 
 GOLDEN = Path(__file__).with_name("golden_runs.json")
@@ -61,9 +63,9 @@ def told(folder: Path) -> dict[str, object]:
 
 
 def same(found: object, expected: object, where: str) -> None:
-    """Equal, numbers to seven digits."""
+    """Equal, numbers to five digits."""
     if isinstance(expected, float | int) and not isinstance(expected, bool):
-        assert found == pytest.approx(expected, rel=1e-7, abs=1e-9), where
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-7), where
     elif isinstance(expected, dict):
         assert isinstance(found, dict) and list(found) == list(expected), where
         for name, value in expected.items():
@@ -77,7 +79,8 @@ def same(found: object, expected: object, where: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path):
+def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "write_report", lambda *_: None)  # plots take longer than runs
     config = RunConfig(
         strategy=case.split()[0],
         data=crowd,
@@ -88,7 +91,9 @@ def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path):
         out=str(tmp_path / "run"),
         **CASES[case],
     )
-    execute(config, runtime=Runtime.LOCAL, users_per_node=10 if "masked" in case else None)
+    execute(
+        config, runtime=Runtime.LOCAL, users_per_node=10 if "masked" in case else None, quiet=True
+    )
     found = json.loads(json.dumps(told(tmp_path / "run")))
     golden = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
     if os.environ.get("MURMURATION_WRITE_GOLDEN"):

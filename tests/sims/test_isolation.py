@@ -196,7 +196,8 @@ def shared_normaliser(monkeypatch) -> None:
     sound = registry.node_halves()["uls"]
 
     def contribute(examples, work, *others):
-        sums, step = sound.contribute(examples, work, *others), UserClip(work.number("clip-norm")).step
+        step = UserClip(work.number("clip-norm")).step
+        sums = sound.contribute(examples, work, *others)
         return {"sum": toward_zero(sums["sum"] / len(examples.y_R), step)}
 
     monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(contribute))

@@ -15,7 +15,6 @@ import murmuration.preference.data.loading
 import murmuration.preference.features.encoders
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims import main
-from murmuration.sims.cli import run
 from murmuration.sims.runtimes.flower import FlowerRunFailed
 
 GOOD = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10, "--seed", 1]
@@ -161,7 +160,7 @@ def test_messages_are_shown_as_they_are(cli, monkeypatch, crowd, error, code):
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(run, "execute", fail)
+    monkeypatch.setattr("murmuration.sims.runtimes.execute.execute", fail)
     found, _, lines = cli("run", "--data", crowd)
     assert (found, lines) == (code, [f"error: {error}"])
 
@@ -177,7 +176,7 @@ def test_other_errors_are_not_hidden(cli, monkeypatch, crowd):
     def fail(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run, "execute", fail)
+    monkeypatch.setattr("murmuration.sims.runtimes.execute.execute", fail)
     with pytest.raises(ZeroDivisionError):
         cli("run", "--data", crowd)
 

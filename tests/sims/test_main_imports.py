@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {
-    *("torch", "transformers", "sklearn", "numba", "scipy", "dp_accounting", "pyarrow"),
-    *("matplotlib", "ray", "flwr"),
-}
+#: What learns, draws or serves: of no use to whoever only plans, or reads help.
+OF_RUNS = {"torch", "transformers", "sklearn", "numba", "pyarrow", "matplotlib", "ray", "fastapi"}
+HEAVY = {*OF_RUNS, "scipy", "dp_accounting", "flwr"}
 
 
 def imported_by(code: str) -> set[str]:
@@ -28,11 +27,38 @@ atexit.register(lambda: print(*sys.modules, file=sys.stderr))
     return set(done.stderr.split())
 
 
+def imported_for(line: str) -> set[str]:
+    """What is imported by a command line."""
+    words = ["murmuration", *line.split()]
+    return imported_by(f"sys.argv = {words}\nimport murmuration.__main__ as m\nm.main()")
+
+
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_imports_nothing_that_takes_long(option):
-    found = imported_by(
-        f"sys.argv = ['murmuration', '{option}']\nimport murmuration.__main__ as m\nm.main()"
-    )
+    found = imported_for(option)
     assert "murmuration.sims.main" in found
     assert not HEAVY & found
     assert not {name for name in found if name.startswith("murmuration.sims.cli.")}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "--rounds 200 --cohort 500",
+        "--rounds 200 --cohort 500 --json",
+        "--rounds 200 --cohort 500 --heldout 0.2",
+        "--rounds 200 --cohort 500 --strategy aup",
+        "--rounds 200 --sampling-probability 0.1 --group-size 8 --strategy els",
+        "--rounds 1 --adjacency replace-labels --strategy label-moment",
+    ],
+)
+def test_a_plan_imports_nothing_that_runs_need(more):
+    found = imported_for(f"plan --epsilon 3 --delta 1e-5 --users 4800 {more}")
+    assert "murmuration.sims.cli.plan" in found
+    assert not OF_RUNS & found
+
+
+def test_help_of_a_run_imports_nothing_that_runs_need():
+    found = imported_for("run --help")
+    assert "murmuration.sims.cli.run" in found
+    assert not OF_RUNS & found

@@ -12,7 +12,8 @@ from murmuration.preference.reward import RewardModel
 from murmuration.server.config import RunConfig
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.population.texts import texts
-from murmuration.sims.runtimes.execute import Runtime, execute
+from murmuration.sims.runtimes.execute import execute
+from murmuration.sims.runtimes.runtime import Runtime
 
 SMALL = RunConfig(rounds=6, cohort=30, epsilon=8.0, delta=1e-3, seed=5)
 

@@ -15,7 +15,8 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.server.config import RunConfig
 from murmuration.sims.cli.run import settings
 from murmuration.sims.population.population import Population, write
-from murmuration.sims.runtimes.execute import Runtime, execute
+from murmuration.sims.runtimes.execute import execute
+from murmuration.sims.runtimes.runtime import Runtime
 
 SMALL = RunConfig(rounds=4, cohort=30, epsilon=1.0, delta=1e-3, seed=5, adjacency="zero-out")
 
@@ -87,7 +88,7 @@ def test_floating_point_without_a_seed_is_said(data: str, tmp_path: Path) -> Non
 
 def test_both_are_options(tmp_path: Path) -> None:
     given = {"noise": "gaussian", "secure_aggregation": True, "adjacency": "replace"}
-    made = settings(given, str(tmp_path), False)
+    made = settings({**given, "out": str(tmp_path)})
     assert (made.noise, made.secure_aggregation) == ("gaussian", True)
     run_config = made.to_run_config()
     assert run_config["secure-aggregation"] is True

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.linear.examples import LocalSteps
 from murmuration.preference.linear.gradients import windows
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip

@@ -8,8 +8,8 @@ from murmuration.preference.data.judgements import InputError, Judgements, LeftO
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.examples import token_examples
-from murmuration.preference.linear.examples import LocalSteps
 from murmuration.preference.linear.gradients import sum_over_users, user_gradients, windows
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
 

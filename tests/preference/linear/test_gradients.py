@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from murmuration.preference.linear import gradients
-from murmuration.preference.linear.examples import LocalSteps
 from murmuration.preference.linear.gradients import sum_over_users, user_gradients, windows
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import PreferenceModel, preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
 

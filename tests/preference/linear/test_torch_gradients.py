@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.linear.examples import LocalSteps, PairExamples
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.torch_gradients import Bags
 from murmuration.preference.models import Gaussian, pair_model, preference_model
 from tests.preference.linear.test_numba_gradients import MODELS, judgements, run

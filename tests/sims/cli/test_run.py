@@ -45,8 +45,8 @@ def executed(monkeypatch):
         asked.append((config, more))
         return {"out": config.out}
 
-    monkeypatch.setattr(run, "summary", lambda result: result["out"])
-    monkeypatch.setattr(run, "execute", execute)
+    monkeypatch.setattr("murmuration.sims.runtimes.live_view.summary", lambda result: result["out"])
+    monkeypatch.setattr("murmuration.sims.runtimes.execute.execute", execute)
     return asked
 
 

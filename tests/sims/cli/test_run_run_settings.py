@@ -1,12 +1,13 @@
 """From options to settings: defaults, paths, and what a resumed run had."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.sims.cli import run
+from murmuration.server.config import read_settings
 from murmuration.sims.cli.run import settings
 
 
@@ -19,8 +20,8 @@ def executed(monkeypatch):
         asked.append((config, more))
         return {"out": config.out}
 
-    monkeypatch.setattr(run, "summary", lambda result: result["out"])
-    monkeypatch.setattr(run, "execute", execute)
+    monkeypatch.setattr("murmuration.sims.runtimes.live_view.summary", lambda result: result["out"])
+    monkeypatch.setattr("murmuration.sims.runtimes.execute.execute", execute)
     return asked
 
 
@@ -72,3 +73,72 @@ def test_each_task_has_its_embedded_population(tmp_path):
     )
     with pytest.raises(InputError, match="--task must be one of"):
         settings({"task": "write", "out": str(tmp_path / "o")})
+
+
+def test_a_file_gives_settings_and_options_override_it(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text('strategy = "els"\ngroup-size = 4\nepsilon = 1\ndelta = "n^-1.1"\nrounds = 7\n')
+    found = settings({**read_settings(file), "rounds": 9, "out": str(tmp_path / "o")})
+    assert (found.strategy, found.group_size, found.epsilon, found.delta) == ("els", 4, 1.0, 0.0)
+    assert found.rounds == 9
+
+
+def test_the_config_of_any_run_is_such_a_file(cli, crowd, crowd_test, tmp_path):
+    options = ["--data", crowd, "--test", crowd_test, "--rounds", 2, "--cohort", 20]
+    options += ["--epsilon", 8, "--delta", 1e-3, "--seed", 3, "--json"]
+    code, first, _ = cli("run", *options, "--out", tmp_path / "a", "--clip", 0.2)
+    assert code == 0
+    code, second, lines = cli(
+        "run", "--config", tmp_path / "a" / "config.json", "--seed", 3, "--out", tmp_path / "b",
+        "--json",
+    )  # fmt: skip
+    assert code == 0, lines
+    same = ("clip_norm", "noise_multiplier", "epsilon", "heldout_accuracy")
+    assert [json.loads(first)[n] for n in same] == [json.loads(second)[n] for n in same]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epsilon = ", "cannot be used"),
+        ("epsylon = 3.0", "unknown setting 'epsylon'"),
+        ("rounds = 3.5", "'rounds' must be a int; got 3.5"),
+        ("resume = 1", "'resume' must be a bool; got 1"),
+        ('delta = "much"', "--delta must be a number"),
+    ],
+)
+def test_files_that_are_none(cli, tmp_path, text, message):
+    (tmp_path / "run.toml").write_text(text)
+    code, _, lines = cli("run", "--config", tmp_path / "run.toml", "--out", tmp_path / "o")
+    assert code == 2
+    assert message in lines[-1]
+    assert not (tmp_path / "o").exists()
+
+
+def test_unfinished_runs_of_earlier_versions_are_refused_in_a_line(cli, tmp_path):
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "seed.json").write_text('{"seed": 0}')
+    (tmp_path / "config.json").write_text('{"data": "sims.population:train", "rounds": 20}')
+    code, _, lines = cli("run", "--resume", "--out", tmp_path)
+    assert code == 2
+    assert "begun by an earlier version" in lines[-1]
+
+
+def test_names_are_not_taken_for_pictures(cli, tmp_path):
+    code, _, lines = cli("run", "--data", "nowhere.at.all:train", "--out", tmp_path / "o")
+    assert code == 2
+    assert "nowhere.at.all:train" in lines[-1]
+
+
+def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    _, everything, _ = cli("run", "--help")
+    _, own, _ = cli("run", "--strategy", "els", "--help")
+    for option in ("--sampling-probability", "--normalized", "--epsilon", "--runtime"):
+        assert option in everything
+        assert option in own
+    for option in ("--quantile", "--estimator", "--local-steps", "--retain"):
+        assert option in everything
+        assert option not in own
+    for panel in ("Data", "Promise", "Training", "Model", "Runtime", "Output", "Only for els"):
+        assert f"─ {panel}" in everything

@@ -193,6 +193,6 @@ def test_its_options_go_with_it(cli):
 
 @pytest.mark.parametrize(("model", "named"), [("btl", False), ("plackett-luce", True)])
 def test_the_command_that_is_printed_names_the_model(capsys, found, model, named):
-    optimize.report({**found, "model": model}, as_json=False)
+    optimize.report({**found, "model": model})
     command = next(line for line in capsys.readouterr().out.splitlines() if "murmuration" in line)
     assert ("--model plackett-luce" in command) is named
