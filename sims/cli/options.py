@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import click
 import typer
+from typer.core import TyperCommand
 
 from murmuration.preference.data.schema import Schema
 from murmuration.server.config import OWN_SETTINGS, RunConfig, parse_delta
@@ -82,7 +83,7 @@ def setting_parameters() -> list[inspect.Parameter]:
     ]
 
 
-class WithStrategyHelp(typer.core.TyperCommand):
+class WithStrategyHelp(TyperCommand):
     """A command whose ``--strategy NAME --help`` shows only what that strategy can use."""
 
     def get_help(self, ctx: click.Context) -> str:

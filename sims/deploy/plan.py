@@ -97,9 +97,10 @@ def usual_request(config: RunConfig) -> messages.Work:
     entries = {node: RegistryEntry(-1, keys_U, None) for node, keys_U in enumerate(parts)}
     everybody = Participants.all(Registry.of(entries))
     coins = config.heldout if config.hold_out else 0.0
+    config = config.settled(users)
     context = RunContext(
-        strategy=registry.named(config.settled(users).strategy),
-        config=config.settled(users),
+        strategy=registry.named(config.strategy),
+        config=config,
         participants=Participants(everybody.registry, everybody.train, everybody.held_out, coins),
         source=Randomness(None),
         features=json.dumps(base.to_config()),
@@ -108,7 +109,6 @@ def usual_request(config: RunConfig) -> messages.Work:
         grid=None,  # type: ignore[arg-type]
         once=_not_asked,
     )
-    config = context.config
     with (
         tempfile.TemporaryDirectory() as folder,
         Ledger(
