@@ -36,7 +36,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "| `--strategy` | what it does | guarantee under | rounds | masks | noise on a grid |"
     yield "|---|---|---|---|---|---|"
-    for strategy in registry.strategies().values():
+    for strategy in registry.OURS:
         rounds = " or ".join(map(str, strategy.rounds)) or "any"
         own = RunConfig(strategy=strategy.name, adjacency=min(strategy.adjacencies).value)
         masks, grid = ("no" if why(own) else "yes" for why in (strategy.masks, strategy.discrete))
@@ -44,6 +44,9 @@ def _lines() -> Iterator[str]:
         under = under if strategy.name != "nonprivate" else "none"
         cells = (f"`{strategy.name}`", strategy.help, under, rounds, masks, grid)
         yield f"| {' | '.join(cells)} |"
+    yield ""
+    yield "Of `aup` that is said of its centred form, the default; as published its guarantee is"
+    yield "not proven ([aup.md](aup.md))."
     settings = list(fields(RunConfig))
     panels = dict.fromkeys([*PANELS, *map(panel_of, settings)])
     for panel in panels:

@@ -90,7 +90,7 @@ class Run:
 
 
 def train(**settings: Any) -> Run:
-    """Train in this process, as ``murmuration run`` does; all but ``data`` have defaults there.
+    """Train in this process, as ``murmuration run`` does, with the same defaults.
 
     Besides settings of the run: ``out``, ``resume`` and ``users_per_node``. Without ``out`` the run
     goes into a folder of its own below ``runs``.
@@ -117,6 +117,12 @@ def plan(**numbers: Any) -> dict[str, Any]:
     from murmuration.sims.cli.plan import planned
 
     numbers = _named(numbers)
+    for name in ("users", "cohort", "rounds", "group_size", "compute"):
+        if name in numbers and type(numbers[name]) is not int:
+            raise InputError(f"{name} must be a whole number; got {numbers[name]!r}")
+    for name in ("epsilon", "noise_multiplier", "sampling_probability", "heldout"):
+        if name in numbers and type(numbers[name]) not in (int, float):
+            raise InputError(f"{name} must be a number; got {numbers[name]!r}")
     _check_names(numbers, _parameters(planned))
     return planned(**numbers)
 
@@ -172,9 +178,11 @@ def _named(given: Mapping[str, Any]) -> dict[str, Any]:
         name: os.fspath(value) if isinstance(value, os.PathLike) else value
         for name, value in given.items()
     }
-    if isinstance(found.get("delta"), str):
-        found["delta"] = parse_delta(found["delta"])
-    if isinstance(named := found.get("adjacency"), str):
+    if "delta" in found:
+        found["delta"] = parse_delta(str(found["delta"]))
+    for name in [name for name, value in found.items() if value is None]:
+        del found[name]  # as if it were not given
+    if (named := found.get("adjacency")) is not None:
         try:
             found["adjacency"] = Adjacency(named)
         except ValueError:

@@ -21,28 +21,20 @@ from murmuration.preference.data.rows import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.run_files import CHECK
 from murmuration.strategies import registry
-from murmuration.strategies.settings import Scalar, Settings, about, option
+from murmuration.strategies.settings import ROUNDS, Scalar, Settings, about, option
 from murmuration.strategies.spec import Strategy, check_masks, check_noise
 
-_ROUNDS = 200
 #: The named choice ``--delta n^-1.1``: always below 1 / users.
 DELTA_EXPONENT = -1.1
 
 
 def own_settings() -> dict[str, tuple[dataclasses.Field[Any], tuple[str, ...]]]:
-    """What single strategies declare: by name the field, and which strategies have it.
-
-    Raises:
-        InputError: two declare the same name, or one of a setting that every run has.
-    """
+    """What single strategies declare: by name the field, and which strategies have it."""
     found: dict[str, tuple[dataclasses.Field[Any], tuple[str, ...]]] = {}
-    common = {field.name for field in dataclasses.fields(Settings)}
     for strategy in registry.strategies().values():
         for field in dataclasses.fields(strategy.settings):
             known, names = found.get(field.name, (field, ()))
-            if field.name in common or known.metadata["about"] is not field.metadata["about"]:
-                raise InputError(f"--strategy {strategy.name}: setting {field.name} is taken")
-            found[field.name] = field, (*names, strategy.name)
+            found[field.name] = known, (*names, strategy.name)
     return found
 
 
@@ -56,7 +48,7 @@ class _Checked(Settings):
     def __post_init__(self) -> None:
         strategy = registry.named(self.strategy)
         if self.rounds == 0:
-            object.__setattr__(self, "rounds", strategy.rounds[0] if strategy.rounds else _ROUNDS)
+            object.__setattr__(self, "rounds", strategy.rounds[0] if strategy.rounds else ROUNDS)
         self.check_values()
         strategy.check(self)
         _check_together(self, strategy)  # type: ignore[arg-type]
@@ -93,11 +85,16 @@ class _Checked(Settings):
         return replace(self, delta=delta, cohort=cohort)  # type: ignore[return-value]
 
     def immutable_fields(self) -> dict[str, Scalar]:
-        """What a resumed run may not change: everything that decides the result or its cost."""
+        """What a resumed run may not change: everything that decides the result or its cost.
+
+        Of what single strategies declare only what this one does, so that a package that brings
+        another, or is gone, keeps no run from going on.
+        """
+        own = {name for name, (_, having) in OWN_SETTINGS.items() if self.strategy in having}
         return {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if not about(field).changeable
+            if not about(field).changeable and (field.name in own or field.name not in OWN_SETTINGS)
         }
 
 
@@ -142,18 +139,32 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         raise InputError(f"{path} holds no settings")
     found.pop(CHECK, None)  # of a config.json
     settings = {str(key).replace("-", "_"): value for key, value in found.items()}
-    known = {field.name: field.default for field in dataclasses.fields(RunConfig)}
+    known = {field.name: field for field in dataclasses.fields(RunConfig)}
+    of_a_run = path.suffix == ".json"
     for name, value in settings.items():
-        if name not in known:
-            raise InputError(f"{path}: unknown setting {name!r}; known: {', '.join(sorted(known))}")
+        if name not in known or (about(known[name]).deployed and not of_a_run):
+            offered = sorted(n for n, field in known.items() if not about(field).deployed)
+            raise InputError(f"{path}: unknown setting {name!r}; known: {', '.join(offered)}")
         if name == "delta" and isinstance(value, str):
             settings[name] = parse_delta(value)
-        elif isinstance(known[name], float) and type(value) is int:
-            settings[name] = float(value)
-        elif type(value) is not type(known[name]):
-            kind = type(known[name]).__name__
-            raise InputError(f"{path}: setting {name!r} must be a {kind}; got {value!r}")
+        elif name == "delta" and not value and not of_a_run:  # where 0 stands for n^-1.1
+            parse_delta(str(value))
+        else:
+            settings[name] = typed(name, value, str(path))
+    if of_a_run and settings.get("strategy") in registry.solved():
+        settings.pop("cohort", None)  # everybody takes part
     return settings
+
+
+def typed(name: str, value: object, where: str = "") -> Any:
+    """A setting's value in its type; InputError, naming it, for one of another."""
+    default = next(f.default for f in dataclasses.fields(RunConfig) if f.name == name)
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        kind, place = type(default).__name__, f"{where}: " if where else ""
+        raise InputError(f"{place}setting {name!r} must be a {kind}; got {value!r}")
+    return value
 
 
 def parse_delta(text: str) -> float:

@@ -52,12 +52,15 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.settings import Quantile, Retained
 from murmuration.strategies.spec import (
+    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
+    clip_norm,
     cohort_bytes,
     promise,
+    supported,
 )
 from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit, least_noise
 
@@ -470,7 +473,11 @@ ADAPTIVE = Strategy(
     name="adaptive",
     help="As uls, with a clip norm that follows a quantile of the users' gradient norms.",
     build=build,
-    node_halves={"adaptive": NodeHalf(contribute, counts=True)},
+    node_halves={"adaptive": NodeHalf(contribute, length=clip_norm, counts=True)},
     settings=AdaptiveSettings,
+    adjacencies=ALL,
+    discrete=supported,
+    masks=supported,
+    node_noise=supported,
     solve=solve,
 )

@@ -32,12 +32,15 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.settings import AT_LEAST_ONE, POSITIVE, Normalized, Retained, setting
 from murmuration.strategies.spec import (
+    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
+    clip_norm,
     cohort_bytes,
     promise,
+    supported,
 )
 from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan
 
@@ -142,7 +145,11 @@ DP_FEDAVG = Strategy(
     name="dp-fedavg",
     help="Each sampled user takes a few gradient steps of their own; how far they led is clipped.",
     build=build,
-    node_halves={"dp-fedavg": NodeHalf(contribute)},
+    node_halves={"dp-fedavg": NodeHalf(contribute, length=clip_norm)},
     settings=FedAvgSettings,
+    adjacencies=ALL,
+    discrete=supported,
+    masks=supported,
+    node_noise=supported,
     solve=sampled_users,
 )

@@ -59,6 +59,7 @@ from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.protocol.secure_rounds import check_nodes
 from murmuration.strategies.settings import Normalized, Settings, a_share, setting
 from murmuration.strategies.spec import (
+    ALL,
     COMES_OR_GOES,
     BuiltStrategy,
     NodeHalf,
@@ -66,6 +67,7 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm_of_each,
     promise,
+    supported,
 )
 
 if TYPE_CHECKING:
@@ -527,6 +529,8 @@ ELS = Strategy(
     settings=ElsSettings,
     adjacencies=COMES_OR_GOES,
     why="nothing is proved for a user whose examples are replaced",
+    discrete=supported,
+    masks=supported,
     node_noise=_counts_first,
     solve=solve,
 )
@@ -536,6 +540,7 @@ GROUP = Strategy(
     build=build_group,
     node_halves={"group": NodeHalf(contribute, length=clip_norm_of_each)},
     settings=ElsSettings,
-    discrete=lambda settings: "--strategy group",
+    adjacencies=ALL,
+    masks=supported,
     solve=solve,
 )

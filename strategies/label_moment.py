@@ -78,7 +78,9 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
+    clip_norm,
     promise,
+    supported,
 )
 from murmuration.strategies.uls import check_users_fit, least_noise
 
@@ -350,9 +352,12 @@ LABEL_MOMENT = Strategy(
     name="label-moment",
     help="One noisy vector of labels instead of hundreds of rounds, where prompts are public.",
     build=build,
-    node_halves={"label-moment": NodeHalf(contribute, whole=True)},
+    node_halves={"label-moment": NodeHalf(contribute, length=clip_norm, whole=True)},
     settings=Solved,
     adjacencies=LABELS,
+    discrete=supported,
+    masks=supported,
+    node_noise=supported,
     why=PUBLIC_ITEMS,
     rounds=(1, 2),
     solve=lambda asked, adjacency: released_once(asked, adjacency, LABEL_MOMENT.rounds),

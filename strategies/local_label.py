@@ -438,7 +438,6 @@ LOCAL_LABEL = Strategy(
     adjacencies=LABELS,
     why="only labels are randomized; prompts, responses and their numbers are public",
     rounds=(1,),
-    discrete=lambda settings: "--strategy local-label",
     masks=lambda settings: NOT_ON_A_GRID,
     check=_check,
     local=True,

@@ -24,7 +24,14 @@ from murmuration.strategies.contributions import bounded_sum
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.settings import Retained
-from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy, cohort_bytes
+from murmuration.strategies.spec import (
+    ALL,
+    BuiltStrategy,
+    NodeHalf,
+    RunContext,
+    Strategy,
+    cohort_bytes,
+)
 from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size
 
 if TYPE_CHECKING:
@@ -109,6 +116,6 @@ NONPRIVATE = Strategy(
     build=build,
     node_halves={"nonprivate": NodeHalf(contribute, length=None)},
     settings=Retained,
-    discrete=lambda settings: "--strategy nonprivate",
+    adjacencies=ALL,
     masks=lambda settings: "what is not clipped has no grid",
 )

@@ -318,7 +318,6 @@ OBJECTIVE_PERTURBATION = Strategy(
     adjacencies=LABELS,
     why=PUBLIC_ITEMS,
     rounds=(1,),
-    discrete=lambda settings: "--strategy objective-perturbation",
     masks=lambda settings: NOT_ON_A_GRID,
     solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),
 )

@@ -5,6 +5,7 @@ A package brings one by an entry point of the group ``murmuration.strategies`` t
 nodes. Choices, checks, options, policies, ``plan``, ``compare`` and the docs derive from this list.
 """
 
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -20,6 +21,7 @@ from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.nonprivate import NONPRIVATE
 from murmuration.strategies.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.protocol import group_size_histogram
+from murmuration.strategies.settings import Settings
 from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy
 from murmuration.strategies.uls import ULS
 
@@ -43,25 +45,59 @@ COUNTS = "counts"
 
 @cache
 def strategies() -> dict[str, Strategy]:
-    """All strategies by name.
+    """All strategies by name. What another package brings and cannot be used is set aside."""
+    return _loaded()[0]
 
-    Raises:
-        InputError: a package brings what is no strategy, or one whose name or settings are taken.
+
+@cache
+def _loaded() -> tuple[dict[str, Strategy], dict[str, str]]:
+    """All strategies, and by the name of its entry point why one of another package is none.
+
+    Nothing that such a package does when it is imported, or has in it, keeps others from working:
+    an owner's agent runs where they are installed, too.
     """
     found = {strategy.name: strategy for strategy in OURS}
+    refused: dict[str, str] = {}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
-        strategy = point.load()
-        if not isinstance(strategy, Strategy):
-            raise InputError(f"the entry point {point.value} names no Strategy")
-        if strategy.name in found or set(strategy.node_halves) & set(_halves(found)):
-            raise InputError(f"the entry point {point.value}: {strategy.name!r} is taken")
-        found[strategy.name] = strategy
-    return found
+        try:
+            strategy = point.load()
+            _check_theirs(point.name, strategy, found)
+        except (Exception, SystemExit) as error:
+            refused[point.name] = f"{point.value}: {type(error).__name__}: {error}"
+        else:
+            found[strategy.name] = strategy
+    return found, refused
+
+
+def _check_theirs(name: str, strategy: object, known: dict[str, Strategy]) -> None:
+    """InputError for what is no strategy, or takes a name that others have."""
+    if not isinstance(strategy, Strategy):
+        raise InputError("it is no Strategy")
+    if strategy.name != name:
+        raise InputError(f"it is called {strategy.name!r}")
+    taken = {*known, *_halves(known), COUNTS}
+    if twice := taken & {strategy.name, *strategy.node_halves}:
+        raise InputError(f"{min(twice)!r} is taken")
+    taken = {field.name for field in fields(Settings)}
+    taken |= {field.name for other in known.values() for field in fields(other.settings)}
+    shared = {
+        field.name: field.metadata.get("about")
+        for other in known.values()
+        for field in fields(other.settings)
+    }
+    for field in fields(strategy.settings):
+        told = field.metadata.get("about")
+        if told is None:
+            raise InputError(f"its setting {field.name} is not declared with setting(…)")
+        if field.name in taken and shared.get(field.name) is not told:
+            raise InputError(f"its setting {field.name} is taken")
 
 
 def named(name: str) -> Strategy:
     """The strategy of a name; InputError, listing all, if there is none."""
-    known = strategies()
+    known, refused = _loaded()
+    if name in refused:
+        raise InputError(f"--strategy {name} cannot be used: {refused[name]}")
     if name not in known:
         raise InputError(f"--strategy must be one of {', '.join(known)}; got {name!r}")
     return known[name]

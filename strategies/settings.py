@@ -1,8 +1,8 @@
 """The settings of a run: each is declared once, and all that is said and checked follows from that.
 
 A declaration holds name, type, default, help, check, choices and panel. From it come the fields of
-``server.config.Settings``, range checks, the options of ``murmuration run`` and their places in
-``--help``, the table in docs/running.md, and ``[tool.flwr.app.config]`` in pyproject.toml (where
+``server.config.RunConfig``, range checks, the options of ``murmuration run`` and their places in
+``--help``, the table in docs/settings.md, and ``[tool.flwr.app.config]`` in pyproject.toml (where
 Flower wants every key that may be overridden). ``Settings`` are those of every run; what is of one
 strategy is declared in its file, with ``setting``, in a frozen dataclass of its own.
 """
@@ -31,7 +31,8 @@ OF_STRATEGY = "Only for"
 #: The one strategy that promises nothing.
 NONPRIVATE = "nonprivate"
 NOISES = ("discrete", "gaussian", "distributed")
-_ROUNDS = 200
+#: Where a strategy takes any number.
+ROUNDS = 200
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ class Settings:
     )
     rounds: int = setting(
         0,
-        f"Rounds of training. [default: {_ROUNDS}, or 1 where the model is solved for]",
+        f"Rounds of training. [default: {ROUNDS}, or 1 where the model is solved for]",
         panel=TRAINING,
         good=lambda value: value >= 1,
         expected="at least 1",

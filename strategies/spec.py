@@ -6,7 +6,7 @@ A strategy's file holds its plan, its settings, its server half, its node half, 
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -77,7 +77,7 @@ class NodeHalf:
     """
 
     contribute: Callable[[Any, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
-    length: Callable[[Number], float] | None = clip_norm
+    length: Callable[[Number], float] | None
     whole: bool = False
     counts: bool = False
     model: bool = True
@@ -88,9 +88,19 @@ class NodeHalf:
         return self.length is clip_norm_of_each
 
 
-def always(settings: Settings) -> str:
+def supported(settings: Settings) -> str:
     """No reason why not."""
     return ""
+
+
+def not_declared(settings: Settings) -> str:
+    """Of a strategy whose file does not say that it can."""
+    return "it does not declare that it can"
+
+
+def named_alone(settings: Settings) -> str:
+    """The same, for sentences that name what there is no noise on a grid for."""
+    return f"--strategy {settings.strategy}"
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,7 @@ class Strategy:
         node_halves: what nodes are asked, by the name that stands in requests. The first is what
             an owner's policy means by ``name``.
         settings: a frozen dataclass of those that are its own.
-        adjacencies: under which there is a guarantee.
+        adjacencies: under which there is a guarantee. What is not declared is refused.
         why: why there is none under the others.
         rounds: how many it can take, where it solves for the model with everybody; empty: any.
         discrete, masks, node_noise: from settings to why there is no discrete noise, why sums
@@ -126,20 +136,15 @@ class Strategy:
     build: "Callable[[RunContext, Ledger], BuiltStrategy]"
     node_halves: Mapping[str, NodeHalf] = field(default_factory=dict)
     settings: type = NoSettings
-    adjacencies: frozenset[Adjacency] = ALL
-    why: str = ""
+    adjacencies: frozenset[Adjacency] = frozenset()
+    why: str = "it declares none"
     rounds: tuple[int, ...] = ()
-    discrete: Callable[[Settings], str] = always
-    masks: Callable[[Settings], str] = always
-    node_noise: Callable[[Settings], str] = always
+    discrete: Callable[[Settings], str] = named_alone
+    masks: Callable[[Settings], str] = not_declared
+    node_noise: Callable[[Settings], str] = not_declared
     check: Callable[[Settings], None] = lambda settings: None
     solve: Solve = not_planned
     local: bool = False
-
-    @property
-    def own(self) -> frozenset[str]:
-        """Names of the settings that are its own."""
-        return frozenset(declared.name for declared in fields(self.settings))
 
     def check_adjacency(self, adjacency: Adjacency) -> None:
         """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
@@ -444,10 +449,10 @@ def promise(config: Settings) -> str:
 def check_masks(config: Settings, strategy: Strategy, others: Iterable[Strategy]) -> None:
     """ValueError, saying why and what to do, if the strategy's sums cannot be masked."""
     if why := strategy.masks(config):
-        able = [other.name for other in others if other.masks is always or other.name == "aup"]
+        able = [other.name for other in others if not other.masks(config)]
         raise ValueError(
             f"--secure-aggregation is not for --strategy {strategy.name} as it is set: {why}; "
-            f"it is for {', '.join(able)} (aup: centred)"
+            f"it is for {', '.join(able)}"
         )
     if config.adjacency == Adjacency.ADD_REMOVE:
         raise ValueError(

@@ -45,12 +45,15 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.settings import Normalized, Retained
 from murmuration.strategies.spec import (
+    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
+    clip_norm,
     cohort_bytes,
     promise,
+    supported,
 )
 
 if TYPE_CHECKING:
@@ -283,7 +286,11 @@ ULS = Strategy(
     name="uls",
     help="Average each sampled user's gradient, clip it, add noise to the sum (DP-FedSGD).",
     build=build,
-    node_halves={"uls": NodeHalf(contribute)},
+    node_halves={"uls": NodeHalf(contribute, length=clip_norm)},
     settings=UlsSettings,
+    adjacencies=ALL,
+    discrete=supported,
+    masks=supported,
+    node_noise=supported,
     solve=sampled_users,
 )

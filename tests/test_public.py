@@ -178,3 +178,28 @@ def test_comparisons_of_nothing(crowd, tmp_path, wrong):
     asked = {"strategies": ["uls"], "epsilons": [1.0], "seeds": 1, **wrong}
     with pytest.raises(InputError):
         compare(data=crowd, out=tmp_path, **asked)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"variant": "publishd", "strategy": "aup"},
+        {"variant": "corrected"},
+        {"adaptation": "foo", "strategy": "aup"},
+        {"rounds": 2.5},
+        {"epsilon": "3"},
+        {"delta": 0},
+        {"adjacency": 3},
+    ],
+)
+def test_a_plan_of_what_no_option_could_say_is_refused(numbers):
+    whole = {"epsilon": 3.0, "delta": 1e-5, "rounds": 200, "cohort": 500, "users": 4800}
+    with pytest.raises(InputError):
+        plan(**{**whole, **numbers})
+
+
+@pytest.mark.parametrize("given", [{"data": 3}, {"features": 3}, {"adjacency": 3}, {"rounds": 1.5}])
+def test_settings_of_other_types_are_refused_in_a_line(given, tmp_path):
+    with pytest.raises(InputError):
+        train(out=str(tmp_path / "o"), **given)
+    assert not (tmp_path / "o").exists()

@@ -51,6 +51,7 @@ from murmuration.client.labels.terms import check_terms
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies import registry
 from murmuration.strategies.protocol import (
     label_queries,
     messages,
@@ -294,9 +295,16 @@ class Agent:
         self._features.add(config)
 
     def _check_length(self, content: RecordDict, found: RecordDict) -> None:
-        """Once more, where it leaves: no sum is longer than its users can make it."""
+        """Once more, where it leaves: no sum is longer than its users can make it, and no other
+        array is beside it than the count that the strategy says.
+        """
+        strategy = str(content.config_records["parameters"]["strategy"])
+        expected = {"sum", "within"} if registry.node_halves()[strategy].counts else {"sum"}
+        sums = found.array_records["sums"]
+        if set(sums) != expected:
+            raise PolicyRefusal("strategies", f"{strategy} would tell more than its sum")
         users = len(self._users(messages.Asked.of(content)))
-        total_D = found.array_records["sums"]["sum"].numpy().astype(np.float64)
+        total_D = sums["sum"].numpy().astype(np.float64)
         length = float(np.linalg.norm(total_D))
         if not length <= users * self.policy.max_clip * (1 + 1e-6):
             raise PolicyRefusal("max_clip", "the sum is longer than the policy allows")

@@ -89,8 +89,11 @@ class WithStrategyHelp(TyperCommand):
     def get_help(self, ctx: click.Context) -> str:
         """As for any command, after hiding what is of other strategies."""
         if (name := ctx.params.get("strategy")) in registry.strategies():
+            steps = {field.name for field in fields(RunConfig) if about(field).steps} | {"cohort"}
+            without = steps if registry.named(name).rounds else set()
             for parameter in self.params:
                 _, names = OWN_SETTINGS.get(parameter.name or "", (None, (name,)))
-                if name not in names and isinstance(parameter, click.Option):
+                usable = name in names and parameter.name not in without
+                if not usable and isinstance(parameter, click.Option):
                     parameter.hidden = True
         return super().get_help(ctx)

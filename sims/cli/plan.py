@@ -105,6 +105,11 @@ def planned(
     Raises:
         InputError: numbers that do not determine a plan.
     """
+    for name, value in (("variant", variant), ("adaptation", adaptation)):
+        if value not in _choices(name):
+            raise InputError(f"--{name} must be one of {', '.join(_choices(name))}; got {value!r}")
+        if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
+            raise InputError(f"--{name} is for --strategy aup, not {strategy}")
     if strategy == NONPRIVATE:
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
     if delta == 0:

@@ -13,7 +13,7 @@ from rich.console import Console
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import parse_features
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.config import RunConfig, read_settings
+from murmuration.server.config import RunConfig, read_settings, typed
 from murmuration.server.run_files import CHECK
 from murmuration.sims.cli.options import WithStrategyHelp, setting_parameters
 from murmuration.sims.runtimes.ray_cluster import Workers
@@ -40,9 +40,11 @@ def settings(given: dict[str, Any]) -> RunConfig:
         InputError: a value that no run could use, or nothing to resume.
     """
     chosen = {name: value for name, value in given.items() if value is not None}
+    for name, value in chosen.items():
+        chosen[name] = typed(name, value)
     out, resume = chosen.pop("out", None), chosen.pop("resume", False)
     for name in ("data", "test"):
-        if name in chosen and Path(chosen[name]).expanduser().exists():
+        if chosen.get(name) and Path(chosen[name]).expanduser().exists():
             chosen[name] = str(Path(chosen[name]).expanduser().absolute())
     if chosen.get("rounds") == 0:  # which in settings means: as many as suit the strategy
         raise InputError("--rounds must be at least 1; got 0")

@@ -31,10 +31,12 @@ from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.planning import Asked
 from murmuration.strategies.settings import AT_LEAST_ONE, Quantile, Retained, Settings, setting
 from murmuration.strategies.spec import (
+    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
+    clip_norm,
     cohort_bytes,
     promise,
 )
@@ -299,11 +301,12 @@ AUP = Strategy(
     help="AUP-RLHF: users far from the others count less; centred, corrected, or as published.",
     build=build,
     node_halves={
-        "aup-centred": NodeHalf(adaptive.contribute, counts=True),
+        "aup-centred": NodeHalf(adaptive.contribute, length=clip_norm, counts=True),
         "aup-corrected": NodeHalf(contribute, length=None),
         "aup-published": NodeHalf(contribute, length=None),
     },
     settings=AupSettings,
+    adjacencies=ALL,
     discrete=_discrete,
     masks=_masks,
     node_noise=_node_noise,

@@ -17,7 +17,7 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, uls
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.spec import NodeHalf
+from murmuration.strategies.spec import NodeHalf, clip_norm
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 PARAMETERS = {
@@ -117,7 +117,9 @@ def test_a_model_that_is_not_finite_gives_zero(ask):
 
 def test_a_sum_that_is_not_finite_does_not_leave(ask, monkeypatch):
     monkeypatch.setitem(
-        registry.node_halves(), "uls", NodeHalf(lambda *_: {"sum": np.array([1.0, np.inf])})
+        registry.node_halves(),
+        "uls",
+        NodeHalf(lambda *_: {"sum": np.array([1.0, np.inf])}, clip_norm),
     )
     with pytest.raises(FloatingPointError, match="not finite"):
         ask(work([0]), "train")

@@ -16,7 +16,7 @@ from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.protocol.availability import Reason, RunAborted
-from murmuration.strategies.spec import NodeHalf
+from murmuration.strategies.spec import NodeHalf, clip_norm
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -205,7 +205,7 @@ def fails_from(monkeypatch, round_, error, strategy="uls"):
             raise error
         return real.contribute(examples, work, *rest)
 
-    monkeypatch.setitem(registry.node_halves(), strategy, NodeHalf(node_half))
+    monkeypatch.setitem(registry.node_halves(), strategy, NodeHalf(node_half, clip_norm))
     return ill.clear
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import RunConfig, parse_delta
+from murmuration.strategies import registry
+from murmuration.strategies.settings import Settings
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -64,14 +66,13 @@ def test_delta_by_the_number_of_users():
             parse_delta(text)
 
 
-def test_promise_is_what_decides_the_result_or_its_cost():
-    names = {field.name for field in dataclasses.fields(RunConfig)}
-    assert set(RunConfig(seed=5).immutable_fields()) == names - {
-        "out",
-        "resume",
-        "accept_ledger_loss",
-        "timeout",
-        "seed",
-        "least_nodes",
-        "registration",
-    }
+def test_immutable_is_what_decides_the_result_or_its_cost():
+    changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "least_nodes"}
+    changeable |= {"registration"}
+    for strategy in registry.OURS:
+        own = {field.name for field in dataclasses.fields(strategy.settings)}
+        every = {field.name for field in dataclasses.fields(Settings)}
+        config = RunConfig(
+            seed=5, strategy=strategy.name, adjacency=min(strategy.adjacencies).value
+        )
+        assert set(config.immutable_fields()) == (every | own) - changeable

@@ -14,7 +14,7 @@ from murmuration.server.probe import FACTOR, FLOOR, deadline
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
-from murmuration.strategies.spec import NodeHalf
+from murmuration.strategies.spec import NodeHalf, clip_norm
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -92,7 +92,7 @@ def test_it_is_a_multiple_of_what_a_cohort_would_take(config, built, monkeypatch
         now[0] += float(asked[-1][-1]) / 1000
         return {}
 
-    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(node_half))
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(node_half, clip_norm))
     whole = 20 * made.group_size
     assert deadline(config, made, base) == max(FLOOR, FACTOR * whole / 1000)
     longer = replace(config, cohort=20_000)

@@ -29,7 +29,7 @@ from murmuration.privacy.mechanisms.grid import toward_zero
 from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.spec import NodeHalf
+from murmuration.strategies.spec import NodeHalf, clip_norm
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -200,7 +200,7 @@ def shared_normaliser(monkeypatch) -> None:
         sums = sound.contribute(examples, work, *others)
         return {"sum": toward_zero(sums["sum"] / len(examples.y_R), step)}
 
-    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(contribute))
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(contribute, clip_norm))
 
 
 def coins_by_place(monkeypatch) -> None:

@@ -27,7 +27,13 @@ from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "sign_uls"
 ROOT = Path(__file__).parents[2]
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
-CACHED = (registry.strategies, registry.node_halves, registry.allowable, registry.solved)
+CACHED = (
+    registry._loaded,
+    registry.strategies,
+    registry.node_halves,
+    registry.allowable,
+    registry.solved,
+)
 
 
 @pytest.fixture

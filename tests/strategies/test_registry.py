@@ -1,14 +1,19 @@
 """The node halves by name."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.config import RunConfig
 from murmuration.strategies import registry
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.settings import setting
+from murmuration.strategies.spec import NodeHalf, Strategy
 from murmuration.strategies.uls import ULS
 
 GRADIENTS = ("uls", "dp-fedavg", "els", "group", "adaptive", "aup-published", "nonprivate")
@@ -57,30 +62,100 @@ def test_what_has_no_bound_is_allowed_by_no_policy():
 
 
 class _Point:
-    """An entry point of another package."""
+    """An entry point of another package, whose module gives ``value``, or raises it."""
 
-    def __init__(self, value):
-        self.name, self.value = "theirs", "theirs:THEIRS"
-        self.load = lambda: value
+    def __init__(self, value, name="theirs"):
+        self.name, self.value, self.found = name, f"{name}:THEIRS", value
+
+    def load(self):
+        if isinstance(self.found, BaseException):
+            raise self.found
+        return self.found
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """A function: as if packages with these strategies were installed."""
+    cached = (registry.strategies, registry._loaded, registry.node_halves, registry.allowable)
+
+    def install(*points):
+        monkeypatch.setattr(registry, "entry_points", lambda group: list(points))
+        for function in cached:
+            function.cache_clear()
+
+    yield install
+    for function in cached:
+        function.cache_clear()
+
+
+THEIRS = replace(ULS, name="theirs", node_halves={"theirs": ULS.node_halves["uls"]})
+
+
+@dataclass(frozen=True)
+class _Taken:
+    epsilon: float = setting(1.0, "Mine.")
+
+
+@dataclass(frozen=True)
+class _TakenFromOthers:
+    quantile: float = setting(1.0, "Mine.")
+
+
+@dataclass(frozen=True)
+class _Undeclared:
+    often: int = 3
 
 
 @pytest.mark.parametrize(
     ("theirs", "message"),
     [
-        ("no strategy", "names no Strategy"),
-        (replace(ULS, node_halves={}), "'uls' is taken"),
-        (replace(ULS, name="mine"), "'mine' is taken"),  # its node half is uls's
+        ("no strategy", "it is no Strategy"),
+        (ImportError("no module named torch2"), "no module named torch2"),
+        (SystemExit(0), "SystemExit"),
+        (replace(THEIRS, name="uls"), "it is called 'uls'"),
+        (replace(THEIRS, name="mine"), "it is called 'mine'"),
+        (replace(THEIRS, node_halves=ULS.node_halves), "'uls' is taken"),
+        (replace(THEIRS, node_halves={"counts": ULS.node_halves["uls"]}), "'counts' is taken"),
+        (replace(THEIRS, settings=_Taken), "its setting epsilon is taken"),
+        (replace(THEIRS, settings=_TakenFromOthers), "its setting quantile is taken"),
+        (replace(THEIRS, settings=_Undeclared), "its setting often is not declared"),
     ],
 )
-def test_what_other_packages_bring_takes_nobodys_place(monkeypatch, theirs, message):
-    monkeypatch.setattr(registry, "entry_points", lambda group: [_Point(theirs)])
-    with pytest.raises(InputError, match=message):
-        registry.strategies.__wrapped__()
+def test_what_another_package_brings_takes_nobodys_place_and_stops_nobody(
+    installed, theirs, message
+):
+    installed(_Point(theirs))
+    assert list(registry.strategies()) == [strategy.name for strategy in registry.OURS]
+    assert registry.named("uls") is ULS
+    with pytest.raises(InputError, match="--strategy theirs cannot be used: .*" + message):
+        registry.named("theirs")
+    Policy(strategies=("uls",))
+    with pytest.raises(InputError, match="policy strategies must be"):
+        Policy(strategies=("theirs",))
 
 
-def test_a_strategy_of_another_package(monkeypatch):
-    theirs = replace(ULS, name="mine", node_halves={"mine": ULS.node_halves["uls"]})
-    monkeypatch.setattr(registry, "entry_points", lambda group: [_Point(theirs)])
-    found = registry.strategies.__wrapped__()
-    assert found["mine"] is theirs
+def test_a_name_of_anothers_node_half_is_taken(installed):
+    installed(_Point(replace(THEIRS, name="aup-centred"), "aup-centred"))
+    with pytest.raises(InputError, match="'aup-centred' is taken"):
+        registry.named("aup-centred")
+
+
+def test_a_strategy_of_another_package(installed):
+    installed(_Point(THEIRS))
+    found = registry.strategies()
+    assert found["theirs"] is THEIRS
     assert list(found)[:-1] == [strategy.name for strategy in registry.OURS]
+
+
+def test_what_is_not_declared_is_refused():
+    """Of a strategy that says nothing of itself nothing is promised, masked, or allowed."""
+    with pytest.raises(TypeError):
+        NodeHalf(ULS.node_halves["uls"].contribute)  # its bound is not said
+    silent = Strategy("silent", "Says nothing.", ULS.build)
+    for adjacency in Adjacency:
+        with pytest.raises(Unsupported, match="it declares none"):
+            silent.check_adjacency(adjacency)
+    config = RunConfig()
+    assert silent.masks(config)
+    assert silent.node_noise(config)
+    assert silent.discrete(config)

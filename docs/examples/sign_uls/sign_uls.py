@@ -1,14 +1,12 @@
 """A strategy of another package: users send the signs of their averaged gradients.
 
-Formal guarantee: (epsilon, delta) at the level of users, as of ULS: D signs are sqrt(D) long, so
-clip norm / sqrt(D) times them are within the clip norm, from which the sensitivity follows. Signs
-say nothing of lengths, so the model's scale is not learnt.
+Formal guarantee: as of ULS: D signs are sqrt(D) long, so clip norm / sqrt(D) times them are within
+the clip norm, from which the sensitivity follows. The model's scale is not learnt.
 
 Legend: B users in a chunk, S sampled users, D dimensions.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,7 +23,6 @@ from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, Uls, UlsPlan
 
 
-@dataclass(frozen=True)
 class SignClip(UserClip):
     """Keeps the signs, at a common length: within the ball whose sensitivity it inherits."""
 
@@ -71,6 +68,11 @@ def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     )
 
 
-HALVES = {"sign-uls": spec.NodeHalf(contribute)}
-HELP = "As uls, with the signs of gradients instead of the gradients."
-SIGN_ULS = spec.Strategy("sign-uls", HELP, build, HALVES, solve=sampled_users)
+SIGN_ULS = spec.Strategy(
+    name="sign-uls",
+    help="As uls, with the signs of gradients instead of the gradients.",
+    build=build,
+    node_halves={"sign-uls": spec.NodeHalf(contribute, length=spec.clip_norm)},
+    adjacencies=spec.ALL,
+    solve=sampled_users,
+)

@@ -42,7 +42,7 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import label_queries, messages, public_items
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
-from murmuration.strategies.spec import NodeHalf
+from murmuration.strategies.spec import NodeHalf, clip_norm
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 POLICY = Policy(
@@ -263,7 +263,7 @@ def test_the_charge_is_on_disk_before_anything_is_computed(make, monkeypatch):
     def broken(*_):
         raise RuntimeError("in the middle")
 
-    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(broken))
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(broken, clip_norm))
     with pytest.raises(RuntimeError):
         agent.handle("train", work())
     assert make().ledger.answered["train"] == 1
@@ -294,7 +294,7 @@ def test_a_sum_that_is_too_long_does_not_leave(make, monkeypatch):
     monkeypatch.setitem(
         registry.node_halves(),
         "uls",
-        NodeHalf(lambda *_: {"sum": np.full(33, 0.2 / math.sqrt(33) * 2)}),
+        NodeHalf(lambda *_: {"sum": np.full(33, 0.2 / math.sqrt(33) * 2)}, clip_norm),
     )
     with pytest.raises(PolicyRefusal, match="longer"):
         agent.handle("train", work())
@@ -398,7 +398,7 @@ def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypa
     def broken(*_):
         raise RuntimeError(f"secret: {store.judgements.prompts[0]}")
 
-    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(broken))
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(broken, clip_norm))
     with pytest.raises(Refused, match="its own log says why") as error:
         ask_agent(path, "train", work(round_=2))
     assert "secret" not in str(error.value)

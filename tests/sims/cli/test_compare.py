@@ -5,7 +5,7 @@ import json
 import pytest
 
 from murmuration.strategies import registry
-from murmuration.strategies.spec import NodeHalf
+from murmuration.strategies.spec import NodeHalf, clip_norm
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -80,7 +80,7 @@ def test_a_strategy_that_fails_is_told_apart_from_one_that_is_refused(
     def fail(*_):
         raise KeyError("grads")
 
-    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(fail))
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(fail, clip_norm))
     code, stdout, stderr = cli(
         "compare", "--data", crowd, "--test", crowd_test, "--strategies", "uls,els,nonprivate",
         "--epsilon", "0.5", "--delta", 1e-3, "--adjacency", "replace", "--seeds", 2,

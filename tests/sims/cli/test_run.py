@@ -12,7 +12,7 @@ from murmuration.server.config import RunConfig
 from murmuration.sims.cli import run
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.strategies import registry
-from murmuration.strategies.spec import NodeHalf
+from murmuration.strategies.spec import NodeHalf, clip_norm
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -249,7 +249,7 @@ def test_a_node_that_fails_is_one_line_and_no_success(cli, crowd, tmp_path, monk
 
     out = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setitem(registry.node_halves(), "uls", NodeHalf(fail))
+        patched.setitem(registry.node_halves(), "uls", NodeHalf(fail, clip_norm))
         code, stdout, lines = cli(
             "run", "--data", crowd, *SMALL, "--seed", 3, "--out", out, "--json"
         )

@@ -140,5 +140,47 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
     for option in ("--quantile", "--estimator", "--local-steps", "--retain"):
         assert option in everything
         assert option not in own
+    _, solved, _ = cli("run", "--strategy", "label-moment", "--help")
+    for option in ("--learning-rate", "--group-size", "--cohort", "--batch-users"):
+        assert option in own
+        assert option not in solved
+    assert "--ridge" in solved
     for panel in ("Data", "Promise", "Training", "Model", "Runtime", "Output", "Only for els"):
         assert f"─ {panel}" in everything
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"heldout": 0.3},
+        {"delta": 0.0},
+        {"strategy": "label-moment", "adjacency": "replace-labels"},
+        {"strategy": "els", "group_size": 4, "normalized": True},
+    ],
+)
+def test_the_config_of_a_run_sets_the_same_run(tmp_path, monkeypatch, given):
+    """In whatever folder: an empty name of a test file is no folder, and holds users out."""
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "d.jsonl"
+    data.touch()
+    first = settings({"data": str(data), "out": str(tmp_path / "a"), **given})
+    (tmp_path / "config.json").write_text(json.dumps({**first.immutable_fields(), "check": "x"}))
+    again = settings({**read_settings(tmp_path / "config.json"), "out": str(tmp_path / "b")})
+    assert again.immutable_fields() == first.immutable_fields()
+    assert again.hold_out == first.hold_out
+
+
+def test_what_is_of_other_strategies_is_no_part_of_a_run():
+    mine = settings({"strategy": "els", "group_size": 4, "out": "o"}).immutable_fields()
+    assert "sampling_probability" in mine
+    assert not {"quantile", "estimator", "local_steps"} & set(mine)
+
+
+@pytest.mark.parametrize(
+    "text", ['registration = "x"', "refresh = 3", "least-nodes = 3", "delta = 0"]
+)
+def test_what_is_no_option_is_no_line_of_a_file(tmp_path, text):
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(InputError, match=r"unknown setting|--delta must be"):
+        read_settings(tmp_path / "run.toml")

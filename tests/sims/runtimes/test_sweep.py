@@ -15,7 +15,7 @@ from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes import sweep
 from murmuration.sims.runtimes.sweep import Failed, on_cluster, one_by_one
 from murmuration.strategies import registry
-from murmuration.strategies.spec import NodeHalf
+from murmuration.strategies.spec import NodeHalf, clip_norm
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_run_whose_nodes_fail_is_no_refusal_and_no_result(config, quick_runs, 
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setitem(registry.node_halves(), "uls", NodeHalf(fail))
+        patched.setitem(registry.node_halves(), "uls", NodeHalf(fail, clip_norm))
         (failed,) = one_by_one([config("r")], lambda _: None)
     assert isinstance(failed, Failed)
     assert "ran out of memory" in failed.why
