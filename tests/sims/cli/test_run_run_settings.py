@@ -141,7 +141,7 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
         assert option in everything
         assert option not in own
     _, solved, _ = cli("run", "--strategy", "label-moment", "--help")
-    for option in ("--learning-rate", "--group-size", "--cohort", "--batch-users"):
+    for option in ("--learning-rate", "--group-size", "--cohort", "--optimizer"):
         assert option in own
         assert option not in solved
     assert "--ridge" in solved
