@@ -13,6 +13,8 @@ import pytest
 
 from murmuration.sims.runtimes.app_bundle import ROOMS
 
+pytestmark = pytest.mark.slow  # a wheel is built and installed
+
 ROOT = Path(__file__).parents[1]
 HOSTILE = "raise SystemExit('not ours: ' + __name__)\n"
 

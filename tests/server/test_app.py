@@ -1,6 +1,7 @@
 """The ServerApp: from Flower's run config to a run."""
 
 import json
+import logging
 import tomllib
 from pathlib import Path
 
@@ -26,7 +27,9 @@ def run(run_config):
     run_local(run_config, nodes=2, server_app=server_app, client_app=client_app)
 
 
-def test_run_config_decides(crowd, tmp_path, caplog):
+def test_run_config_decides(crowd, tmp_path, caplog, monkeypatch):
+    # A command line in this process may have silenced it before.
+    monkeypatch.setattr(logging.getLogger("flwr"), "filters", [])
     with caplog.at_level("INFO", logger="flwr"):
         run(settings(crowd, out=str(tmp_path / "run")))
     result = json.loads((tmp_path / "run" / "result.json").read_text())

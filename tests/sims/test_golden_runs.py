@@ -78,7 +78,13 @@ def same(found: object, expected: object, where: str) -> None:
         assert found == expected, where
 
 
-@pytest.mark.parametrize("case", CASES)
+#: One of each strategy is for every day.
+_DAILY = {strategy.name for strategy in registry.OURS}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=() if c in _DAILY else pytest.mark.slow) for c in CASES]
+)
 def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "write_report", lambda *_: None)  # plots take longer than runs
     config = RunConfig(

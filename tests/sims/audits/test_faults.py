@@ -10,7 +10,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.audits.faults import FAULTS
 
 _TESTS = Path(__file__).parents[2]
-_SLOW = {"sensitivity"}
+_SLOW = {"sensitivity", "coins-of-the-server"}
 
 
 def found_in(fault):
