@@ -75,12 +75,12 @@ def _check_theirs(name: str, strategy: object, known: dict[str, Strategy]) -> No
         raise InputError("it is no Strategy")
     if strategy.name != name:
         raise InputError(f"it is called {strategy.name!r}")
-    taken = {*known, *_halves(known), COUNTS}
-    if twice := taken & {strategy.name, *strategy.node_halves}:
+    names = {*known, *_halves(known), COUNTS}
+    if twice := names & {strategy.name, *strategy.node_halves}:
         raise InputError(f"{min(twice)!r} is taken")
-    taken = {field.name for field in fields(Settings)}
-    taken |= {field.name for other in known.values() for field in fields(other.settings)}
-    shared = {
+    every_run = {field.name for field in fields(Settings)}
+    # Of another strategy's it may have the very same one, with the meaning that it has there.
+    of_strategies = {
         field.name: field.metadata.get("about")
         for other in known.values()
         for field in fields(other.settings)
@@ -89,7 +89,7 @@ def _check_theirs(name: str, strategy: object, known: dict[str, Strategy]) -> No
         told = field.metadata.get("about")
         if told is None:
             raise InputError(f"its setting {field.name} is not declared with setting(…)")
-        if field.name in taken and shared.get(field.name) is not told:
+        if field.name in every_run or of_strategies.get(field.name, told) is not told:
             raise InputError(f"its setting {field.name} is taken")
 
 
