@@ -19,34 +19,10 @@ Scalar = bool | int | float | str
 RAISED = 2  # Flower's code for an exception in the ClientApp
 
 
-class LocalGrid(Grid):
-    """Nodes 1 … ``nodes`` in this process, each with its own context.
+class InProcessGrid(Grid):
+    """What grids share whose ServerApp runs in the process that made them: one run, messages."""
 
-    ``node_config`` of node i is {"partition-id": i − 1, "num-partitions": nodes}, as in Flower's
-    simulation, or the i-th of ``node_configs``: what owners of deployed nodes start these with.
-    """
-
-    def __init__(
-        self,
-        client_app: ClientApp,
-        nodes: int,
-        run_config: Mapping[str, Scalar],
-        node_configs: Sequence[Mapping[str, Scalar]] | None = None,
-    ) -> None:
-        if node_configs is None:
-            node_configs = [{"partition-id": i, "num-partitions": nodes} for i in range(nodes)]
-        self._client_app = client_app
-        self._contexts = {
-            node: Context(
-                run_id=1,
-                node_id=node,
-                node_config=dict(own),
-                state=RecordDict(),
-                run_config=dict(run_config),
-            )
-            for node, own in zip(range(1, nodes + 1), node_configs, strict=True)
-        }
-        self._pending: dict[str, Message] = {}
+    def __init__(self) -> None:
         self._run = Run.create_empty(run_id=1)
         identify()
 
@@ -71,6 +47,37 @@ class LocalGrid(Grid):
         return Message(
             content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl
         )
+
+
+class LocalGrid(InProcessGrid):
+    """Nodes 1 … ``nodes`` in this process, each with its own context.
+
+    ``node_config`` of node i is {"partition-id": i − 1, "num-partitions": nodes}, as in Flower's
+    simulation, or the i-th of ``node_configs``: what owners of deployed nodes start these with.
+    """
+
+    def __init__(
+        self,
+        client_app: ClientApp,
+        nodes: int,
+        run_config: Mapping[str, Scalar],
+        node_configs: Sequence[Mapping[str, Scalar]] | None = None,
+    ) -> None:
+        if node_configs is None:
+            node_configs = [{"partition-id": i, "num-partitions": nodes} for i in range(nodes)]
+        super().__init__()
+        self._client_app = client_app
+        self._contexts = {
+            node: Context(
+                run_id=1,
+                node_id=node,
+                node_config=dict(own),
+                state=RecordDict(),
+                run_config=dict(run_config),
+            )
+            for node, own in zip(range(1, nodes + 1), node_configs, strict=True)
+        }
+        self._pending: dict[str, Message] = {}
 
     def get_node_ids(self) -> Iterable[int]:
         """All node ids."""

@@ -19,12 +19,11 @@ from uuid import uuid4
 import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
-from flwr.supercore.run import Run
+from flwr.serverapp import ServerApp
 
 from murmuration.client import store
 from murmuration.preference.data.loading import Data
-from murmuration.sims.runtimes.local import RAISED, Scalar, identify
+from murmuration.sims.runtimes.local import RAISED, InProcessGrid, Scalar, identify
 from murmuration.sims.runtimes.ray_cluster import Workers, cluster, workers_of
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
@@ -32,7 +31,7 @@ _SILENCE = 15.0  # seconds of waiting for the cluster without a word
 _log = logging.getLogger("murmuration")
 
 
-class RayGrid(Grid):
+class RayGrid(InProcessGrid):
     """Nodes 1 … ``nodes``, spread over ``number`` workers in equal shares of consecutive nodes.
 
     ``node_config`` of a node is as in ``sims.runtimes.local``. ``judgements`` are everybody's.
@@ -47,8 +46,8 @@ class RayGrid(Grid):
         run_config: Mapping[str, Scalar],
         workers: Workers,
     ) -> None:
-        identify()
-        self._ray, self._run = ray, Run.create_empty(run_id=1)
+        super().__init__()
+        self._ray = ray
         self._nodes = range(1, nodes + 1)
         self._pending: dict[str, tuple[Any, Message]] = {}
         number = min(workers_of(ray, workers), nodes)
@@ -84,28 +83,6 @@ class RayGrid(Grid):
                 len(begun),
             )
         ray.get(begun)
-
-    def set_run(self, run: Run) -> None:
-        """Set the run's description."""
-        self._run = run
-
-    @property
-    def run(self) -> Run:
-        """The run's description."""
-        return self._run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """A message to a node."""
-        return Message(
-            content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl
-        )
 
     def get_node_ids(self) -> Iterable[int]:
         """All node ids."""
