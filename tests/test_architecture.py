@@ -92,7 +92,8 @@ print(text == w.pyproject(text))
 def test_lists_of_what_there_is(module, listed):
     found = __import__(module, fromlist=[listed])
     assert len(getattr(found, listed)) > 2
-    assert listed in PAGE or module.rsplit(".", 1)[1] in PAGE
+    path = module.removeprefix("murmuration.").replace(".", "/")
+    assert f"`{path}.py`" in PAGE.split("## To add")[1]
 
 
 def test_settings_are_declared_with_all_that_is_said_of_them():
