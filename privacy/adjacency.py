@@ -2,12 +2,10 @@
 
 An (epsilon, delta) means nothing until this is fixed, so every plan, ledger, report and audit
 carries one of these names. The relation decides two things: how far a sum of clipped user vectors
-can move, and which relation the accountant composes under.
+can move, and what a release of it costs.
 """
 
 from enum import StrEnum
-
-from dp_accounting import NeighboringRelation
 
 
 class Unsupported(ValueError):
@@ -29,14 +27,9 @@ class Adjacency(StrEnum):
     REPLACE_LABELS = "replace-labels"
 
     @property
-    def relation(self) -> NeighboringRelation:
-        """The accountant's relation. Replacing swaps one clipped vector for another."""
-        return _RELATIONS[self]
-
-    @property
     def vectors_changed(self) -> int:
         """Clipped vectors in which neighbouring sums differ: 1 (comes or goes) or 2 (a swap)."""
-        return 2 if self.relation is NeighboringRelation.REPLACE_ONE else 1
+        return 2 if self in (Adjacency.REPLACE, Adjacency.REPLACE_LABELS) else 1
 
     @property
     def counts_are_public(self) -> bool:
@@ -48,13 +41,6 @@ class Adjacency(StrEnum):
         """What a reader of a report needs to know, in one sentence."""
         return _SENTENCES[self]
 
-
-_RELATIONS = {
-    Adjacency.ADD_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
-    Adjacency.ZERO_OUT: NeighboringRelation.REPLACE_SPECIAL,
-    Adjacency.REPLACE: NeighboringRelation.REPLACE_ONE,
-    Adjacency.REPLACE_LABELS: NeighboringRelation.REPLACE_ONE,
-}
 
 _SENTENCES = {
     Adjacency.ADD_REMOVE: (

@@ -1,7 +1,7 @@
 """From events to (epsilon, delta), and back from a target to the parameter that meets it.
 
-Composition is by privacy loss distributions (``dp_accounting``, connect-the-dots discretization,
-which errs on the safe side). Nothing here looks at data.
+Composition is by privacy loss distributions (connect-the-dots discretization, which errs on the
+safe side; ``dp_accounting`` is the oracle in the tests). Nothing here looks at data.
 """
 
 import functools

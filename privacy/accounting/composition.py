@@ -1,7 +1,7 @@
 """Many releases as one privacy loss distribution, certified.
 
-The distributions of single releases are the library's, discretized so that they err towards a
-larger epsilon; how they add up is ``privacy.accounting.convolution``, with a bound on its rounding.
+The distributions of single releases are discretized so that they err towards a larger epsilon; how
+they add up is ``privacy.accounting.convolution``, with a bound on its rounding.
 """
 
 import math
@@ -10,13 +10,13 @@ from functools import cached_property, lru_cache
 
 from murmuration.privacy.accounting.convolution import (
     ALLOWANCE,
-    Masses,
     Parts,
     Uncertified,
     convolve,
 )
 from murmuration.privacy.accounting.events import Event, PureDp
 from murmuration.privacy.accounting.losses import Loss
+from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.accounting.tilting import REACH, Outline
 from murmuration.privacy.adjacency import Adjacency
@@ -66,7 +66,7 @@ class OneWay:
         """Whether the grid adds more to the variance of the loss than it may, and could be finer.
 
         Every release of many is spread over two cells, which adds d²/6 to its variance. Losses
-        that span many cells are left as they are: the library takes seconds for them.
+        that span many cells are left as they are: they would take long.
         """
         if self.infinite >= 1.0 or any(_span(masses) > _FINEST for masses, _ in self.parts):
             return False
@@ -229,13 +229,8 @@ def _composed(
 
 @lru_cache(maxsize=8)
 def _masses(event: Event, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
-    """Of one release, for each order of the neighbours; one where they agree.
-
-    Remembered: a run that shows what it has spent asks for the same few again and again.
-    """
-    loss = event.loss(adjacency, interval)
-    removed = Masses.of(loss._pmf_remove)
-    return (removed,) if loss._symmetric else (removed, Masses.of(loss._pmf_add))
+    """Remembered: a run that shows what it has spent asks for the same few again and again."""
+    return event.loss(adjacency, interval)
 
 
 def composed_epsilon(

@@ -44,111 +44,30 @@ least that of p*, and so of the releases that the p_i dominate, for α ≥ e^low
 1 at α = 0 it is a straight line, and theirs, which is convex in α and no larger at either end, lies
 under it. So it dominates them for every α ≥ 0.
 
-*Not* proved is that each single distribution dominates its mechanism to the last bit: the library
-computes it in floating point. ``ALLOWANCE`` is made for that, and measured in the tests against 50
+*Not* proved is that each single distribution dominates its mechanism to the last bit: it is
+computed in floating point. ``ALLOWANCE`` is made for that, and measured in the tests against 50
 digits: for every release the losses are raised by 2⁻⁴⁰ and the masses by a factor of 1 + 2⁻⁴⁰.
 
-Legend: N cells of one distribution, W cells of the window.
+Legend: W cells of the window.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-from dp_accounting.pld import pld_pmf
 from scipy import fft
 
 from murmuration.privacy.accounting.losses import Loss
+from murmuration.privacy.accounting.masses import LOST, ROUNDING, Masses
 
 #: How far the discretized loss of one release may be off: its losses, and its masses relatively.
 ALLOWANCE = 2.0**-40
 
-_U = 2.0**-53
-_LEAST_MASS = 1e-200  # what is less goes to infinity, so that no tilt overflows
-_LOST = 1e-280
 _MOST_ERROR = 1.0 / 16.0
-_MOST_SURPLUS = 0.01  # more than one in all: what the library rounded, if it is no mistake
 
 
 class Uncertified(ValueError):
     """Nothing can be certified about this composition, or not at this delta."""
-
-
-@dataclass(frozen=True, eq=False)
-class Masses:
-    """One direction of one release: ``mass_N`` at ``index_N`` steps (rising), and at infinity."""
-
-    index_N: np.ndarray
-    mass_N: np.ndarray
-    infinite: float
-
-    @classmethod
-    def of(cls, pmf: pld_pmf.PLDPmf) -> "Masses":
-        """From the library's distribution; ValueError if it is none."""
-        if isinstance(pmf, pld_pmf.SparsePLDPmf):
-            index_N = np.array(sorted(pmf._loss_probs), np.int64)
-            mass_N = np.array([pmf._loss_probs[index] for index in index_N.tolist()], np.float64)
-        else:
-            dense = pmf.to_dense_pmf()
-            mass_N = np.asarray(dense._probs, np.float64)
-            index_N = dense._lower_loss + np.arange(len(mass_N), dtype=np.int64)
-        infinite = float(pmf._infinity_mass)
-        sound = bool((mass_N >= 0.0).all()) and mass_N.sum() <= 1.0 + _MOST_SURPLUS
-        if not (sound and 0.0 <= infinite <= 1.0):
-            raise ValueError("not a distribution of privacy losses")
-        kept = mass_N >= _LEAST_MASS
-        if not kept.all():
-            infinite += float(mass_N[~kept].sum()) + (_LOST if mass_N[~kept].any() else 0.0)
-            index_N, mass_N = index_N[kept], mass_N[kept]
-        return cls(index_N, mass_N, infinite)
-
-    @property
-    def surplus(self) -> float:
-        """How much more than one all masses are, which is too much but never wrong.
-
-        The library divides differences of rounded numbers by the interval, and noise that would
-        make a mass negative is cut off: the finer the grid, the more there is.
-        """
-        return max(0.0, float(self.mass_N.sum()) + self.infinite - 1.0)
-
-    @property
-    def variance(self) -> float:
-        """Of the finite losses, in squared steps."""
-        total = float(self.mass_N.sum())
-        distance_N = self.index_N - float(self.index_N @ self.mass_N) / total
-        return float(distance_N**2 @ self.mass_N) / total
-
-    @cached_property
-    def log_mass_N(self) -> np.ndarray:
-        """Their logarithms."""
-        return np.log(self.mass_N)
-
-    def log_moment(self, tilt: float) -> float:
-        """log Σ mass · e^(tilt · index), without what is at infinity."""
-        exponent_N = self.log_mass_N + tilt * self.index_N
-        largest = float(exponent_N.max())
-        return largest + math.log(float(np.exp(exponent_N - largest).sum()))
-
-    def merged(self, factor: int, interval: float) -> "Masses":
-        """On a grid of ``factor`` times this one's ``interval``, erring on the safe side.
-
-        Each mass goes to the two coarse cells around it, with the same sums of mass and of
-        mass · e^(−loss): a spread, which dominates (Doroshenko et al. 2022).
-        """
-        cell_N, rest_N = np.divmod(self.index_N, factor)
-        whole = math.expm1(-factor * interval)
-        up_N = np.expm1(-rest_N * interval) / whole
-        down_N = np.exp(-rest_N * interval) * np.expm1((rest_N - factor) * interval) / whole
-        first = int(cell_N[0])
-        mass_M = np.bincount(cell_N - first, self.mass_N * down_N)
-        mass_M = np.append(mass_M, 0.0)
-        mass_M[1:] += np.bincount(cell_N - first, self.mass_N * up_N)
-        kept_M = mass_M > 0.0
-        index_M = first + np.flatnonzero(kept_M)
-        upward = 1.0 + (2 * factor + 40) * _U
-        return Masses(index_M, mass_M[kept_M] * upward, self.infinite)
 
 
 Parts = Sequence[tuple[Masses, int]]
@@ -172,13 +91,13 @@ def convolve(
         Uncertified: there are so many releases that rounding could not be bounded.
     """
     total = sum(times for _, times in parts)
-    size = 8.0 * _U * math.log2(cells)
+    size = 8.0 * ROUNDING * math.log2(cells)
     spectrum: np.ndarray | None = None
     shifts, forward, widest, growth, relative = [], 0.0, 0.0, 0.0, 0.0
     for masses, times in parts:
         tilted_W, shift, error = _tilted(masses, tilt, cells)
-        norm = float(np.sqrt(tilted_W @ tilted_W)) * (1.0 + cells * _U)
-        mass = float(tilted_W.sum()) * (1.0 + cells * _U)
+        norm = float(np.sqrt(tilted_W @ tilted_W)) * (1.0 + cells * ROUNDING)
+        mass = float(tilted_W.sum()) * (1.0 + cells * ROUNDING)
         shifts.append(times * shift)
         forward += times * size * norm
         widest = max(widest, norm)
@@ -192,11 +111,11 @@ def convolve(
         )
     assert spectrum is not None
     circular_W = np.asarray(fft.irfft(spectrum, cells))
-    rounding = _rounding(growth, forward, (3.0 * total * _U + size) * widest)
+    rounding = _rounding(growth, forward, (3.0 * total * ROUNDING + size) * widest)
     places_W = lowest + np.arange(cells)
     shift = math.fsum(shifts)
     furthest = float(np.abs(tilt * places_W[[0, -1]]).max())
-    rounded = 2.0 * _U * (4.0 * math.fsum(map(abs, shifts)) + 4.0 * furthest + 20.0)
+    rounded = 2.0 * ROUNDING * (4.0 * math.fsum(map(abs, shifts)) + 4.0 * furthest + 20.0)
     slack = math.exp(2.0 * relative + rounded + total * ALLOWANCE)
     # The circle begins at multiples of its length; the window at ``lowest``.
     mass_W = np.roll(circular_W, -(lowest % cells))
@@ -209,7 +128,7 @@ def convolve(
     if last >= lowest + cells:
         infinite += _tail(parts, beyond, lowest + cells) * math.exp(total * ALLOWANCE)
     raised = total * ALLOWANCE
-    return _with_the_rest(mass_W, lowest, interval, infinite + _LOST, raised)
+    return _with_the_rest(mass_W, lowest, interval, infinite + LOST, raised)
 
 
 def _tilted(masses: Masses, tilt: float, cells: int) -> tuple[np.ndarray, float, float]:
@@ -222,13 +141,13 @@ def _tilted(masses: Masses, tilt: float, cells: int) -> tuple[np.ndarray, float,
     width = int(masses.index_N[-1]) - int(masses.index_N[0]) + 1
     folded_W = np.bincount(masses.index_N % cells, tilted_N, minlength=cells)
     furthest = tilt * max(abs(int(masses.index_N[0])), abs(int(masses.index_N[-1])))
-    error = _U * (4.0 * furthest + 8.0 * abs(shift) + 2.0 * width / cells + 40.0)
+    error = ROUNDING * (4.0 * furthest + 8.0 * abs(shift) + 2.0 * width / cells + 40.0)
     return folded_W, shift, error
 
 
 def _rounding(growth: float, forward: float, backward: float) -> float:
     """E: what every place of the tilted convolution may be short of."""
-    return 2.0 * math.exp(growth) * (forward + backward) + _LOST
+    return 2.0 * math.exp(growth) * (forward + backward) + LOST
 
 
 def _power(spectrum: np.ndarray, times: int) -> np.ndarray:
@@ -249,8 +168,8 @@ def _tail(parts: Parts, tilt: float, first: int) -> float:
     exponents = [times * masses.log_moment(tilt) for masses, times in parts]
     total = math.fsum(exponents) - tilt * first
     furthest = max(abs(tilt * float(m.index_N[at])) for m, _ in parts for at in (0, -1))
-    rounding = 8.0 * _U * (math.fsum(map(abs, exponents)) + abs(tilt * first) + 8.0)
-    rounding += 8.0 * _U * sum(t * (furthest + 500.0 + len(m.index_N)) for m, t in parts)
+    rounding = 8.0 * ROUNDING * (math.fsum(map(abs, exponents)) + abs(tilt * first) + 8.0)
+    rounding += 8.0 * ROUNDING * sum(t * (furthest + 500.0 + len(m.index_N)) for m, t in parts)
     return math.exp(min(0.0, total + rounding))
 
 
@@ -265,5 +184,5 @@ def _with_the_rest(
     mass_N = mass_W[first:].copy()
     mass_N[0] = max(0.0, 1.0 + 1e-9 - infinite - float(mass_N[1:].sum()))
     start = (lowest + first) * interval + raised
-    start += 4.0 * _U * (abs(start) + 1.0)
+    start += 4.0 * ROUNDING * (abs(start) + 1.0)
     return Loss(start, interval, mass_N, infinite)

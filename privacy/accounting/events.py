@@ -1,8 +1,7 @@
 """What a release costs, as immutable data that accountants interpret and ledgers record.
 
-An event carries public parameters only. Its privacy loss distribution (PLD) comes from
-``dp_accounting``; every event knows how to become one, so events of different kinds compose in one
-accountant.
+An event carries public parameters only. Every event knows its privacy loss distribution, so events
+of different kinds compose in one accountant.
 """
 
 import dataclasses
@@ -11,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
-from dp_accounting.pld import common, pld_pmf
-from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy import special, stats
+from scipy import special
 
-from murmuration.privacy.accounting.grid_noise import OnGrid, moved_to_infinity
-from murmuration.privacy.accounting.mixture import MixtureGaussian
+from murmuration.privacy.accounting.grid_noise import OnGrid
+from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.mixture import MixtureGaussian, one_coin
 from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -90,7 +88,7 @@ class RandomizedLabels:
         """Whether so much is told that it counts as no protection at all."""
         return self.epsilon * self.labels > _MOST
 
-    def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
         """The worst such release (Kairouz et al. 2015), composed; Unsupported elsewhere."""
         if adjacency is not Adjacency.REPLACE_LABELS:
             raise Unsupported(
@@ -98,16 +96,17 @@ class RandomizedLabels:
                 f"numbers of judgements are not protected; use {Adjacency.REPLACE_LABELS}"
             )
         if self.unprotected:
-            everything = pld_pmf.SparsePLDPmf({0: 0.0}, interval, 1.0, True)
-            return pld.PrivacyLossDistribution(everything)
-        return pld.PrivacyLossDistribution(self._composed(interval))
+            return (Masses.worst(0.0, 1.0, interval),)
+        return (self._composed(interval),)
 
-    def _composed(self, interval: float) -> pld_pmf.PLDPmf:
+    def _composed(self, interval: float) -> Masses:
         """The binomial distribution of the loss, divided between the cells around each point.
 
         Of k labels j are told falsely: a loss of (k − 2j)ε, with probability Binomial(k, 1/(e^ε +
         1)) at j, or an infinite one if any label breaks its promise. Without convolution: exact.
         """
+        from scipy import stats  # a second to import, for this alone
+
         chance = float(special.expit(-self.epsilon))
         # All but e^-800 of it (Bernstein).
         reach = 40.0 * math.sqrt(self.labels * chance) + 1600.0
@@ -126,9 +125,7 @@ class RandomizedLabels:
         mass_N = np.append(mass_N, 0.0)
         mass_N[1:] += np.bincount(cell_J - first, mass_J * share_J)
         infinite = -math.expm1(self.labels * math.log1p(-self.delta)) + _BEYOND
-        occupied = np.flatnonzero(mass_N)
-        masses = dict(zip((first + occupied).tolist(), mass_N[occupied].tolist(), strict=True))
-        return pld_pmf.SparsePLDPmf(masses, interval, infinite, True)
+        return Masses.dense(first, mass_N, infinite)
 
 
 # The cost of a Gaussian whose sensitivity was tested first, and can be wrong, rarely.
@@ -168,23 +165,12 @@ class TestedGaussian:
         if not 0.0 < self.failure < 1.0:
             raise ValueError(f"the failure probability must be in (0, 1), got {self.failure}")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
         """The Gaussian's loss, with mass ``failure`` moved from the bottom to infinity."""
-        gaussian = pld.from_gaussian_mechanism(
-            standard_deviation=self.noise_multiplier,
-            value_discretization_interval=interval,
-            sampling_prob=self.probability,
-            neighboring_relation=adjacency.relation,
+        gaussian = PoissonGaussian(self.probability, self.noise_multiplier)
+        return tuple(
+            masses.moved_to_infinity(self.failure) for masses in gaussian.loss(adjacency, interval)
         )
-        removed = moved_to_infinity(gaussian._pmf_remove, self.failure)
-        if gaussian._symmetric:
-            return pld.PrivacyLossDistribution(removed)
-        return pld.PrivacyLossDistribution(
-            removed, moved_to_infinity(gaussian._pmf_add, self.failure)
-        )
-
-
-PLD = pld.PrivacyLossDistribution
 
 
 class Event(Protocol):
@@ -192,8 +178,11 @@ class Event(Protocol):
 
     kind: ClassVar[str]
 
-    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
-        """The privacy loss distribution of one run, discretized pessimistically to ``interval``."""
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+        """The privacy loss of one run, discretized pessimistically to ``interval``.
+
+        For a user who is removed and one who is added; one where the two agree.
+        """
         ...
 
 
@@ -202,7 +191,7 @@ class PoissonGaussian:
     """A Gaussian sum over a Poisson-sampled cohort.
 
     ``noise_multiplier`` is the standard deviation over the clip norm under *every* relation: for
-    ``replace`` the accountant itself supplies the factor two.
+    ``replace`` the factor two is in the loss.
     """
 
     kind: ClassVar[str] = "poisson-gaussian"
@@ -215,13 +204,13 @@ class PoissonGaussian:
         if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
             raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
-        """See ``Event.loss``; Koskela et al. 2020, Zhu et al. 2022."""
-        return pld.from_gaussian_mechanism(
-            standard_deviation=self.noise_multiplier,
-            value_discretization_interval=interval,
-            sampling_prob=self.probability,
-            neighboring_relation=adjacency.relation,
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+        """See ``Event.loss``."""
+        return one_coin(
+            self.probability,
+            self.noise_multiplier,
+            swapped=adjacency.vectors_changed == 2,
+            interval=interval,
         )
 
 
@@ -241,12 +230,9 @@ class PureDp:
         if not 0.0 < self.epsilon <= 500.0:
             raise ValueError(f"a pure epsilon must be in (0, 500], got {self.epsilon}")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
         """Mass at plus and minus epsilon, in both directions (Kairouz et al. 2015)."""
-        return pld.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(self.epsilon, 0.0),
-            value_discretization_interval=interval,
-        )
+        return (Masses.worst(self.epsilon, 0.0, interval),)
 
 
 @dataclass(frozen=True)
@@ -268,11 +254,9 @@ class Unprotected:
 
     kind: ClassVar[str] = "unprotected"
 
-    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
         """All mass at an infinite loss."""
-        return pld.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(0.0, 1.0), value_discretization_interval=interval
-        )
+        return (Masses.worst(0.0, 1.0, interval),)
 
 
 #: A new kind of event is a class of its own module, named here: ledgers are read through this.

@@ -56,10 +56,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from dp_accounting.pld import pld_pmf
-from dp_accounting.pld import privacy_loss_distribution as pld
-
+from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 if TYPE_CHECKING:
@@ -116,17 +113,15 @@ class OnGrid:
         reach = getattr(self.event, "group_size", 1) / self.event.noise_multiplier
         return excess(self.dimension, self.scale, reach, self.parties)
 
-    def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
         """The continuous event's loss, with mass ``excess`` moved from the bottom to infinity.
 
         Raises:
             Unsupported: the continuous event has no guarantee under ``adjacency``.
         """
-        found = self.event.loss(adjacency, interval)
-        removed = moved_to_infinity(found._pmf_remove, self.excess)
-        if found._symmetric:
-            return pld.PrivacyLossDistribution(removed)
-        return pld.PrivacyLossDistribution(removed, moved_to_infinity(found._pmf_add, self.excess))
+        return tuple(
+            masses.moved_to_infinity(self.excess) for masses in self.event.loss(adjacency, interval)
+        )
 
 
 def excess(dimension: int, scale: float, reach: float, parties: int = 1) -> float:
@@ -149,16 +144,3 @@ def excess(dimension: int, scale: float, reach: float, parties: int = 1) -> floa
 def shares_apart(scale: float, parties: int) -> float:
     """τ: how far the sum of equal shares is from one draw of ``scale``, in logarithm, anywhere."""
     return 10.0 * (parties - 1) * math.exp(-(math.pi**2) * scale**2 / parties)
-
-
-def moved_to_infinity(pmf: pld_pmf.PLDPmf, mass: float) -> pld_pmf.PLDPmf:
-    """``pmf`` with ``mass`` taken from its lowest losses and put at an infinite one.
-
-    Dominates whatever costs at most ``mass`` more than ``pmf`` at every α (see above).
-    """
-    dense = pmf.to_dense_pmf()
-    probs = np.array(dense._probs, dtype=np.float64)
-    gone = np.minimum(np.cumsum(probs), mass)
-    probs = np.maximum(probs - np.diff(gone, prepend=0.0), 0.0)
-    infinite = min(dense._infinity_mass + mass, 1.0 - 2.0**-53)
-    return pld_pmf.DensePLDPmf(dense._discretization, dense._lower_loss, probs, infinite, True)

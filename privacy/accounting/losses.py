@@ -3,12 +3,12 @@
 Legend: N cells, E values of epsilon.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import signal
 
 _U = 2.0**-53
 #: What all mass adds up to, rounded up.
@@ -82,9 +82,11 @@ class Loss:
         """``delta`` at the loss of every cell, rounded up; it falls."""
         above_N = np.append(np.cumsum(self.mass_N[:0:-1])[::-1], 0.0)  # the mass beyond each cell
         # δ(l) = (1 − a) Σ_i (mass beyond cell i) a^(i − l) with a = e^−d: no differences.
-        share = -math.expm1(-self.interval)
-        sums_N = signal.lfilter([share], [1.0, -math.exp(-self.interval)], above_N[::-1])
-        return (np.asarray(sums_N)[::-1] + self.infinite) * self._upward
+        # One after another, as scipy.signal.lfilter does, which takes a second to import.
+        share, kept = -math.expm1(-self.interval), math.exp(-self.interval)
+        last_first = (share * above_N[::-1]).tolist()
+        sums_N = list(itertools.accumulate(last_first, lambda total, each: total * kept + each))
+        return (np.array(sums_N[::-1]) + self.infinite) * self._upward
 
     @cached_property
     def _known_N(self) -> np.ndarray:

@@ -1,36 +1,36 @@
-"""The cost of sampling examples instead of users: a mixture of Gaussians.
+"""The cost of a Gaussian sum of what coins let in: a mixture of Gaussians, for users and examples.
 
-When every kept example of a user enters a round by a coin of its own, the user moves the noisy sum
-by as many clipped gradients as coins came up: a Gaussian whose mean is Binomial(G, p). The
-hockey-stick divergence between that mixture and the centred Gaussian is the exact cost of a round
-(Charles et al. 2024, Theorem 1 and Theorem 3; Choquette-Choo et al. 2024, Lemma 4.5), in both
-directions, for a user who is added or removed. No such statement is known for a replaced user.
+A user who enters a round by one coin moves the noisy sum by one clipped vector, or not at all. When
+every kept example of a user enters by a coin of its own, the user moves it by as many clipped
+gradients as coins came up: a Gaussian whose mean is Binomial(G, p). The hockey-stick divergence
+between that mixture and the centred Gaussian is the exact cost of a round (Charles et al. 2024,
+Theorem 1 and Theorem 3; Choquette-Choo et al. 2024, Lemma 4.5), in both directions, for a user who
+is added or removed. One who enters by one coin and is replaced moves the sum one way in one world
+and the other way in the other (Koskela et al. 2020; Zhu et al. 2022); where examples are replaced
+no such statement is known.
 
-``dp_accounting`` has the same distribution (``MixtureOfGaussiansDpEvent``) and is the oracle in the
-tests, but takes seconds; here the grid is inverted and integrated as arrays. In units of the noise
-the privacy loss l(z) = log sum_k w_k exp(c_k z - c_k^2/2), with c_k = k/sigma, is increasing and
-convex, so Newton's method inverts it on the whole grid at once. Between neighbouring grid points
-the mass is divided so that the totals under both distributions stay as they are: Doroshenko et al.
-2022, "connect the dots", written without its differences of nearly equal numbers.
+``dp_accounting`` has the same distributions (``GaussianDpEvent``, ``MixtureOfGaussiansDpEvent``)
+and is the oracle in the tests, but takes seconds; here the grid is inverted and integrated as
+arrays. In units of the noise the privacy loss l(z) = log sum_k w_k exp(c_k z - c_k^2/2), with
+c_k = k/sigma, is increasing and convex, so Newton's method inverts it on the whole grid at once;
+for one coin the inverse has a closed form. Then ``masses.between`` divides the mass.
 
 What is cut off is never forgotten. Counts so unlikely that they hold less than ``_TAIL`` together
 are taken out of the mixture without renormalising; H(mixture || Gaussian) grows by at most their
 mass, which is added to the infinite loss, and H(Gaussian || mixture) can only be overestimated. The
 ends of the z axis go to the next larger loss, or to infinity.
 
-Legend: N grid points (N-1 bins between them), K counts kept in the mixture.
+Legend: N grid points, B = N - 1 bins between them, K counts kept in the mixture.
 """
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from dp_accounting.pld import pld_pmf
-from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy import optimize, special, stats
+from scipy import special
 
+from murmuration.privacy.accounting.masses import Masses, between
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 
 #: Probability that may go to an infinite loss at each cut, each round.
@@ -39,6 +39,8 @@ _TAIL = 0.5 * math.exp(-50)
 _FAR = -float(special.ndtri(_TAIL))
 #: Losses that span more than this, 100 at the finest spacing, are infinite beyond it.
 _MOST_POINTS = 1_000_000
+#: The same where the inverse has a closed form: 500.
+_MOST_OF_ONE_COIN = 5_000_000
 #: Elements of an (N, K) array that are held at a time.
 _BLOCK = 2**18
 
@@ -66,8 +68,8 @@ class MixtureGaussian:
         if not 0.0 < self.probability <= 1.0:
             raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
-        """The privacy loss distribution of one round, discretized pessimistically to ``interval``.
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+        """The privacy loss of one round, discretized pessimistically to ``interval``.
 
         Raises:
             Unsupported: under ``replace`` and ``replace-labels``.
@@ -78,7 +80,11 @@ class MixtureGaussian:
                 f"{adjacency}: nothing is proved for a user whose examples are replaced; "
                 "use add-remove or zero-out"
             )
-        return _distribution(self.noise_multiplier, self.group_size, self.probability, interval)
+        mixture = _Mixture.binomial(self.noise_multiplier, self.group_size, self.probability)
+        if mixture.centres_K[-1] == 0.0:  # so rarely sampled that all of it was cut
+            return (Masses.dense(0, np.array([1.0 - mixture.cut]), mixture.cut),)
+        lowest, z_N = _grid(mixture, interval)
+        return mixture.removed(_NULL, lowest, z_N, interval), mixture.added(lowest, z_N, interval)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +98,8 @@ class _Mixture:
     @classmethod
     def binomial(cls, sigma: float, trials: int, probability: float) -> "_Mixture":
         """Means Binomial(trials, probability) / sigma, without the counts that never happen."""
+        from scipy import stats  # a second to import, for this alone
+
         weights = np.asarray(stats.binom.pmf(np.arange(trials + 1), trials, probability))
         rarest_first = np.argsort(weights, kind="stable")
         unlikely = rarest_first[np.cumsum(weights[rarest_first]) < _TAIL]
@@ -130,12 +138,34 @@ class _Mixture:
             mass_N[at] = special.ndtr(distance) @ self.weights_K
         return mass_N
 
+    def removed(self, other: "_Mixture", lowest: int, z_N: np.ndarray, interval: float) -> Masses:
+        """The loss where the observed value is from here, and not from ``other``."""
+        before, upper_B, after = self.masses(z_N)
+        _, lower_B, other_after = other.masses(z_N)
+        upper_N, lower_N = np.append(upper_B, after), np.append(lower_B, other_after)
+        return between(upper_N, lower_N, lowest, interval, below=before, cut=self.cut)
+
+    def added(self, lowest: int, z_N: np.ndarray, interval: float) -> Masses:
+        """The loss where the observed value is from the standard Gaussian, and not from here.
+
+        It is −l(z): small z cost most, and large ones are of no interest.
+        """
+        before, upper_B, _ = _NULL.masses(z_N)
+        mixture_before, lower_B, _ = self.masses(z_N)
+        last = min(len(z_N) - 1, int(np.searchsorted(z_N, _FAR)))
+        upper_N = np.append(upper_B[:last][::-1], before)
+        lower_N = np.append(lower_B[:last][::-1], mixture_before)
+        rest = float(special.ndtr(-z_N[last]))
+        return between(upper_N, lower_N, -(lowest + last), interval, below=rest)
+
     def far_end(self) -> float:
         """Where the mass above falls to ``_TAIL``, to within 0.001 on the safe side."""
 
         def excess(z: float) -> float:
             above = float(self._tail(np.array([z]), -1.0)[0])
             return math.log(max(above, 1e-300) / _TAIL)
+
+        from scipy import optimize  # as above
 
         end = self.centres_K[-1] + _FAR + 1.0
         return float(optimize.brentq(excess, 0.0, end, xtol=1e-4)) + 1e-3  # type: ignore[arg-type]
@@ -149,43 +179,63 @@ def _blocks(length: int, width: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, length, step)]
 
 
-@functools.lru_cache(maxsize=16)
-def _distribution(
-    sigma: float, trials: int, probability: float, interval: float
-) -> pld.PrivacyLossDistribution:
-    mixture = _Mixture.binomial(sigma, trials, probability)
-    if mixture.centres_K[-1] == 0.0:  # so rarely sampled that all of it was cut
-        removed = pld_pmf.SparsePLDPmf({0: 1.0 - mixture.cut}, interval, mixture.cut, True)
-        return pld.PrivacyLossDistribution(removed)
-    lowest, z_N = _grid(mixture, interval)
-    before, mixture_bins, after = mixture.masses(z_N)
-    null_before, null_bins, _ = _NULL.masses(z_N)
-    loss_N = (lowest + np.arange(len(z_N))) * interval
-    # A factor that would overflow is cut off: where its mass is 0, this errs on the safe side.
-    ratio_N, inverse_N = np.exp(np.minimum(loss_N, 700.0)), np.exp(np.minimum(-loss_N, 700.0))
-    shrink = -math.expm1(-interval)
+def one_coin(
+    probability: float, noise_multiplier: float, *, swapped: bool, interval: float
+) -> tuple[Masses, ...]:
+    """The privacy loss of a sum in which each user is with ``probability``.
 
-    # Removed: the observed value is from the mixture, the loss is l(z).
-    upper = (mixture_bins - ratio_N[:-1] * null_bins) / shrink
-    upper = np.clip(upper, 0.0, mixture_bins)
-    remove_N = np.zeros(len(z_N))
-    remove_N[:-1] += mixture_bins - upper
-    remove_N[1:] += upper
-    remove_N[1] += before
-    # Just short of one, which the library's composition cannot take.
-    infinite = min(after + mixture.cut, 1.0 - 2.0**-53)
-    removed = pld_pmf.DensePLDPmf(interval, lowest, remove_N, infinite, True)
+    ``noise_multiplier`` is the standard deviation over the length of one user's vector. ``swapped``
+    says that a user's vector is exchanged for any other, not for nothing.
+    """
+    centre = 1.0 / noise_multiplier
+    kept_K = (
+        np.array([probability]) if probability == 1.0 else np.array([1 - probability, probability])
+    )
+    sampled = _Mixture(np.array([0.0, centre])[-len(kept_K) :], kept_K, 0.0)
+    opposite = _Mixture(-sampled.centres_K, kept_K, 0.0)
+    ends = np.array([-_FAR - centre if swapped else -_FAR, _FAR + centre])
+    other = opposite if swapped else _NULL
+    low, high = sampled.loss(ends)[0] - other.loss(ends)[0]
+    lowest = math.floor(low / interval)
+    highest = max(lowest + 1, min(math.ceil(high / interval), lowest + _MOST_OF_ONE_COIN))
+    loss_N = np.arange(lowest, highest + 1) * interval
+    with np.errstate(divide="ignore", over="ignore"):  # at the ends of what the loss can be
+        if swapped:
+            z_N = _whole_of_swapped(loss_N, probability, centre) / centre
+        else:
+            z_N = centre / 2.0 + _whole(loss_N, probability) / centre
+    removed = sampled.removed(other, lowest, z_N, interval)
+    if swapped or probability == 1.0:  # the same in both orders
+        return (removed,)
+    return removed, sampled.added(lowest, z_N, interval)
 
-    # Added: the observed value is from the Gaussian, the loss is -l(z); large z are of no interest.
-    last = min(len(z_N) - 1, int(np.searchsorted(z_N, _FAR)))
-    upper = (null_bins - inverse_N[1:] * mixture_bins)[:last] / shrink
-    upper = np.clip(upper, 0.0, null_bins[:last])
-    add_N = np.zeros(last + 1)
-    add_N[:-1] += upper
-    add_N[1:] += null_bins[:last] - upper
-    add_N[-2] += special.ndtr(-z_N[last])
-    added = pld_pmf.DensePLDPmf(interval, -(lowest + last), add_N[::-1].copy(), null_before, True)
-    return pld.PrivacyLossDistribution(removed, added)
+
+def _whole(sampled_N: np.ndarray, probability: float) -> np.ndarray:
+    """The loss without sampling whose sampled loss is given: log(1 + (e^l − 1)/q).
+
+    Minus infinity where no loss without sampling is so small, that is, up to log(1 − q).
+    """
+    if probability == 1.0:
+        return sampled_N
+    rise_N = np.maximum(np.expm1(np.minimum(sampled_N, 1.0)) / probability, -1.0)
+    # Above one, where e^l could overflow, the same as a sum of logarithms.
+    high_N = np.maximum(sampled_N, 1.0)
+    above_N = high_N - math.log(probability) + np.log1p(-(1.0 - probability) * np.exp(-high_N))
+    return np.where(sampled_N > 1.0, above_N, np.log1p(rise_N))
+
+
+def _whole_of_swapped(loss_N: np.ndarray, probability: float, centre: float) -> np.ndarray:
+    """The same for a swap: l/2 + arsinh(sinh(l/2) e^α), e^α = (1/q − 1) e^(c²/2)."""
+    half_N = np.abs(loss_N) / 2.0
+    if probability == 1.0:
+        return loss_N / 2.0
+    alpha = 0.5 * centre**2 + math.log1p(-probability) - math.log(probability)
+    # The logarithm of what arsinh is of; where it is large, arsinh is next to that and log 2.
+    log_N = alpha + half_N + np.log(-np.expm1(-2.0 * half_N)) - math.log(2.0)
+    high_N = np.maximum(log_N, 0.0)
+    above_N = high_N + np.log1p(np.sqrt(1.0 + np.exp(-2.0 * high_N)))
+    below_N = np.arcsinh(np.exp(np.minimum(log_N, 0.0)))
+    return np.sign(loss_N) * (half_N + np.where(log_N > 0.0, above_N, below_N))
 
 
 def _grid(mixture: _Mixture, interval: float) -> tuple[int, np.ndarray]:

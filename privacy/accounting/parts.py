@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dp_accounting.pld import privacy_loss_distribution as pld
-
+from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class OnPart:
         if isinstance(self.event, OnPart):
             raise ValueError("a part of a part: users are divided once")
 
-    def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
         """What it costs a user of this part."""
         return self.event.loss(adjacency, interval)
 

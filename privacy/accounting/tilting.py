@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmuration.privacy.accounting.convolution import Masses, Parts
+from murmuration.privacy.accounting.convolution import Parts
+from murmuration.privacy.accounting.masses import Masses
 
 #: Cells of an outline are wider by this part of their distance from the mean.
 _GROWTH = 0.02

@@ -60,9 +60,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from dp_accounting.pld import common
-from dp_accounting.pld import privacy_loss_distribution as pld
 
+from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 if TYPE_CHECKING:
@@ -118,13 +117,10 @@ class HoldOut:
         """What being held out costs by itself: log(1 − h + h e^ε_H)."""
         return math.log1p(self.share * math.expm1(self.epsilon))
 
-    def loss(self, adjacency: Adjacency, interval: float) -> pld.PrivacyLossDistribution:
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
         """What it costs a user who is held out for certain: randomized response at worst."""
         del adjacency
-        return pld.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(self.epsilon, 0.0),
-            value_discretization_interval=interval,
-        )
+        return (Masses.worst(self.epsilon, 0.0, interval),)
 
 
 def usual(share: float, epsilon: float, adjacency: Adjacency, given: float = 0.0) -> HoldOut:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from murmuration.privacy.accounting.composition import OneWay
-from murmuration.privacy.accounting.convolution import Masses, Parts, convolve
+from murmuration.privacy.accounting.convolution import Parts, convolve
+from murmuration.privacy.accounting.masses import Masses
 
 _DIGITS = 50
 

@@ -1,7 +1,6 @@
 import math
 
 import pytest
-from dp_accounting import NeighboringRelation
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
@@ -15,18 +14,15 @@ def test_names_are_the_ones_that_users_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("adjacency", "relation", "vectors"),
+    ("adjacency", "vectors"),
     [
-        (Adjacency.ADD_REMOVE, NeighboringRelation.ADD_OR_REMOVE_ONE, 1),
-        (Adjacency.ZERO_OUT, NeighboringRelation.REPLACE_SPECIAL, 1),
-        (Adjacency.REPLACE, NeighboringRelation.REPLACE_ONE, 2),
-        (Adjacency.REPLACE_LABELS, NeighboringRelation.REPLACE_ONE, 2),
+        (Adjacency.ADD_REMOVE, 1),
+        (Adjacency.ZERO_OUT, 1),
+        (Adjacency.REPLACE, 2),
+        (Adjacency.REPLACE_LABELS, 2),
     ],
 )
-def test_relation_and_sensitivity_follow_from_the_name(
-    adjacency: Adjacency, relation: NeighboringRelation, vectors: int
-) -> None:
-    assert adjacency.relation is relation
+def test_sensitivity_follows_from_the_name(adjacency: Adjacency, vectors: int) -> None:
     assert adjacency.vectors_changed == vectors
     assert UserClip(0.5).sensitivity(adjacency) == 0.5 * vectors
     assert NoClip().sensitivity(adjacency) == math.inf

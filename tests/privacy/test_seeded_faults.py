@@ -16,7 +16,9 @@ import dp_accounting
 import numpy as np
 import pytest
 import torch
+from by_dp_accounting import RELATION
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import privacy_loss_distribution as pld
 
 from murmuration.privacy.accounting import accountant as accounting
 from murmuration.privacy.accounting import convolution
@@ -286,7 +288,12 @@ def by_the_library(
     probability: float, sigma: float, rounds: int, delta: float, adjacency: Adjacency
 ) -> float:
     """Composed by an FFT whose error is bounded by nobody."""
-    loss = PoissonGaussian(probability, sigma).loss(adjacency, accounting.INTERVAL)
+    loss = pld.from_gaussian_mechanism(
+        sigma,
+        value_discretization_interval=accounting.INTERVAL,
+        sampling_prob=probability,
+        neighboring_relation=RELATION[adjacency],
+    )
     return loss.self_compose(rounds).get_epsilon_for_delta(delta)
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import dp_accounting
 import numpy as np
 import pytest
+from by_dp_accounting import RELATION
 from dp_accounting.pld import PLDAccountant
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -18,15 +19,14 @@ from murmuration.privacy.accounting.accountant import (
     rounds_for,
 )
 from murmuration.privacy.accounting.events import (
-    PLD,
     Event,
     MixtureGaussian,
     PoissonGaussian,
     PureChoice,
     PureDp,
     Unprotected,
-    pld,
 )
+from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 Q, T, DELTA = 540 / 2717, 200, 1e-5
@@ -52,7 +52,7 @@ def reference(
     """dp-accounting's own accountant, from its own events."""
     gaussian = dp_accounting.GaussianDpEvent(sigma)
     sampled = dp_accounting.PoissonSampledDpEvent(probability, gaussian)
-    accountant = PLDAccountant(adjacency.relation, value_discretization_interval=1e-4)
+    accountant = PLDAccountant(RELATION[adjacency], value_discretization_interval=1e-4)
     return accountant.compose(sampled, rounds).get_epsilon(delta)
 
 
@@ -63,9 +63,8 @@ class Pure:
     epsilon: float
     kind = "pure"
 
-    def loss(self, adjacency: Adjacency, interval: float) -> PLD:
-        parameters = dp_accounting.pld.common.DifferentialPrivacyParameters(self.epsilon, 0)
-        return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+        return (Masses.worst(self.epsilon, 0.0, interval),)
 
 
 def test_the_published_fixed_points(checks: SimpleNamespace) -> None:

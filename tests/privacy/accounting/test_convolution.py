@@ -10,7 +10,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from scipy import fft, special, stats
 
-from murmuration.privacy.accounting import convolution
 from murmuration.privacy.accounting.analytic_gaussian import epsilon_of
 from murmuration.privacy.accounting.composition import (
     Composition,
@@ -18,8 +17,9 @@ from murmuration.privacy.accounting.composition import (
     composed_epsilon,
     composition,
 )
-from murmuration.privacy.accounting.convolution import ALLOWANCE, Masses, Uncertified, convolve
+from murmuration.privacy.accounting.convolution import ALLOWANCE, Uncertified, convolve
 from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
+from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
 
 ADD, SWAP = Adjacency.ADD_REMOVE, Adjacency.REPLACE
@@ -146,11 +146,10 @@ def test_single_distributions_dominate_with_the_allowance(
     probability: float, sigma: float, interval: float
 ) -> None:
     # A cohort's Gaussian mixture (1 − q)N(0, σ²) + qN(1, σ²) against N(0, σ²), with 40 digits.
-    loss = PoissonGaussian(probability, sigma).loss(ADD, interval)
+    losses = PoissonGaussian(probability, sigma).loss(ADD, interval)
     with mpmath.workdps(40):
         q, s, step = mpmath.mpf(probability), mpmath.mpf(sigma), mpmath.mpf(interval)
-        for pmf, removed in ((loss._pmf_remove, True), (loss._pmf_add, False)):
-            masses = Masses.of(pmf)
+        for masses, removed in ((losses[0], True), (losses[-1], False)):
             wanted = set(np.linspace(masses.index_N[0], masses.index_N[-1], 12).astype(int)[1:-1])
             # Σ p and Σ p e^(−l) of all cells above, from the top down.
             upper = lower = mpmath.mpf(0)
@@ -188,7 +187,7 @@ def _divergence(q: mpmath.mpf, s: mpmath.mpf, alpha: mpmath.mpf, removed: bool) 
 
 def test_merging_cells_errs_on_the_safe_side() -> None:
     interval = 1e-3
-    fine = Masses.of(PoissonGaussian(0.3, 1.0).loss(ADD, interval)._pmf_remove)
+    fine, _ = PoissonGaussian(0.3, 1.0).loss(ADD, interval)
     for factor in (2, 8, 64):
         coarse = fine.merged(factor, interval)
         assert coarse.mass_N.sum() == pytest.approx(fine.mass_N.sum(), rel=1e-12)
@@ -238,12 +237,3 @@ def test_infinite_losses_add_up() -> None:
     assert loss.infinite >= 1 - 0.9**3
     one = OneWay([(masses, 3)], 0.1)
     assert Composition(one, one).epsilon(0.2) == math.inf
-
-
-@pytest.mark.parametrize(
-    ("mass", "infinite"), [(-1e-3, 0.0), (math.nan, 0.0), (2.0, 0.0), (0.5, 2.0)]
-)
-def test_what_is_no_distribution_is_refused(mass: float, infinite: float) -> None:
-    pmf = convolution.pld_pmf.DensePLDPmf(0.1, 0, np.array([mass]), infinite, True)
-    with pytest.raises(ValueError, match="not a distribution"):
-        Masses.of(pmf)

@@ -2,6 +2,7 @@ import json
 import math
 
 import pytest
+from by_dp_accounting import loss_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,7 +99,7 @@ def test_events_are_values() -> None:
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_the_loss_of_an_unprotected_release_is_infinite(adjacency: Adjacency) -> None:
-    loss = Unprotected().loss(adjacency, 1e-3)
+    loss = loss_of(Unprotected(), adjacency, 1e-3)
     assert loss.get_epsilon_for_delta(1e-5) == math.inf
     assert loss.get_delta_for_epsilon(50.0) == pytest.approx(1.0)
 
@@ -115,7 +116,7 @@ def test_without_sampling_the_loss_is_the_gaussians_own(adjacency: Adjacency, mo
 
     # Balle and Wang 2018, Theorem 8.
     delta = cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * cdf(-mu / 2 - epsilon / mu)
-    loss = PoissonGaussian(1.0, sigma).loss(adjacency, 1e-4)
+    loss = loss_of(PoissonGaussian(1.0, sigma), adjacency, 1e-4)
     assert loss.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=1e-3)
     assert loss.get_delta_for_epsilon(epsilon) >= delta * (1 - 1e-9)
 
@@ -123,16 +124,16 @@ def test_without_sampling_the_loss_is_the_gaussians_own(adjacency: Adjacency, mo
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_a_pure_part_adds_its_epsilon_every_time(adjacency: Adjacency) -> None:
     for times in (1, 2, 7):
-        loss = PureDp(0.25).loss(adjacency, 1e-3).self_compose(times)
+        loss = loss_of(PureDp(0.25), adjacency, 1e-3).self_compose(times)
         found = loss.get_epsilon_for_delta(1e-12)  # the library itself gives up 1e-15
         assert found == pytest.approx(0.25 * times, rel=1e-6)
-    once = PureDp(0.25).loss(adjacency, 1e-3)
+    once = loss_of(PureDp(0.25), adjacency, 1e-3)
     # Two outcomes: at epsilon 0, delta is their total variation.
     assert once.get_delta_for_epsilon(0.0) == pytest.approx(math.tanh(0.125), rel=1e-6)
 
 
 def test_a_pure_part_off_the_grid_is_rounded_up() -> None:
-    loss = PureDp(0.2504).loss(Adjacency.REPLACE, 1e-3)
+    loss = loss_of(PureDp(0.2504), Adjacency.REPLACE, 1e-3)
     assert 0.2504 <= loss.get_epsilon_for_delta(1e-12) <= 0.2511
 
 

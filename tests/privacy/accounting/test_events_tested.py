@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from by_dp_accounting import loss_of
 
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.analytic_gaussian import delta_of
@@ -44,8 +45,8 @@ def test_failures_count_in_full_whatever_delta_is(adjacency, failure, delta):
 @pytest.mark.parametrize("adjacency", [ADD, Adjacency.REPLACE])
 def test_one_round_adds_its_failures_to_delta_at_every_epsilon(adjacency):
     # That it dominates for each α is what lets it compose.
-    plain = PoissonGaussian(0.3, 1.0).loss(adjacency, 1e-3)
-    tested = TestedGaussian(0.3, 1.0, 0.005).loss(adjacency, 1e-3)
+    plain = loss_of(PoissonGaussian(0.3, 1.0), adjacency, 1e-3)
+    tested = loss_of(TestedGaussian(0.3, 1.0, 0.005), adjacency, 1e-3)
     for epsilon in (0.0, 0.1, 0.5, 2.0, 8.0):
         more = tested.get_delta_for_epsilon(epsilon) - plain.get_delta_for_epsilon(epsilon)
         assert more == pytest.approx(0.005, rel=1e-6)

@@ -1,9 +1,12 @@
 import math
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
+from by_dp_accounting import RELATION, loss_of
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -69,7 +72,7 @@ def test_agreement_with_the_library(
     counts = list(range(group_size + 1))
     weights = [float(w) for w in stats.binom.pmf(counts, group_size, probability)]
     oracle = dp_accounting.dp_event.MixtureOfGaussiansDpEvent(sigma, counts, weights)
-    accountant = PLDAccountant(adjacency.relation, value_discretization_interval=1e-3)
+    accountant = PLDAccountant(RELATION[adjacency], value_discretization_interval=1e-3)
     accountant.compose(dp_accounting.SelfComposedDpEvent(oracle, rounds))
     found = epsilon(sigma, group_size, probability, rounds, adjacency=adjacency)
     assert found == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-3)
@@ -80,7 +83,7 @@ def test_agreement_with_the_library(
     [(1.0, 2, 0.3), (0.7, 1, 0.01), (4.0, 16, 0.05), (20.0, 64, 0.5), (5.0, 9, 1.0)],
 )
 def test_one_round_is_the_definition(sigma: float, group_size: int, probability: float) -> None:
-    loss = MixtureGaussian(sigma, group_size, probability).loss(Adjacency.ADD_REMOVE, 1e-4)
+    loss = loss_of(MixtureGaussian(sigma, group_size, probability), Adjacency.ADD_REMOVE, 1e-4)
     for target in (0.0, 0.05, 0.5, 3.0):
         exact = delta_exactly(sigma, group_size, probability, target)
         found = loss.get_delta_for_epsilon(target)
@@ -141,18 +144,18 @@ def test_epsilon_moves_the_right_way_in_every_parameter(
 def test_both_directions_are_distributions_for_any_parameters(
     sigma: float, group_size: int, probability: float
 ) -> None:
-    loss = MixtureGaussian(sigma, group_size, probability).loss(Adjacency.ADD_REMOVE, 0.5)
+    loss = loss_of(MixtureGaussian(sigma, group_size, probability), Adjacency.ADD_REMOVE, 0.5)
     at_zero = loss.get_delta_for_epsilon(0.0)
     assert loss.get_delta_for_epsilon(-1e9) == pytest.approx(1.0, abs=1e-9)  # no mass is lost
     # Total variation is at most the chance that any coin comes up.
     sampled = -math.expm1(group_size * math.log1p(-probability)) if probability < 1 else 1.0
     assert 0.0 <= at_zero <= sampled * (1 + 1e-6) + 1e-12  # no discretization on the grid
-    assert loss.self_compose(3).get_epsilon_for_delta(0.5) >= 0.0
+    assert epsilon(sigma, group_size, probability, 3, 0.5, interval=0.5) >= 0.0
 
 
 def test_what_is_cut_from_the_mixture_is_charged() -> None:
     # With a chance of 1e-25 of being sampled at all, nothing but the cut is left.
-    loss = MixtureGaussian(1.0, 3, 1e-25).loss(Adjacency.ADD_REMOVE, 1e-3)
+    loss = loss_of(MixtureGaussian(1.0, 3, 1e-25), Adjacency.ADD_REMOVE, 1e-3)
     assert loss.get_delta_for_epsilon(1.0) == pytest.approx(3e-25, rel=1e-6)
 
 
@@ -160,13 +163,13 @@ def test_losses_out_of_bounds_are_infinite_and_not_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mixture, "_MOST_POINTS", 2000)
-    loud = MixtureGaussian(0.0123, 32, 0.9).loss(Adjacency.ADD_REMOVE, 1e-2)
+    loud = loss_of(MixtureGaussian(0.0123, 32, 0.9), Adjacency.ADD_REMOVE, 1e-2)
     assert loud.get_delta_for_epsilon(50.0) == pytest.approx(1.0)
-    assert loud.self_compose(3).get_epsilon_for_delta(1e-6) == math.inf
+    assert epsilon(0.0123, 32, 0.9, 3, interval=1e-2) == math.inf
     # Partly out of bounds: what is beyond a loss of about 20 - 8 counts in full.
     event = MixtureGaussian(0.123, 1, 0.01)
-    assert event.loss(Adjacency.ADD_REMOVE, 1e-2).get_epsilon_for_delta(1e-3) == math.inf
-    assert 0.005 < event.loss(Adjacency.ADD_REMOVE, 1e-2).get_delta_for_epsilon(15.0) <= 0.01
+    assert loss_of(event, Adjacency.ADD_REMOVE, 1e-2).get_epsilon_for_delta(1e-3) == math.inf
+    assert 0.005 < loss_of(event, Adjacency.ADD_REMOVE, 1e-2).get_delta_for_epsilon(15.0) <= 0.01
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.REPLACE, Adjacency.REPLACE_LABELS])
@@ -210,3 +213,77 @@ def test_the_written_form_is_stable() -> None:
 def test_what_makes_no_sense_is_refused(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MixtureGaussian(*arguments)
+
+
+@settings(max_examples=30)
+@given(
+    probability=st.one_of(st.just(1.0), st.floats(1e-6, 1.0)),
+    noise=st.floats(math.log(0.35), math.log(500.0)).map(math.exp),
+    adjacency=st.sampled_from(Adjacency),
+)
+def test_one_coin_is_what_the_library_makes_of_it(
+    probability: float, noise: float, adjacency: Adjacency
+) -> None:
+    interval = 2e-2 if noise < 1.0 else 2e-3
+    found = loss_of(PoissonGaussian(probability, noise), adjacency, interval)
+    theirs = pld.from_gaussian_mechanism(
+        noise,
+        value_discretization_interval=interval,
+        sampling_prob=probability,
+        neighboring_relation=RELATION[adjacency],
+    )
+    for ours, other in ((found._pmf_remove, theirs._pmf_remove), (found._pmf_add, theirs._pmf_add)):
+        for target in np.linspace(-3.0, 6.0, 7) / noise:
+            assert ours.get_delta_for_epsilon(target) == pytest.approx(
+                other.get_delta_for_epsilon(target), rel=1e-9, abs=1e-12
+            )
+
+
+@pytest.mark.parametrize("probability", [1.0, 0.3, 0.01, 1e-5])
+@pytest.mark.parametrize("noise", [0.5, 3.0, 80.0])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_swapped_vectors_to_40_digits(probability: float, noise: float, sign: int) -> None:
+    # (1 − q)N(0, σ²) + qN(1, σ²) against (1 − q)N(0, σ²) + qN(−1, σ²).
+    index = sign * round(400 * probability / noise)
+    found = loss_of(PoissonGaussian(probability, noise), Adjacency.REPLACE, 1e-3)
+    with mpmath.workdps(40):
+        q, s, target = mpmath.mpf(probability), mpmath.mpf(noise), mpmath.mpf(index * 1e-3)
+
+        def density(x: mpmath.mpf, mean: int) -> mpmath.mpf:
+            return (1 - q) * mpmath.npdf(x, 0, s) + q * mpmath.npdf(x, mean, s)
+
+        def above(x: mpmath.mpf, mean: int) -> mpmath.mpf:
+            return (1 - q) * mpmath.ncdf(-x / s) + q * mpmath.ncdf((mean - x) / s)
+
+        low, high = -40 * s - 2, 40 * s + 2
+        for _ in range(200):
+            middle = (low + high) / 2
+            loss = mpmath.log(density(middle, 1) / density(middle, -1))
+            low, high = (low, middle) if loss > target else (middle, high)
+        exact = float(above(low, 1) - mpmath.exp(target) * above(low, -1))
+    assert found._pmf_remove.get_delta_for_epsilon(index * 1e-3) == pytest.approx(
+        exact, rel=1e-9, abs=1e-13
+    )
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+@pytest.mark.parametrize("noise", [0.02, 0.4, 3.0])
+def test_one_coin_has_no_mass_where_there_is_none(adjacency: Adjacency, noise: float) -> None:
+    # Removed, nothing is less likely than 1 − q times; added, nothing more than 1/(1 − q) times.
+    found = PoissonGaussian(0.25, noise).loss(adjacency, 1e-2)
+    for masses in found:
+        assert masses.mass_N.sum() + masses.infinite == pytest.approx(1.0, abs=1e-9)
+    if adjacency is Adjacency.ADD_REMOVE:
+        removed, added = found
+        assert removed.index_N.min() * 1e-2 >= math.log1p(-0.25) - 1.01e-2
+        assert added.index_N.max() * 1e-2 <= -math.log1p(-0.25) + 1.01e-2
+
+
+def test_losses_of_one_coin_out_of_bounds_are_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixture, "_MOST_OF_ONE_COIN", 2000)
+    found = loss_of(PoissonGaussian(1.0, 0.123), Adjacency.ADD_REMOVE, 1e-2)
+    exact = stats.norm.sf(-0.5 / 0.123 + 5.0 * 0.123) - math.exp(5.0) * stats.norm.sf(
+        0.5 / 0.123 + 5.0 * 0.123
+    )
+    assert exact <= found.get_delta_for_epsilon(5.0) <= 1.0
+    assert found.get_epsilon_for_delta(1e-3) == math.inf
