@@ -55,7 +55,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import fft
+from numpy import fft
 
 from murmuration.privacy.accounting.losses import Loss
 from murmuration.privacy.accounting.masses import LOST, ROUNDING, Masses

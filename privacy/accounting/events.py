@@ -105,7 +105,7 @@ class RandomizedLabels:
         Of k labels j are told falsely: a loss of (k − 2j)ε, with probability Binomial(k, 1/(e^ε +
         1)) at j, or an infinite one if any label breaks its promise. Without convolution: exact.
         """
-        from scipy import stats  # a second to import, for this alone
+        from scipy import stats  # dear to import, for this alone
 
         chance = float(special.expit(-self.epsilon))
         # All but e^-800 of it (Bernstein).

@@ -98,7 +98,7 @@ class _Mixture:
     @classmethod
     def binomial(cls, sigma: float, trials: int, probability: float) -> "_Mixture":
         """Means Binomial(trials, probability) / sigma, without the counts that never happen."""
-        from scipy import stats  # a second to import, for this alone
+        from scipy import stats  # dear to import, for this alone
 
         weights = np.asarray(stats.binom.pmf(np.arange(trials + 1), trials, probability))
         rarest_first = np.argsort(weights, kind="stable")

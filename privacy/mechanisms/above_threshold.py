@@ -20,7 +20,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
 
 from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
@@ -88,6 +87,8 @@ class AboveThreshold:
         By symmetry also how far above it must lie to fall with at most that probability. What
         passes is certified to no more than threshold − margin.
         """
+        from scipy import optimize  # dear to import, for this alone
+
         if not 0.0 < failure < 0.5:
             raise ValueError(f"the failure probability must be in (0, 0.5), got {failure}")
         widest = max(self.threshold_scale, self.query_scale)

@@ -22,8 +22,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
-from scipy.spatial.distance import pdist, squareform
+from scipy import special
 
 from murmuration.privacy.accounting.events import TestedGaussian
 from murmuration.privacy.accounting.ledger import Ledger
@@ -113,6 +112,8 @@ def distances(rows_SD: np.ndarray) -> np.ndarray:
     """
     if len(rows_SD) < 2:
         return np.zeros((len(rows_SD), len(rows_SD)))
+    from scipy.spatial.distance import pdist, squareform  # dear to import, for this alone
+
     return squareform(pdist(np.asarray(rows_SD, dtype=np.float64)))
 
 
@@ -272,5 +273,5 @@ def test_std(noise_multiplier: float, test_share: float) -> float:
 
 def test_margin(std: float, failure: float) -> float:
     """How far above W₀ the noisy W must lie; see the module's docstring."""
-    z = float(stats.norm.isf(failure))
+    z = -float(special.ndtri(failure))
     return 2.0 * WEIGHT_CHANGE + z * std

@@ -49,7 +49,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.stats import norm
+from scipy import special
 
 from murmuration.privacy.accounting.analytic_gaussian import least_noise
 
@@ -145,7 +145,7 @@ class FullObjective:
         epsilon, delta = self._exact
         if self.calibration == "paper":
             return 2 * self.length * math.sqrt(8 * math.log(4 / delta) + 2 * epsilon) / epsilon
-        z = float(norm.isf(delta / (2 * self.cap)))
+        z = -float(special.ndtri(delta / (2 * self.cap)))
         left = (1.0 - _RIDGE_SHARE) * epsilon
         # The root of 2u² + 2zu = left for u = length/s, without cancellation.
         return self.length * (math.sqrt(z * z + 2.0 * left) + z) / left

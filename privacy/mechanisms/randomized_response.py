@@ -30,7 +30,7 @@ from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 Level = Literal["user", "item"]
 
@@ -189,6 +189,8 @@ def composed_delta(per_label: float, labels: int, epsilon: float) -> float:
     and δ is the hockey-stick divergence. With more answers it is an upper bound: whatever is
     (ε₀, 0)-DP is post-processing of the binary mechanism (Kairouz, Oh and Viswanath 2015).
     """
+    from scipy import stats  # dear to import, for this alone
+
     if labels == 0:
         return 0.0
     flips = np.arange(labels + 1)

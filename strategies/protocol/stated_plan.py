@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
@@ -203,6 +202,8 @@ def _beyond(event: Event) -> bool:
 
 def _spread(event: Event) -> float:
     """About the standard deviation of the loss of one run, and not much less than it."""
+    from scipy import stats  # dear to import, for this alone
+
     if isinstance(event, OnGrid):
         event = event.event
     noise = float(getattr(event, "noise_multiplier", math.inf))

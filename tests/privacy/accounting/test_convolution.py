@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from scipy import fft, special, stats
+from numpy import fft
+from scipy import special, stats
 
 from murmuration.privacy.accounting.analytic_gaussian import epsilon_of
 from murmuration.privacy.accounting.composition import (
