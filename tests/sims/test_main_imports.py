@@ -9,6 +9,8 @@ import pytest
 
 #: What learns, draws or serves: of no use to whoever only plans, or reads help.
 OF_RUNS = {"torch", "transformers", "sklearn", "numba", "pyarrow", "matplotlib", "ray", "fastapi"}
+#: Each takes as long as solving for the noise.
+OF_OTHER_PLANS = {"dp_accounting", "scipy.stats", "scipy.signal", "scipy.optimize", "scipy.fft"}
 HEAVY = {*OF_RUNS, "scipy", "dp_accounting", "flwr"}
 
 
@@ -56,6 +58,8 @@ def test_a_plan_imports_nothing_that_runs_need(more):
     found = imported_for(f"plan --epsilon 3 --delta 1e-5 --users 4800 {more}")
     assert "murmuration.sims.cli.plan" in found
     assert not OF_RUNS & found
+    if "--strategy" not in more:
+        assert not OF_OTHER_PLANS & found
 
 
 def test_help_of_a_run_imports_nothing_that_runs_need():
