@@ -33,6 +33,28 @@ settings.load_profile("patient")
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+#: Tests that take more than a second or so alone, beside those that a mark says to be slow.
+SLOW = Path(__file__).with_name("slow.txt")
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
+def pytest_collection_modifyitems(config, items):
+    """Marks what ``slow.txt`` lists; a line about no test is an error where its file is read."""
+    lines = SLOW.read_text(encoding="utf-8").splitlines()
+    listed = {line for line in lines if line and not line.startswith("#")}
+    found = set()
+    for item in items:
+        for name in {item.nodeid, item.nodeid.split("[")[0]} & listed:
+            item.add_marker(pytest.mark.slow)
+            found.add(name)
+    if any("::" in arg for arg in config.args):
+        return
+    read = {item.nodeid.split("::")[0] for item in items}
+    wrong = sorted(name for name in listed - found if name.split("::")[0] in read)
+    if wrong:
+        raise pytest.UsageError(f"{SLOW.name}: there is no {', '.join(wrong)}")
+
+
 CAREFUL = ("Put some aside first.", "Wait and compare prices.", "Keep the old one.", "Save it.")
 DARING = ("Buy it today!", "Take the loan, live now.", "Bet on it.", "Spend it all, all of it.")
 
