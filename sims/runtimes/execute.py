@@ -59,17 +59,13 @@ def execute(
             live.stage(f"loading {WORDS[config.task].rows}")
             nodes = _nodes(config, runtime, users_per_node, live)
             live.stage("computing features" if config.task == "reward" else "reading texts")
+            settings = config.to_run_config()
             if runtime is Runtime.LOCAL:
-                run_local(
-                    config.to_run_config(),
-                    nodes=nodes,
-                    server_app=server_app,
-                    client_app=client_app,
-                )
+                run_local(settings, nodes=nodes, server_app=server_app, client_app=client_app)
             elif runtime is Runtime.RAY:
                 live.stage("starting Ray")
                 run_ray(
-                    config.to_run_config(),
+                    settings,
                     _load(config),
                     nodes=nodes,
                     workers=workers,
@@ -81,7 +77,7 @@ def execute(
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 log = folder.with_name(f"{folder.name}.flower.log")
                 try:
-                    run_flower(config.to_run_config(), nodes=nodes, log=log)
+                    run_flower(settings, nodes=nodes, log=log)
                 finally:
                     _put_away(log, folder)
     except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:
