@@ -56,20 +56,12 @@ class _Checked(Settings):
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "RunConfig":
         """From names with dashes; unknown ones and wrong types raise InputError."""
-        declared = {field.name: field for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
+        known = {field.name for field in dataclasses.fields(cls)}
         for key, value in run_config.items():
-            name = key.replace("-", "_")
-            if name not in declared:
-                raise InputError(f"unknown setting {key!r}; known: {', '.join(sorted(declared))}")
-            default = declared[name].default
-            if isinstance(default, float) and type(value) is int:
-                value = float(value)
-            if type(value) is not type(default):
-                raise InputError(
-                    f"setting {key!r} must be a {type(default).__name__}; got {value!r}"
-                )
-            values[name] = value
+            if (name := key.replace("-", "_")) not in known:
+                raise InputError(f"unknown setting {key!r}; known: {', '.join(sorted(known))}")
+            values[name] = typed(key, value)
         return cls(**values)  # type: ignore[return-value]
 
     def settled(self, registered: int) -> "RunConfig":
@@ -158,7 +150,8 @@ def read_settings(path: Path) -> dict[str, Scalar]:
 
 def typed(name: str, value: object, where: str = "") -> Any:
     """A setting's value in its type; InputError, naming it, for one of another."""
-    default = next(f.default for f in dataclasses.fields(RunConfig) if f.name == name)
+    field = name.replace("-", "_")
+    default = next(f.default for f in dataclasses.fields(RunConfig) if f.name == field)
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if type(value) is not type(default):

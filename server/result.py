@@ -8,7 +8,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
-from murmuration.server.reporting.figures import in_words
+from murmuration.server.reporting.facts import in_words
 from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies.settings import user_isolation
 from murmuration.strategies.spec import BuiltStrategy, RunContext

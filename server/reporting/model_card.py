@@ -8,309 +8,241 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from jinja2 import Environment, StrictUndefined
+
 from murmuration.preference.features.language_head import KIND as HEAD
-from murmuration.preference.language.base_model import KIND
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.reporting.figures import (
-    about,
-    delta_text,
-    epsilon_text,
-    examples_of,
-    in_words,
-    loss_text,
-    revealed,
-    rows_of,
-    says_next_tokens,
-    share_text,
-    shared,
-    task_of,
-)
-from murmuration.server.reporting.report import error_words
-
-# What the card of a language model says otherwise than that of a linear head.
-
-TITLES = {
-    "reward": "# A reward model learnt from a crowd's preferences",
-    "text": "# A language model trained on a crowd's own texts",
-    "sft": "# A language model trained on responses that a crowd was shown",
-}
-#: Of models that say the next token.
-LIMITS = (
-    "It writes what is likely after what it has read. It does not know what is true, safe or good.",
-    "Its base was trained by somebody on something; that is outside the guarantee given here.",
-)
-
-
-_SCORE = " A score is the response's log-likelihood in nats, given the prompt, its end included."
-
-
-def is_language_model(features: Mapping[str, Any]) -> bool:
-    """Whether a result's features are those of a language model."""
-    return features.get("kind") in (KIND, HEAD)
-
-
-def what(result: Mapping[str, Any], base: str) -> str:
-    """What it is, in a clause; ``base`` is its name as it may be printed."""
-    features, numbers = result["features"], f"{result['dimension']:,}"
-    if features["kind"] == HEAD:
-        return f"the language model `{base}`, unchanged, with a head of {numbers} trained weights."
-    if features["train"] == "full":
-        return f"the language model `{base}` with a head, all {numbers} weights trained."
-    return (
-        f"the language model `{base}` with a head and LoRA of rank {features['rank']}, together "
-        f"{numbers} trained weights; this folder holds these, and needs the base."
-    )
-
-
-def next_tokens(result: Mapping[str, Any], base: str) -> str:
-    """What a model is that says the next token."""
-    features, numbers = result["features"], f"{result['dimension']:,}"
-    learnt = {
-        "text": "users' own texts",
-        "sft": "the responses of their judgements, given the prompts; both of every judgement, "
-        "whichever was chosen",
-    }[features["task"]]
-    if features.get("as_published"):
-        learnt = "the chosen responses of their judgements, given the prompts, and no others"
-    trained = (
-        f"all {numbers} weights trained"
-        if features["train"] == "full"
-        else f"with LoRA of rank {features['rank']}, {numbers} trained weights; this folder holds "
-        "these, and needs the base"
-    )
-    return (
-        f"It says how likely each next token of a text is, and so can write: the language model "
-        f"`{base}`, {trained}. It was trained on {learnt}."
-    )
-
-
-def use(result: Mapping[str, Any], base: str) -> str:
-    """How to load it."""
-    features = result["features"]
-    place = '"path/to/this/folder"'
-    says = features.get("task", "reward") != "reward"
-    kind = "AutoModelForCausalLM" if says else "AutoModelForSequenceClassification"
-    plain = f"{kind}.from_pretrained({place})"
-    head = f"from transformers import {kind}\n"
-    if features.get("train") == "lora":
-        head += "from peft import PeftModel\n"
-        plain = (
-            f'{kind}.from_pretrained("{base}"{"" if says else ", num_labels=1"})\n'
-            f"model = PeftModel.from_pretrained(model, {place})"
-        )
-    module, load = ("likelihood", "load_scorer") if says else ("reward", "load_reward")
-    # Users' own texts have no prompts; what is scored is a response after one.
-    written = (
-        "read a prompt and a response together; in training it read texts alone."
-        if features.get("task") == "text"
-        else "write texts down as in training."
-    )
-    return (
-        "```python\n"
-        f"from murmuration.preference.language.{module} import {load}\n"
-        f"model = {load}({place})\n"
-        'model.score(["Spend it or save it?"], ["Put it aside for now."])\n'
-        "```\n\n"
-        "or, on the command line, `murmuration score path/to/this/folder --prompt … "
-        f"--response …`: both come with Murmuration, and {written}"
-        f"{_SCORE if says else ''} By transformers alone:\n\n"
-        f"```python\n{head}model = {plain}\n```"
-    )
-
+from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
+from murmuration.server.reporting.facts import facts
+from murmuration.server.reporting.figures import about
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def model_card(result: Mapping[str, Any]) -> str:
     """README.md of the model of the run whose ``result.json`` this is."""
-    parts = [
-        _front_matter(result),
-        TITLES[task_of(result)],
-        _what(result),
-        "## Privacy",
-        *_privacy(result),
-        *(f"> **Warning.** {_plain(text)}" for text in result["warnings"]),
-        "## Accuracy",
-        _accuracy(result),
-        "## Use",
-        *_use(result),
-        "## How it was trained",
-        _training(result),
-        "## Limits",
-        "\n".join(f"- {text}" for text in _limits(result)),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _front_matter(result: Mapping[str, Any]) -> str:
-    tags = ["reward-model", "preference-learning", "rlhf", "federated-learning", "flower"]
-    if says_next_tokens(result):
-        tags = ["text-generation", "federated-learning", "flower"]
-    if result["private"] and result.get("proven", True):
-        tags.insert(0, "differential-privacy")
-    encoder = str(result["features"].get("path", ""))
-    base = [f'base_model: "{encoder}"'] if _HUB_NAME.fullmatch(encoder) else []
-    lines = ["library_name: murmuration", *base, "tags:", *(f"- {tag}" for tag in tags)]
-    return "\n".join(["---", *lines, "---"])
-
-
-def _what(result: Mapping[str, Any]) -> str:
-    if says_next_tokens(result):
-        return next_tokens(result, _plain(result["features"]["path"]))
-    if is_language_model(result["features"]):
-        kind = what(result, _plain(result["features"]["path"]))
-    else:
-        kind = f"a linear head of {result['dimension']:,} weights over {_features(result)}."
-    return (
-        "Given a prompt and a response it returns a number: the higher, the more the crowd would "
-        "like the response. Numbers for the same prompt compare; their zero means nothing. It is "
-        f"{kind}"
+    lacking = {"kind": "", "path": "unknown", "train": "head", "as_published": False}
+    features = {**lacking, **result["features"]}
+    path = str(features["path"])
+    card = _CARD.render(
+        facts(result),
+        features=features,
+        path=path,
+        hub_name=path if _HUB_NAME.fullmatch(path) else None,
+        language_model=features["kind"] in (LANGUAGE_MODEL, HEAD),
     )
+    return re.sub(r"\s*\n +", " ", card)
 
 
-def _use(result: Mapping[str, Any]) -> list[str]:
-    if is_language_model(result["features"]):
-        return [use(result, _plain(result["features"]["path"]))]
-    return [
-        "```python\n"
-        "from murmuration.preference.reward import RewardModel\n"
-        'model = RewardModel.load("path/to/this/folder")\n'
-        'model.score("Spend it or save it?", "Put it aside for now.")\n'
-        "```",
-        "or, on the command line, `murmuration score path/to/this/folder --prompt … --response …`. "
-        "Both come with Murmuration.",
-    ]
-
-
-def _features(result: Mapping[str, Any]) -> str:
-    features = result["features"]
-    if features.get("kind") == "hashing":
-        return "hashed word n-grams of the response and its length"
-    return f"frozen features of the encoder `{_plain(features.get('path', 'unknown'))}`"
-
-
-def _privacy(result: Mapping[str, Any]) -> list[str]:
-    if not result["private"]:
-        return [
-            f"**No privacy.** Exact gradients were used; the weights may reveal "
-            f"{revealed(task_of(result))}. This model is for comparison with private ones."
-        ]
-    sentence = in_words(Adjacency(result["adjacency"]).sentence, task_of(result))
-    if not result.get("proven", True):
-        return [f"**Nothing proven.** {_plain(result['guarantee'])}"]
-    if result.get("privacy_level") == "item":
-        return [
-            f"**ε = {epsilon_text(result['epsilon'])} for the label of each single judgement, not "
-            f"for whole users.** {_plain(result['guarantee'])}"
-        ]
-    texts = [
-        f"**ε = {epsilon_text(result['epsilon'])}, δ = {delta_text(result['delta'])}, at the level "
-        f"of whole users, under {result['adjacency']} adjacency.** {sentence} The figures cover "
-        f"all {result['rounds']:,} rounds together. Spent according to the ledger, of a budget of "
-        f"ε = {result['epsilon_target']:g}; composed by privacy loss distributions.",
-    ]
-    if result["stopped"]:
-        texts.append(
-            f"Training stopped after {result['rounds']:,} of {result['rounds_planned']:,} planned "
-            f"rounds: {_plain(result['stopped'])}"
-        )
-    return texts
-
-
-def _accuracy(result: Mapping[str, Any]) -> str:
-    users, by_user = result["heldout_users"], result["heldout_accuracy_by_user"]
-    if result["heldout_accuracy"] is None:
-        return "Not measured."
-    if not result["test_is_public"]:
-        what = (
-            "next tokens guessed right" if says_next_tokens(result) else "judgements, ties left out"
-        )
-        loss = f"{loss_text(result)}; " if says_next_tokens(result) else ""
-        return (
-            f"{loss}{share_text(by_user, users)} of the {what}, by user, of about {users:,} users "
-            f"who were not trained on, with a standard error of at most {error_words(result)}."
-        )
-    if says_next_tokens(result):
-        return (
-            f"On the {rows_of(task_of(result))} of {users:,} users who were not trained on: "
-            f"{loss_text(result)}; {share_text(result['heldout_accuracy'], users)} of the next "
-            f"tokens guessed right, {share_text(by_user, users)} averaged by user."
-        )
-    return (
-        f"{share_text(result['heldout_accuracy'], users)} of the judgements of {users:,} users who "
-        f"were not trained on (ties left out); {share_text(by_user, users)} averaged by user, with "
-        f"a standard error of at most {error_words(result)}. Guessing would be "
-        f"right {_chance(result)} of the time."
-    )
-
-
-def _chance(result: Mapping[str, Any]) -> str:
-    chance = result.get("heldout_chance") or 0.5
-    return "half" if chance == 0.5 else f"{100 * chance:.0f} %"
-
-
-def _training(result: Mapping[str, Any]) -> str:
-    text = (
-        f"{result['rounds']:,} rounds of federated gradient descent (strategy "
-        f"`{result['strategy']}`, {_learnt(result)}) over {result['users']:,} users."
-    )
-    if result.get("account"):
-        text += f" {_plain(result['account'])}"
-    else:
-        text += (
-            f" {result['cohort']:,} of them were expected in a round, each with the average "
-            f"gradient over at most {result['group_size']:,} of their "
-            f"{examples_of(task_of(result))}."
-        )
-    if result["private"] and result["clip_norm"] and not result.get("account"):
-        text += (
-            f" Each user's vector was clipped to length {result['clip_norm']:g}, and Gaussian "
-            f"noise of {about(result['noise_multiplier'], 3)} times that length per coordinate "
-            "was added to their sum."
-        )
-    return text + (
-        " Randomness was seeded, as in a simulation."
-        if result["seeded"]
-        else " Randomness came from the operating system."
-    )
-
-
-def _learnt(result: Mapping[str, Any]) -> str:
-    if says_next_tokens(result):
-        return f"task `{task_of(result)}`"
-    return f"model of preferences `{result.get('model', 'btl')}`"
-
-
-_REWARD_LIMITS = (
-    "It knows what this crowd said about the topics it was asked about, and the majority's "
-    "taste more than anybody's own. It does not know what is true, safe or good.",
-    "It is not for judging people, nor for guessing what a particular person prefers.",
-    "Used as the reward in optimization it can be gamed: check what comes out by other means.",
-)
-
-
-def _limits(result: Mapping[str, Any]) -> list[str]:
-    texts = [*(LIMITS if says_next_tokens(result) else _REWARD_LIMITS)]
-    if result["features"].get("kind") == "hashing":
-        texts.append(
-            "It sees words and short phrases, not meaning, and does not look at the prompt."
-        )
-    if result["private"]:
-        texts.append(
-            f"The guarantee does not cover {_uncovered(result)}other runs on the same people, "
-            f"or what the crowd as a whole {shared(task_of(result))}. It holds as long as seeds "
-            "and sampling coins stay secret."
-        )
-    return texts
-
-
-def _uncovered(result: Mapping[str, Any]) -> str:
-    if result["test_is_public"]:
-        return "test users, "
-    return "" if result.get("heldout_epsilon") is not None else "held-out users, "
-
-
-def _plain(text: object) -> str:
+def _plain(value: object) -> str:
     """A text on one line that cannot start other Markdown or HTML."""
-    line = " ".join(str(text).split()).replace("`", "'")
+    line = " ".join(str(value).split()).replace("`", "'")
     return line.replace("<", "&lt;")
+
+
+_JINJA = Environment(
+    finalize=_plain,  # of every value, so that none can be forgotten
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_JINJA.filters |= {"about": about, "count": "{:,}".format, "number": "{:g}".format}
+# A line that is indented goes on with the one before.
+_CARD = _JINJA.from_string("""\
+---
+library_name: murmuration
+{% if hub_name %}
+base_model: "{{ hub_name }}"
+{% endif %}
+tags:
+{% if level in ("user", "item") %}
+- differential-privacy
+{% endif %}
+{% if next_tokens %}
+- text-generation
+{% else %}
+- reward-model
+- preference-learning
+- rlhf
+{% endif %}
+- federated-learning
+- flower
+---
+
+{% if task == "text" %}
+# A language model trained on a crowd's own texts
+{% elif task == "sft" %}
+# A language model trained on responses that a crowd was shown
+{% else %}
+# A reward model learnt from a crowd's preferences
+{% endif %}
+
+{% if next_tokens %}
+It says how likely each next token of a text is, and so can write: the language model `{{ path }}`,
+  {% if features.train == "full" %}
+  all {{ dimension|count }} weights trained.
+  {% else %}
+  with LoRA of rank {{ features.rank }}, {{ dimension|count }} trained weights; this folder holds
+  these, and needs the base.
+  {% endif %}
+  It was trained on
+  {% if features.as_published %}
+  the chosen responses of their judgements, given the prompts, and no others.
+  {% elif task == "text" %}
+  users' own texts.
+  {% else %}
+  the responses of their judgements, given the prompts; both of every judgement, whichever was
+  chosen.
+  {% endif %}
+{% else %}
+Given a prompt and a response it returns a number: the higher, the more the crowd would like the
+  response. Numbers for the same prompt compare; their zero means nothing. It is
+  {% if not language_model %}
+  a linear head of {{ dimension|count }} weights over
+  {% if features.kind == "hashing" %}
+  hashed word n-grams of the response and its length.
+  {% else %}
+  frozen features of the encoder `{{ path }}`.
+  {% endif %}
+  {% else %}
+  {% if features.train == "head" %}
+  the language model `{{ path }}`, unchanged, with a head of {{ dimension|count }} trained weights.
+  {% elif features.train == "full" %}
+  the language model `{{ path }}` with a head, all {{ dimension|count }} weights trained.
+  {% else %}
+  the language model `{{ path }}` with a head and LoRA of rank {{ features.rank }}, together
+  {{ dimension|count }} trained weights; this folder holds these, and needs the base.
+  {% endif %}
+  {% endif %}
+{% endif %}
+
+## Privacy
+
+{% if level == "none" %}
+**No privacy.** Exact gradients were used; the weights may reveal {{ words.revealed }}. This model
+  is for comparison with private ones.
+{% elif level == "claimed" %}
+**Nothing proven.** {{ guarantee }}
+{% elif level == "item" %}
+**ε = {{ epsilon_text }} for the label of each single judgement, not for whole users.**
+  {{ guarantee }}
+{% else %}
+**ε = {{ epsilon_text }}, δ = {{ delta_text }}, at the level of whole users, under {{ adjacency }}
+  adjacency.** {{ sentence }} The figures cover all {{ rounds|count }} rounds together. Spent
+  according to the ledger, of a budget of ε = {{ epsilon_target|number }}; composed by privacy loss
+  distributions.
+{% if stopped %}
+
+Training stopped after {{ rounds|count }} of {{ rounds_planned|count }} planned rounds:
+  {{ stopped }}
+{% endif %}
+{% endif %}
+{% for text in warnings %}
+
+> **Warning.** {{ text }}
+{% endfor %}
+
+## Accuracy
+
+{% if heldout_accuracy is none %}
+Not measured.
+{% elif not test_is_public %}
+{% if next_tokens %}{{ loss_text }}; {% endif %}{{ by_user_text }} of the
+  {{ "next tokens guessed right" if next_tokens else "judgements, ties left out" }}, by user, of
+  about {{ heldout_users|count }} users who were not trained on, with a standard error of at most
+  {{ error_text }}.
+{% elif next_tokens %}
+On the {{ words.rows }} of {{ heldout_users|count }} users who were not trained on: {{ loss_text }};
+  {{ accuracy_text }} of the next tokens guessed right, {{ by_user_text }} averaged by user.
+{% else %}
+{{ accuracy_text }} of the judgements of {{ heldout_users|count }} users who were not trained on
+  (ties left out); {{ by_user_text }} averaged by user, with a standard error of at most
+  {{ error_text }}. Guessing would be right
+  {{ "half" if heldout_chance in (none, 0.5) else "%.0f %%" % (100 * heldout_chance) }} of the time.
+{% endif %}
+
+## Use
+
+```python
+{% if not language_model %}
+from murmuration.preference.reward import RewardModel
+model = RewardModel.load("path/to/this/folder")
+model.score("Spend it or save it?", "Put it aside for now.")
+{% else %}
+{% set module, load = ("likelihood", "load_scorer") if next_tokens else ("reward", "load_reward") %}
+from murmuration.preference.language.{{ module }} import {{ load }}
+model = {{ load }}("path/to/this/folder")
+model.score(["Spend it or save it?"], ["Put it aside for now."])
+{% endif %}
+```
+
+or, on the command line, `murmuration score path/to/this/folder --prompt … --response …`
+{%- if not language_model %}
+. Both come with Murmuration.
+{% else %}
+: both come with Murmuration, and
+  {% if task == "text" %}
+  read a prompt and a response together; in training it read texts alone.
+  {% else %}
+  write texts down as in training.
+  {% endif %}
+  {% if next_tokens %}
+  A score is the response's log-likelihood in nats, given the prompt, its end included.
+  {% endif %}
+  By transformers alone:
+
+{% set loader = "AutoModelForCausalLM" if next_tokens else "AutoModelForSequenceClassification" %}
+```python
+from transformers import {{ loader }}
+{% if features.train == "lora" %}
+from peft import PeftModel
+model = {{ loader }}.from_pretrained("{{ path }}"{{ "" if next_tokens else ", num_labels=1" }})
+model = PeftModel.from_pretrained(model, "path/to/this/folder")
+{% else %}
+model = {{ loader }}.from_pretrained("path/to/this/folder")
+{% endif %}
+```
+{% endif %}
+
+## How it was trained
+
+{{ rounds|count }} rounds of federated gradient descent (strategy `{{ strategy }}`,
+  {{ "task" if next_tokens else "model of preferences" }} `{{ task if next_tokens else model }}`)
+  over {{ users|count }} users.
+  {% if account %}
+  {{ account }}
+  {% else %}
+  {{ cohort|count }} of them were expected in a round, each with the average gradient over at most
+  {{ group_size|count }} of their {{ words.examples }}.
+  {% if private and clip_norm %}
+  Each user's vector was clipped to length {{ clip_norm|number }}, and Gaussian noise of
+  {{ noise_multiplier|about(3) }} times that length per coordinate was added to their sum.
+  {% endif %}
+  {% endif %}
+  Randomness {{ "was seeded, as in a simulation" if seeded else "came from the operating system" }}.
+
+## Limits
+
+{% if next_tokens %}
+- It writes what is likely after what it has read. It does not know what is true, safe or good.
+- Its base was trained by somebody on something; that is outside the guarantee given here.
+{% else %}
+- It knows what this crowd said about the topics it was asked about, and the majority's taste more
+  than anybody's own. It does not know what is true, safe or good.
+- It is not for judging people, nor for guessing what a particular person prefers.
+- Used as the reward in optimization it can be gamed: check what comes out by other means.
+{% endif %}
+{% if features.kind == "hashing" %}
+- It sees words and short phrases, not meaning, and does not look at the prompt.
+{% endif %}
+{% if private %}
+- The guarantee does not cover
+  {% if test_is_public %}
+  test users,
+  {% elif heldout_epsilon is none %}
+  held-out users,
+  {% endif %}
+  other runs on the same people, or what the crowd as a whole {{ words.shared }}. It holds as long
+  as seeds and sampling coins stay secret.
+{% endif %}
+""")

@@ -6,8 +6,8 @@ Of a run, or of an owner's agent. Looking changes nothing, and is possible while
 import json
 import math
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ from murmuration.privacy.accounting.chained_record import (
     RecordInUse,
 )
 from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
+from murmuration.privacy.accounting.ledger_lines import Account, Charge, LedgerError, account_of
 from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
@@ -37,22 +37,6 @@ from murmuration.server.run_files import read_json
 from murmuration.strategies.protocol.stated_plan import cost
 
 _RUN, _OWN = "ledger.jsonl", "own-ledger.jsonl"
-
-
-@dataclass(frozen=True)
-class Row:
-    """Charges of one event: ``rounds`` they name, what they cost alone, and in how many attempts.
-
-    ``again`` counts those of rounds that were charged before, ``lost`` those on account of losses.
-    """
-
-    event: dict[str, Any]
-    covers: str
-    times: int
-    rounds: str
-    again: int
-    lost: int
-    epsilon: float
 
 
 def ledger(
@@ -168,52 +152,45 @@ def _of_run(account: Account) -> dict[str, Any]:
         "epsilon_against_server": accountant.epsilon(seen.items(), **terms) if seen else None,
         "budget_left": None if budget is None else max(0.0, budget - against),
         "losses": account.lost,
-        "events": [asdict(row) for row in _rows(account, terms)],
+        "events": list(_rows(account, terms)),
         "parts": _parts(account, terms),
     }
 
 
-def _rows(account: Account, terms: Mapping[str, Any]) -> list[Row]:
-    """A row for each event and what it covered, and for what losses cost."""
-    named: dict[tuple[Event, str], list[Any]] = {}
+def _rows(account: Account, terms: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What charges of each event, by what they covered, cost alone; and what losses cost.
+
+    ``again`` counts charges of rounds that were charged before, ``lost`` those that losses cost.
+    """
+
+    def row(event: Event, covers: str, times: int, **more: object) -> dict[str, Any]:
+        alone = accountant.epsilon([(event, times)], **terms)
+        told = {"event": events.to_json(event), "covers": covers, "times": times}
+        return {**told, "rounds": "", "again": 0, "lost": 0, **more, "epsilon": alone}
+
+    named: dict[tuple[Event, str], list[Charge]] = {}
     for charge in account.charges:
         named.setdefault((charge.event, charge.covers), []).append(charge)
-    rows = []
     for (event, covers), charges in named.items():
         rounds = sorted({charge.round for charge in charges})
-        rows.append(
-            Row(
-                event=events.to_json(event),
-                covers=covers,
-                times=len(charges),
-                rounds=str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]}–{rounds[-1]}",
-                again=sum(charge.attempt > 0 for charge in charges),
-                lost=0,
-                epsilon=accountant.epsilon([(event, len(charges))], **terms),
-            )
-        )
-    for event, times in account.spent.items():
-        lost = times - sum(charge.event == event for charge in account.charges)
-        if lost:
-            cost_ = accountant.epsilon([(event, lost)], **terms)
-            rows.append(
-                Row(events.to_json(event), "on account of a loss", lost, "", 0, lost, cost_)
-            )
-    return rows
+        span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]}–{rounds[-1]}"
+        again = sum(charge.attempt > 0 for charge in charges)
+        yield row(event, covers, len(charges), rounds=span, again=again)
+    charged = Counter(charge.event for charge in account.charges)
+    for event, lost in (account.spent - charged).items():
+        yield row(event, "on account of a loss", lost, lost=lost)
 
 
 def _parts(account: Account, terms: Mapping[str, Any]) -> dict[str, float]:
     """ε of a user of each part, where users are divided into parts."""
-    parts = {event.part for event in account.spent if isinstance(event, OnPart)}
-    found = {}
-    for part in sorted(parts):
-        mine = [
-            (event, times)
-            for event, times in account.spent.items()
-            if not isinstance(event, OnPart) or event.part == part
-        ]
-        found[str(part)] = accountant.epsilon(mine, **terms)
-    return found
+
+    def of(part: int) -> float:
+        spent = account.spent.items()
+        mine = [(e, times) for e, times in spent if not isinstance(e, OnPart) or e.part == part]
+        return accountant.epsilon(mine, **terms)
+
+    parts = sorted({event.part for event in account.spent if isinstance(event, OnPart)})
+    return {str(part): of(part) for part in parts}
 
 
 def _of_owner(own: OwnLedger) -> dict[str, Any]:
@@ -252,7 +229,7 @@ def _say(report: Mapping[str, Any], as_json: bool) -> None:
         console.print(Text.assemble(("NOT WHOLE: ", "bold red"), text))
     if "kind" not in report:
         return
-    console.print(_run_table(report) if report["kind"] == "run" else _owner_table(report))
+    console.print(_table(report))
     for line in _lines(report):
         console.print(Text(line))
     console.print(Text.assemble("head  ", (report["head"], "bold")))
@@ -268,31 +245,28 @@ def _finite(value: Any) -> Any:
     return "infinite" if value == math.inf else value
 
 
-def _run_table(report: Mapping[str, Any]) -> Table:
-    table = Table("what", "event", "times", "rounds", "again", "ε alone", box=None)
-    for row in report["events"]:
-        table.add_row(
-            Text(row["covers"]),
-            Text(_event(row["event"])),
-            f"{row['times']:,}",
-            row["rounds"],
-            str(row["again"] or ""),
-            epsilon_text(row["epsilon"]),
-        )
-    return table
-
-
-def _owner_table(report: Mapping[str, Any]) -> Table:
-    table = Table("run", "adjacency", "δ", "rounds", "answered", "ε as stated", box=None)
-    for plan in report["plans"]:
-        table.add_row(
-            Text(plan["run"]),
-            plan["adjacency"],
-            delta_text(plan["delta"]),
-            f"{plan['rounds']:,}",
-            f"{plan['answered']:,}",
-            epsilon_text(plan["epsilon"]),
-        )
+def _table(report: Mapping[str, Any]) -> Table:
+    if report["kind"] == "run":
+        heads = ("what", "event", "times", "rounds", "again", "ε alone")
+        rows = [
+            (
+                *(row["covers"], _event(row["event"]), f"{row['times']:,}", row["rounds"]),
+                *(str(row["again"] or ""), epsilon_text(row["epsilon"])),
+            )
+            for row in report["events"]
+        ]
+    else:
+        heads = ("run", "adjacency", "δ", "rounds", "answered", "ε as stated")
+        rows = [
+            (
+                *(plan["run"], plan["adjacency"], delta_text(plan["delta"])),
+                *(f"{plan['rounds']:,}", f"{plan['answered']:,}", epsilon_text(plan["epsilon"])),
+            )
+            for plan in report["plans"]
+        ]
+    table = Table(*heads, box=None)
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table
 
 

@@ -4,7 +4,6 @@ Rounds and ε are those of the run directory, who is online is the SuperLink's. 
 refuse stands in the private log; whoever may read that is told here.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 from flwr.proto.control_pb2 import ListNodesRequest
 from flwr.supercore.control import ControlHttpClient
+
+from murmuration.sims.runtimes.progress import Tail
 
 Say = Callable[[str], None]
 
@@ -26,17 +27,17 @@ class Watch:
         self._rounds, self._say = rounds, say
         self._metrics, self._log = Tail(out / "metrics.jsonl"), Tail(out / "private" / "log.jsonl")
         self._nodes = ""
-        self._round = 0
-        self._metrics.new()
-        self._log.new()
+        self._metrics.read()
+        self._log.read()
 
     def look(self, client: ControlHttpClient) -> None:
         """Say what has happened since the last look, and who is online."""
         nodes = online(client)
-        for line in self._log.new():
+        for line in self._log.read()[0]:
             if "would refuse" in line:
                 self._say(refusing(line))
-        for line in self._metrics.new():
+        lines, anew = self._metrics.read()
+        for line in () if anew else lines:  # a resumed run's file begins with what was told before
             epsilon = line.get("epsilon")
             spent = "" if epsilon is None else f", epsilon {epsilon:.4g}"
             self._say(f"round {line['round']} of {self._rounds}{spent}, {nodes}")
@@ -44,27 +45,6 @@ class Watch:
         if nodes != self._nodes:
             self._say(nodes)
             self._nodes = nodes
-
-
-class Tail:
-    """The whole lines of a JSONL file, each once; one that is cut is read from its beginning."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._at = path, 0
-
-    def new(self) -> list[Mapping[str, Any]]:
-        """What was written since the last time."""
-        try:
-            with self._path.open("rb") as file:
-                if file.seek(0, 2) < self._at:
-                    self._at = 0
-                file.seek(self._at)
-                data = file.read()
-        except OSError:
-            return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
-        return [json.loads(line) for line in whole.splitlines()]
 
 
 def online(client: ControlHttpClient) -> str:

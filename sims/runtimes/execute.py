@@ -14,7 +14,7 @@ from murmuration.preference.data.judgements import InputError, Judgements, OnBad
 from murmuration.preference.data.loading import Data
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
-from murmuration.server.reporting.figures import rows_of
+from murmuration.server.reporting.facts import WORDS
 from murmuration.server.result import as_published
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_files import former_nodes
@@ -22,6 +22,7 @@ from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
 from murmuration.sims.runtimes.live_view import LiveView
 from murmuration.sims.runtimes.local import run_local
+from murmuration.sims.runtimes.progress import RoundProgress
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.runtime import Runtime
@@ -52,23 +53,19 @@ def execute(
         with RunDirectory(config) as finished:  # refuses other settings
             if (result := finished.finished()) is not None:
                 return result
-    live = LiveView(folder, config.rounds, config.cohort, target, config.strategy)
+    live = LiveView(folder, RoundProgress(config.rounds, config.cohort, target, config.strategy))
     try:
         with nullcontext() if quiet else live:
-            live.stage(f"loading {rows_of(config.task)}")
+            live.stage(f"loading {WORDS[config.task].rows}")
             nodes = _nodes(config, runtime, users_per_node, live)
             live.stage("computing features" if config.task == "reward" else "reading texts")
+            settings = config.to_run_config()
             if runtime is Runtime.LOCAL:
-                run_local(
-                    config.to_run_config(),
-                    nodes=nodes,
-                    server_app=server_app,
-                    client_app=client_app,
-                )
+                run_local(settings, nodes=nodes, server_app=server_app, client_app=client_app)
             elif runtime is Runtime.RAY:
                 live.stage("starting Ray")
                 run_ray(
-                    config.to_run_config(),
+                    settings,
                     _load(config),
                     nodes=nodes,
                     workers=workers,
@@ -80,7 +77,7 @@ def execute(
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 log = folder.with_name(f"{folder.name}.flower.log")
                 try:
-                    run_flower(config.to_run_config(), nodes=nodes, log=log)
+                    run_flower(settings, nodes=nodes, log=log)
                 finally:
                     _put_away(log, folder)
     except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:

@@ -14,7 +14,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,25 +23,12 @@ from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.reporting.figures import (
-    about,
-    delta_text,
-    duration,
-    epsilon_text,
-    in_words,
-    loss_text,
-    says_next_tokens,
-    share_text,
-    task_of,
-)
-from murmuration.server.reporting.report import error_words
-from murmuration.sims.runtimes.progress import Progress, Tail
+from murmuration.server.reporting.facts import facts
+from murmuration.sims.runtimes.progress import RoundProgress, Tail
 
 _LOOKS_PER_SECOND = 8
 _SECONDS_BETWEEN_LINES = 10.0
@@ -50,20 +37,11 @@ _SECONDS_BETWEEN_LINES = 10.0
 class LiveView:
     """Shows a run while the ``with`` block is in progress.
 
-    Args:
-        folder: the run directory; it need not exist yet.
-        rounds: planned number of rounds, at least 1.
-        cohort: nominal number of users in a round.
-        epsilon_target: the budget; None for a run without privacy.
-        label: what the run is, in a few words.
+    ``folder`` is the run's, which need not exist yet; ``progress`` is of no round so far.
     """
 
-    def __init__(
-        self, folder: Path, rounds: int, cohort: int, epsilon_target: float | None, label: str
-    ) -> None:
-        self._tail = Tail(Path(folder) / "metrics.jsonl")
-        self._progress = Progress(rounds, cohort, epsilon_target)
-        self._label = label
+    def __init__(self, folder: Path, progress: RoundProgress) -> None:
+        self._tail, self._progress = Tail(folder / "metrics.jsonl"), progress
         self._console = Console(stderr=True)
         self._stage = ""
         self._spinner = Spinner("dots", style="cyan")
@@ -124,7 +102,7 @@ class LiveView:
     def _look(self, *, last: bool) -> None:
         stage = self._stage
         lines, anew = self._tail.read()
-        moved = self._progress.add(lines, anew=anew, now=time.monotonic())
+        moved = self._progress.add(lines, anew=anew)
         if moved and stage == self._stage:
             self._stage = stage = ""
         try:
@@ -136,33 +114,26 @@ class LiveView:
             self._over.set()
 
     def _say(self, stage: str, *, last: bool) -> None:
-        progress, now = self._progress, time.monotonic()
-        tenths = [10 * done // progress.rounds for done in (self._said_round, progress.round)]
+        now, task = time.monotonic(), self._progress.task
+        done, total = task.completed, task.total or 1
+        another_tenth = 10 * self._said_round // total != 10 * done // total
         waited = now - self._said_at >= _SECONDS_BETWEEN_LINES
         if stage and stage != self._said_stage and not last:
             self._said_stage, text = stage, stage
-        elif progress.round != self._said_round and (tenths[0] != tenths[1] or waited or last):
-            counted = f"round {progress.round:,} of {progress.rounds:,}"
-            text = ", ".join([counted, *progress.known(ended=last)])
-            self._said_round = progress.round
+        elif done != self._said_round and (another_tenth or waited or last):
+            counted = f"round {done:,} of {total:,}"
+            text = ", ".join([counted, *self._progress.known(ended=last)])
+            self._said_round = done
         else:
             return
         self._said_at = now
-        print(f"{self._label}: {text}", file=self._console.file, flush=True)
+        print(f"{task.description}: {text}", file=self._console.file, flush=True)
 
     def _frame(self, *, last: bool = False) -> RenderableType:
-        progress = self._progress
-        grid = Table.grid(padding=(0, 2))
-        grid.add_row(
-            Text(self._label, style="bold"),
-            ProgressBar(progress.rounds, min(progress.round, progress.rounds), width=32),
-            Text(f"round {progress.round:,} of {progress.rounds:,}"),
-        )
-        known = Text("  ·  ", style="dim").join(
-            Text(text, style="cyan" if text.startswith("ε") else "")
-            for text in progress.known(ended=last)
-        )
-        rows: list[RenderableType] = [grid, *([known] if known else [])]
+        rows: list[RenderableType] = [self._progress.bar.get_renderable()]
+        if known := self._progress.known(ended=last):
+            texts = (Text(text, style="cyan" if text[0] == "ε" else "") for text in known)
+            rows.append(Text("  ·  ", style="dim").join(texts))
         if self._stage and not last:
             self._spinner.update(text=Text(f"{self._stage} …", style="dim"))
             rows.append(self._spinner)
@@ -178,22 +149,28 @@ def _interactive(console: Console) -> bool:
 
 def summary(result: Mapping[str, Any]) -> RenderableType:
     """A panel with the figures of ``result.json``, and under it a command to copy."""
-    out = _short(Path(result["out"]))
+    told, out = facts(result), _short(Path(result["out"]))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, text in _summary_rows(result, out):
-        grid.add_row(name, text)
+    for name, *text in [
+        *_privacy(told),
+        *_accuracy(told),
+        ("trained on", _training(told)),
+        ("model", str(out / "model")),
+        ("report", str(out / "report.html")),
+    ]:
+        grid.add_row(name, Text.assemble(*text))
     warnings = Table.grid(padding=(0, 1))
-    for text in [*([result["stopped"]] if result["stopped"] else []), *result["warnings"]]:
+    for text in [*([told["stopped"]] if told["stopped"] else []), *told["warnings"]]:
         warnings.add_row()
         warnings.add_row(Text("!", style="bold yellow"), Text(text, style="yellow"))
     panel = Panel(
         Group(grid, warnings) if warnings.row_count else grid,
-        title=Text(f"murmuration · {result['strategy']}"),
+        title=Text(f"murmuration · {told['strategy']}"),
         title_align="left",
         box=box.ROUNDED,
-        border_style="cyan" if result["private"] else "yellow",
+        border_style="cyan" if told["private"] else "yellow",
         padding=(1, 2),
         expand=False,
     )
@@ -201,53 +178,62 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
         f"murmuration score {shlex.quote(str(out / 'model'))} --prompt 'Spend or save?' \\\n"
         "  --response 'Put it aside.' --response 'Treat yourself!'"
     )
-    head = result.get("ledger_head", "none: the run is of an earlier version")
-    kept = f"Keep this head of the ledger elsewhere (murmuration ledger --expect):\n  {head}"
+    kept = (
+        "Keep this head of the ledger elsewhere (murmuration ledger --expect):\n"
+        f"  {told['ledger_head']}"
+    )
     return Group(panel, Text(command, overflow="fold"), Text(kept, overflow="fold"))
 
 
-def _summary_rows(result: Mapping[str, Any], out: Path) -> list[tuple[str, Text]]:
-    if result["private"]:
-        claim = Text.assemble(
-            (f"ε {epsilon_text(result['epsilon'])}", "bold cyan"),
-            f" of {result['epsilon_target']:g}, δ {delta_text(result['delta'])}, for "
-            + ("single judgements" if result.get("privacy_level") == "item" else "whole users")
-            + ("" if result.get("proven", True) else " as published: claimed, not proven"),
-        )
-        sentence = in_words(Adjacency(result["adjacency"]).sentence, task_of(result))
-        rows = [("privacy", claim), (result["adjacency"], Text(sentence))]
-        if (seen := result.get("epsilon_against_server")) is not None:
-            who = f"if {result['noise_parties']} of the nodes in each sum add their noise"
-            rows.insert(1, ("the server", Text(f"ε {epsilon_text(seen)} of what it saw, {who}")))
-    else:
-        rows = [("privacy", Text("none", style="bold yellow"))]
-    users, told = result["heldout_users"], result["heldout_accuracy"] is not None
-    if not told:
-        accuracy = Text("not measured")
-    else:
-        of = "next tokens" if says_next_tokens(result) else "judgements"
-        by_user = f", {share_text(result['heldout_accuracy_by_user'], users)}"
-        accuracy = Text.assemble(
-            (share_text(result["heldout_accuracy"], users), "bold"),
-            f" of {of}{by_user if result['test_is_public'] else ''} by user, ± "
-            f"{error_words(result)} ({users:,} users "
-            f"{'tested on' if result['test_is_public'] else 'held out'})",
-        )
-    done, planned, speed = result["rounds"], result["rounds_planned"], result["users_per_second"]
-    rounds = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
-    pace = f" ({about(speed)} users/s)" if speed else ""
-    trained = (
-        f"{result['users']:,} users, {result['cohort']:,} expected in a round; {rounds} rounds in "
-        f"{duration(result['seconds_training'])}{pace}"
+#: A row's name, and what stands in it: texts, or with a style.
+_Row = tuple[str | tuple[str, str], ...]
+
+_WHOM = {
+    "user": "whole users",
+    "item": "single judgements",
+    "claimed": "whole users as published: claimed, not proven",
+}
+
+
+def _privacy(told: Mapping[str, Any]) -> Iterator[_Row]:
+    if not told["private"]:
+        yield "privacy", ("none", "bold yellow")
+        return
+    yield (
+        "privacy",
+        (f"ε {told['epsilon_text']}", "bold cyan"),
+        f" of {told['epsilon_target']:g}, δ {told['delta_text']}, for {_WHOM[told['level']]}",
     )
-    return [
-        *rows,
-        *([("loss", Text(loss_text(result)))] if told and says_next_tokens(result) else []),
-        ("accuracy", accuracy),
-        ("trained on", Text(trained)),
-        ("model", Text(str(out / "model"))),
-        ("report", Text(str(out / "report.html"))),
-    ]
+    if told["seen_by_server"]:
+        seen = f"ε {told['seen_by_server']} of what it saw, {told['who_adds_noise']}"
+        yield "the server", seen
+    yield told["adjacency"], told["sentence"]
+
+
+def _accuracy(told: Mapping[str, Any]) -> Iterator[_Row]:
+    if told["heldout_accuracy"] is None:
+        yield "accuracy", "not measured"
+        return
+    if told["next_tokens"]:
+        yield "loss", told["loss_text"]
+    public = told["test_is_public"]
+    yield (
+        "accuracy",
+        (told["accuracy_text"], "bold"),
+        f" of {'next tokens' if told['next_tokens'] else 'judgements'}"
+        f"{', ' + told['by_user_text'] if public else ''} by user, ± {told['error_text']} "
+        f"({told['heldout_users']:,} users {'tested on' if public else 'held out'})",
+    )
+
+
+def _training(told: Mapping[str, Any]) -> str:
+    done, planned = told["rounds"], told["rounds_planned"]
+    rounds = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
+    pace = f" ({told['speed_text']} users/s)" if told["speed_text"] else ""
+    return (
+        f"{told['users']:,} users, {told['cohort']:,} expected in a round; {rounds} rounds in "
+        f"{told['time_text']}{pace}"
+    )
 
 
 def _short(path: Path) -> Path:

@@ -87,10 +87,8 @@ class LocalGrid(InProcessGrid):
         """Accept messages; they are worked on when their replies are pulled."""
         ids = []
         for message in messages:
-            message_id = str(uuid4())
-            message.metadata.__dict__["_message_id"] = message_id
-            self._pending[message_id] = message
-            ids.append(message_id)
+            ids.append(number(message))
+            self._pending[ids[-1]] = message
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterator[Message]:
@@ -119,11 +117,22 @@ def identify() -> None:
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
 
 
+def number(message: Message) -> str:
+    """Give a message an id, which Flower's own grid does when it is sent; the id."""
+    message.metadata.__dict__["_message_id"] = message_id = str(uuid4())
+    return message_id
+
+
+def serve(server_app: ServerApp, grid: Grid, run_config: Mapping[str, Scalar]) -> None:
+    """Run a ServerApp over a grid in this process; its exceptions pass through."""
+    context = Context(
+        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=dict(run_config)
+    )
+    server_app(grid, context)
+
+
 def run_local(
     run_config: Mapping[str, Scalar], *, nodes: int, server_app: ServerApp, client_app: ClientApp
 ) -> None:
     """Run a ServerApp over ``nodes`` nodes in this process; its exceptions pass through."""
-    context = Context(
-        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=dict(run_config)
-    )
-    server_app(LocalGrid(client_app, nodes, run_config), context)
+    serve(server_app, LocalGrid(client_app, nodes, run_config), run_config)

@@ -8,11 +8,16 @@ is read from its start again.
 import json
 import math
 import os
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rich.progress import BarColumn, Progress, TextColumn
+
 from murmuration.server.reporting.figures import about, duration, epsilon_text, share_text
+
+_FIGURES = ("epsilon", "heldout_accuracy", "heldout_loss")
 
 
 class Tail:
@@ -58,78 +63,76 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-@dataclass
-class Progress:
+class RoundProgress:
     """How far a run is, from the lines of its metrics.
 
-    Speed is the nominal cohort times the rounds that followed the first new round seen, over the
-    time from that round to the last. Rounds that stood in the file before do not count.
+    Speed is of the rounds that followed the first new ones seen, over the time from those to the
+    last. Rounds that stood in the file before do not count.
+
+    Args:
+        rounds: planned number of rounds, at least 1.
+        cohort: nominal number of users in a round.
+        epsilon_target: the budget; None for a run without privacy.
+        label: what stands before the bar.
+        clock: seconds, only ever more.
+
+    Attributes:
+        bar: to be drawn.
+        task: the bar's: rounds ``completed`` of a ``total``, ``speed`` in rounds a second.
     """
 
-    rounds: int
-    cohort: int
-    epsilon_target: float | None
-    round: int = 0
-    epsilon: float | None = None
-    accuracy: float | None = None
-    loss: float | None = None
-    first_new: tuple[int, float] | None = None
-    last_new: tuple[int, float] | None = None
+    def __init__(
+        self,
+        rounds: int,
+        cohort: int,
+        epsilon_target: float | None,
+        label: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cohort = cohort
+        self._target = "" if epsilon_target is None else f" of {epsilon_target:g}"
+        self._figures: dict[str, float | None] = dict.fromkeys(_FIGURES)
+        self.bar = Progress(
+            TextColumn("{task.description}", style="bold", markup=False),
+            BarColumn(32),
+            TextColumn("round {task.completed:,} of {task.total:,}"),
+            auto_refresh=False,
+            get_time=clock,
+            speed_estimate_period=math.inf,  # a round may take an hour
+        )
+        self._id = self.bar.add_task(label, total=rounds)
+        (self.task,) = self.bar.tasks
 
-    def add(self, lines: list[dict[str, Any]], *, anew: bool, now: float) -> bool:
-        """Take in new lines; whether there were new rounds.
+    def add(self, lines: list[dict[str, Any]], *, anew: bool) -> bool:
+        """Take in lines, in the order in which they were written; whether there were new rounds.
 
-        Args:
-            lines: in the order in which they were written.
-            anew: whether they are the file as it was found, rather than added to it.
-            now: seconds on a clock that only goes forward.
+        ``anew``: they are the file as it was found, rather than added to it.
         """
-        if anew:
-            self.round, self.epsilon, self.accuracy, self.loss = 0, None, None, None
-            self.first_new = self.last_new = None
         found = [line for line in lines if type(line.get("round")) is int]
+        if anew:
+            self._figures = dict.fromkeys(_FIGURES)
+            self.bar.reset(self._id, completed=found[-1]["round"] if found else 0)
+        elif found:
+            self.bar.update(self._id, completed=found[-1]["round"])
         for line in found:
-            self.round = line["round"]
-            self.epsilon = _number(line.get("epsilon"))
-            accuracy = _number(line.get("heldout_accuracy"))
-            self.accuracy = self.accuracy if accuracy is None else accuracy
-            loss = _number(line.get("heldout_loss"))
-            self.loss = self.loss if loss is None else loss
-        if not found or anew:
-            return False
-        self.last_new = (self.round, now)
-        self.first_new = self.first_new or self.last_new
-        return True
-
-    @property
-    def seconds_a_round(self) -> float | None:
-        """None until new rounds have been seen at two different times."""
-        if self.first_new is None or self.last_new is None:
-            return None
-        rounds = self.last_new[0] - self.first_new[0]
-        seconds = self.last_new[1] - self.first_new[1]
-        return seconds / rounds if rounds > 0 and seconds > 0 else None
+            known = {
+                name: value for name in _FIGURES if (value := _number(line.get(name))) is not None
+            }
+            self._figures |= {"epsilon": None, **known}  # what is not measured in every round stays
+        return bool(found) and not anew
 
     def known(self, *, ended: bool = False) -> list[str]:
         """ε, accuracy, speed and, unless the run has ended, time left: those that are known."""
-        pace = self.seconds_a_round
-        target = "" if self.epsilon_target is None else f" of {self.epsilon_target:g}"
+        epsilon, accuracy, loss = (self._figures[name] for name in _FIGURES)
+        speed, left = self.task.speed, None if ended else self.task.time_remaining
         texts = [
-            None if self.epsilon is None else f"ε {epsilon_text(self.epsilon)}{target}",
-            None if self.accuracy is None else f"held-out {share_text(self.accuracy)}",
-            None if self.loss is None else f"{self.loss:.2f} nats a token",
-            None if pace is None else f"{about(self.cohort / pace)} users/s",
-            None if ended else self.left(),
+            None if epsilon is None else f"ε {epsilon_text(epsilon)}{self._target}",
+            None if accuracy is None else f"held-out {share_text(accuracy)}",
+            None if loss is None else f"{loss:.2f} nats a token",
+            f"{about(self._cohort * speed)} users/s" if speed else None,
+            None if not left else f"{left:.0f} s left" if left < 60 else f"{duration(left)} left",
         ]
         return [text for text in texts if text]
-
-    def left(self) -> str | None:
-        """How much longer the rounds will take, at this pace."""
-        pace = self.seconds_a_round
-        if pace is None or self.round >= self.rounds:
-            return None
-        seconds = math.ceil(pace * (self.rounds - self.round))
-        return f"{seconds} s left" if seconds < 60 else f"{duration(seconds)} left"
 
 
 def _number(value: object) -> float | None:

@@ -14,7 +14,6 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
@@ -23,7 +22,7 @@ from flwr.serverapp import ServerApp
 
 from murmuration.client import store
 from murmuration.preference.data.loading import Data
-from murmuration.sims.runtimes.local import RAISED, InProcessGrid, Scalar, identify
+from murmuration.sims.runtimes.local import RAISED, InProcessGrid, Scalar, identify, number, serve
 from murmuration.sims.runtimes.ray_cluster import Workers, cluster, workers_of
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
@@ -32,7 +31,7 @@ _log = logging.getLogger("murmuration")
 
 
 class RayGrid(InProcessGrid):
-    """Nodes 1 … ``nodes``, spread over ``number`` workers in equal shares of consecutive nodes.
+    """Nodes 1 … ``nodes``, spread over workers in equal shares of consecutive nodes.
 
     ``node_config`` of a node is as in ``sims.runtimes.local``. ``judgements`` are everybody's.
     """
@@ -50,7 +49,7 @@ class RayGrid(InProcessGrid):
         self._ray = ray
         self._nodes = range(1, nodes + 1)
         self._pending: dict[str, tuple[Any, Message]] = {}
-        number = min(workers_of(ray, workers), nodes)
+        shares = min(workers_of(ray, workers), nodes)
         actor = ray.remote(
             num_cpus=workers.cpus,
             num_gpus=workers.gpus,
@@ -61,8 +60,8 @@ class RayGrid(InProcessGrid):
         users = len(judgements.user_ids)
         self._workers: dict[int, Any] = {}
         self._kept: list[Any] = []  # what a worker that starts again needs
-        for index in range(number):
-            mine = [self._nodes[place] for place in store.share(nodes, index, number)]
+        for index in range(shares):
+            mine = [self._nodes[place] for place in store.share(nodes, index, shares)]
             first = store.share(users, mine[0] - 1, nodes).start
             last = store.share(users, mine[-1] - 1, nodes).stop
             part = ray.put(judgements.select(np.arange(first, last)))
@@ -93,8 +92,7 @@ class RayGrid(InProcessGrid):
         shared: dict[int, Any] = {}
         ids, outgoing = [], list(messages)
         for message in outgoing:
-            message_id = str(uuid4())
-            message.metadata.__dict__["_message_id"] = message_id
+            message_id = number(message)
             arrays = message.content.array_records.get("model")
             if arrays is not None and id(arrays) not in shared:
                 shared[id(arrays)] = self._ray.put(arrays)
@@ -185,7 +183,7 @@ class _Worker:
         """The ClientApp's answer, or none and what it raised."""
         content = RecordDict({**rest, **({"model": model} if model is not None else {})})
         message = Message(content, dst_node_id=node, message_type=kind, group_id=group)
-        message.metadata.__dict__["_message_id"] = str(uuid4())
+        number(message)
         try:
             return self._client_app(message, self._contexts[node]).content, ""
         except Exception as error:
@@ -215,7 +213,4 @@ def run_ray(
         # The workers have them now.
         del judgements
         store.load.cache_clear()
-        context = Context(
-            run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config=dict(run_config)
-        )
-        server_app(grid, context)
+        serve(server_app, grid, run_config)

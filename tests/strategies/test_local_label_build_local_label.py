@@ -15,13 +15,15 @@ from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.server.config import RunConfig
 from murmuration.server.reporting.model_card import model_card
-from murmuration.server.reporting.report import claim, headline, write_report
+from murmuration.server.reporting.report import page
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.protocol.availability import RunAborted
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
+
+IMAGES = {"accuracy": (b"", b""), "noise": (b"", b"")}
 
 
 @pytest.fixture
@@ -59,9 +61,9 @@ def test_user_level(config):
     assert result["rounds"] == 1
     assert "User-level local (4, 0)" in result["guarantee"]
     assert "single judgements" not in " ".join(result["warnings"])
-    assert "for whole users" in headline(result)
-    folder = Path(result["out"])
-    report = write_report(folder, result, []).read_text(encoding="utf-8")
+    report = " ".join(page(result, IMAGES).split())
+    assert "for whole users, at δ" in report
+    assert "The server sees no true label" in report
     assert "it sees sums before noise" not in report
 
 
@@ -73,8 +75,9 @@ def test_item_level_is_never_taken_for_a_users(config):
     assert most > 1
     assert charges(result) == [RandomizedLabels(0.5, labels=most)]
     assert f"the most of one user here is {most}" in result["warnings"][0]
-    assert headline(result) == "ε = 0.500 for single judgements, not for whole users"
-    assert "in the labels of one user" not in " ".join(claim(result))
+    report = page(result, IMAGES)
+    assert "<h1>ε = 0.500 for single judgements, not for whole users" in report
+    assert "in the labels of one user" not in report
     assert "not for whole users" in " ".join(model_card(result | {"features": {}}).split())
     (line,) = (Path(result["out"]) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["epsilon"] == 0.5

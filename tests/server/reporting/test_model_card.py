@@ -1,5 +1,8 @@
 """The model card: its head, its claims, and that its own example works."""
 
+import re
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -93,3 +96,55 @@ def test_the_example_in_the_card_runs(tmp_path, make_result):
     names = {}
     exec(code, names)
     assert isinstance(names["s"], float)
+
+
+LORA = {"kind": "language-model", "train": "lora", "rank": 8, "path": "the-base"}
+FULL = {"kind": "language-model", "train": "full", "path": "the-base"}
+HEAD = {"kind": "language-head", "path": "the-base"}
+
+
+@pytest.mark.parametrize(
+    ("features", "said", "loaded"),
+    [
+        (LORA, "LoRA of rank 8, together 1,025 trained weights", "PeftModel.from_pretrained"),
+        (FULL, "all 1,025 weights trained", "model = AutoModelForSequenceClassification"),
+        (HEAD, "unchanged, with a head of 1,025", "model = AutoModelForSequenceClassification"),
+    ],
+)
+def test_what_a_language_model_is_and_how_it_is_loaded(make_result, features, said, loaded):
+    card = model_card(make_result(features=features))
+    assert said in card and loaded in card and "`the-base`" in card
+    assert ("PeftModel" in card) == (features is LORA)
+
+
+@pytest.mark.parametrize(
+    ("task", "features", "said"),
+    [
+        ("text", FULL, "all 1,025 weights trained. It was trained on users' own texts."),
+        ("sft", LORA, "both of every judgement, whichever was chosen"),
+        ("sft", {**LORA, "as_published": True}, "on the chosen responses of their judgements"),
+    ],
+)
+def test_models_that_say_the_next_token(make_result, task, features, said):
+    card = model_card(make_result(task=task, features={**features, "task": task}))
+    assert said in card
+    assert "AutoModelForCausalLM" in card
+    assert "SequenceClassification" not in card
+    assert "num_labels" not in card
+    assert "log-likelihood" in card
+    assert ("as in training" in card) == (task == "sft")  # which has prompts, too
+    assert ("PeftModel" in card) == (features["train"] == "lora")
+
+
+def test_others_are_no_language_models(make_result):
+    assert "transformers" not in model_card(make_result())
+
+
+def test_no_line_of_a_card_is_broken(make_result):
+    """Wherever the card is shown, a line's end is a paragraph's, an item's or code's."""
+    for features in ({"kind": "hashing"}, LORA):
+        card = model_card(make_result(features=features, stopped="Stopped."))
+        prose = re.sub("```.*?```", "", card.split("---", 2)[2], flags=re.DOTALL)
+        for before, after in pairwise(prose.splitlines()):
+            assert not (before and after) or after.startswith("- ")
+        assert "  " not in prose

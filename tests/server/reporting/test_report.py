@@ -1,29 +1,72 @@
 """The report: what it claims, what it warns of, and that it is written whole."""
 
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.reporting import report
-from murmuration.server.reporting.report import write_report
+from murmuration.server.reporting.report import page, write_report
+
+IMAGES = {"accuracy": (b"light", b"dark"), "noise": (b"light", b"dark")}
 
 
 @pytest.fixture
-def written(tmp_path, make_result, make_metrics, monkeypatch):
-    """The page's text for a result with changes, without its images."""
-    for name in ("accuracy_plot", "noise_plot"):
-        monkeypatch.setattr(report.plots, name, lambda *_: b"image")
+def written(make_result):
+    """The page for a result with changes, its white space as a reader sees it."""
 
-    def write(private=True, *, metrics=None, **changes):
+    def write(private=True, **changes):
         result = make_result(private, **{"rounds": 4, "rounds_planned": 4, **changes})
-        lines = make_metrics(result) if metrics is None else metrics
-        return write_report(tmp_path, result, lines).read_text(encoding="utf-8")
+        return " ".join(page(result, IMAGES).split())
 
     return write
+
+
+class Parsed(HTMLParser):
+    VOID = frozenset({"meta", "img", "source"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self.open, self.links = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "srcset", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data.strip())
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_texts_stay_texts(make_result, text):
+    features = {"kind": text, "path": text}
+    named = {"strategy": text, "account": text, "features": features, "model": text}
+    result = make_result(guarantee=text, stopped=text, warnings=[text, text], **named)
+    found, usual = Parsed(page(result, IMAGES)), Parsed(page(make_result(), IMAGES))
+    assert found.open == []
+    assert sum(text.strip() in said for said in found.texts) >= 9
+    assert set(found.tags) == set(usual.tags)
+
+
+def test_nothing_is_fetched(make_result):
+    text = page(make_result(), IMAGES)
+    links = Parsed(text).links
+    assert len(links) == 4 and all(link.startswith("data:image/png;base64,") for link in links)
+    assert "http" not in text and "url(" not in text and "@import" not in text
 
 
 def test_files(tmp_path, make_result, make_metrics):
@@ -41,7 +84,7 @@ def test_claim_comes_first_with_its_adjacency(written, adjacency):
     claim = text[: text.index("<table>")]
     assert "ε = 3.00 for whole users, at δ = 1e-5" in claim  # 2.9914 rounded up
     assert "(3, 1e-05)-differential privacy" in claim
-    assert text.count(adjacency.sentence.replace("'", "&#x27;")) == 1
+    assert text.count(adjacency.sentence.replace("'", "&#39;")) == 1
     assert f"<td>{adjacency.value}</td>" in text
 
 
@@ -103,9 +146,9 @@ def test_no_accuracy(written):
     assert "not measured" in text
 
 
-def test_no_metrics_and_no_speed(written):
-    text = written(metrics=[], rounds=0, rounds_planned=5, users_per_second=None)
-    assert "of 5 planned" in text
+def test_no_rounds_and_no_speed(written):
+    text = written(rounds=0, rounds_planned=5, users_per_second=None)
+    assert "of 5 planned" in text and "users a second" not in text
 
 
 def test_texts_are_escaped(written):
@@ -171,3 +214,29 @@ def test_where_there_are_texts_nobody_speaks_of_judgements(written):
         assert "2.500 nats a token" in text
         assert "Texts of a user in a round" in text
         assert "judge" not in text and "referred" not in text
+
+
+TEXT = {"task": "text", "heldout_loss": 2.5, "heldout_perplexity": 12.18}
+
+
+def test_a_reward_is_right_about_judgements(written):
+    text = written(heldout_chance=0.25)
+    assert re.search("Held-out accuracy</th><td>74.3 %<small>.*judgements of 330 users", text)
+    assert "guessing comes to 25.0 %" in text
+    assert "How often the model prefers the response" in written(private=False)
+
+
+def test_next_tokens_are_guessed(written):
+    text = written(**TEXT)
+    assert "Held-out loss</th><td>2.500 nats a token, perplexity 12.18" in text
+    assert "Next tokens guessed right</th>" in text and "guessing comes" not in text
+    assert "how often the likeliest next token" in text
+
+
+@pytest.mark.parametrize("task", [{}, TEXT])
+@pytest.mark.parametrize(
+    ("epsilon", "why"), [(None, "No held-out user could be asked."), (1.5, "Too few users for")]
+)
+def test_nobody_could_be_asked(written, task, epsilon, why):
+    text = written(heldout_accuracy=None, heldout_epsilon=epsilon, **task)
+    assert f"Held-out accuracy</th><td>not measured<small>{why}" in text

@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from murmuration.sims.deploy.watch import Tail, Watch
+from murmuration.sims.deploy.watch import Watch
 
 
 class SuperLink:
@@ -66,13 +66,13 @@ def test_owners_who_would_refuse_are_told_by_rule(tmp_path):
     )
 
 
-def test_half_a_line_is_waited_for_and_a_file_that_was_cut_is_read_again(tmp_path):
-    path = tmp_path / "x"
-    tail = Tail(path)
-    assert tail.new() == []
-    path.write_text('{"a": 1}\n{"a"')
-    assert tail.new() == [{"a": 1}]
-    path.write_text('{"a": 1}\n{"a": 2}\n')
-    assert tail.new() == [{"a": 2}]
-    path.write_text('{"a": 3}\n')
-    assert tail.new() == [{"a": 3}]
+def test_rounds_that_a_resumed_run_keeps_are_not_told_again(tmp_path):
+    said, metrics = [], tmp_path / "metrics.jsonl"
+    write(metrics, *({"round": t, "epsilon": None} for t in (1, 2, 3)))
+    watch = Watch(tmp_path, 3, said.append)
+    write(tmp_path / "new", {"round": 1, "epsilon": None})
+    (tmp_path / "new").replace(metrics)
+    watch.look(SuperLink())
+    write(metrics, {"round": 2, "epsilon": None})
+    watch.look(SuperLink())
+    assert said == ["0 of 0 nodes online", "round 2 of 3, 0 of 0 nodes online"]

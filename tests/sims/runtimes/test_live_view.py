@@ -15,6 +15,7 @@ from rich.console import Console
 
 from murmuration.sims.runtimes import live_view
 from murmuration.sims.runtimes.live_view import LiveView, summary
+from murmuration.sims.runtimes.progress import RoundProgress
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 
@@ -113,7 +114,7 @@ def view(folder, stream, rounds=20):
     """A live view on ``stream``, which must be standard error again when it has ended."""
     with contextlib.redirect_stderr(stream):
         try:
-            with LiveView(folder, rounds, 50, 3.0, "uls [b]") as shown:
+            with LiveView(folder, RoundProgress(rounds, 50, 3.0, "uls [b]")) as shown:
                 yield shown
         finally:
             assert sys.stderr is stream
@@ -142,7 +143,7 @@ def test_plain_lines_are_few(tmp_path, plain, monkeypatch):
         for t in range(1, 300):
             append(tmp_path, line(t))
             if t % 25 == 0:
-                until(lambda t=t: shown._progress.round == t)
+                until(lambda t=t: shown._progress.task.completed == t)
     # one at once, one for each of two tenths, one at the end
     assert len(plain.getvalue().splitlines()) <= 4
 
@@ -247,7 +248,7 @@ def test_rounds_that_come_at_once_count_as_new(tmp_path, plain):
         append(tmp_path, line(1))
         until(lambda: shown._stage == "")
         append(tmp_path, line(2))
-        until(lambda: shown._progress.seconds_a_round)
+        until(lambda: shown._progress.task.speed)
 
 
 def test_a_resumed_run_is_shown_where_it_is(tmp_path, plain):
@@ -258,7 +259,7 @@ def test_a_resumed_run_is_shown_where_it_is(tmp_path, plain):
         assert "users/s" not in plain.getvalue()
         (tmp_path / "new").write_text("".join(line(t) for t in range(1, 9)))
         (tmp_path / "new").replace(tmp_path / "metrics.jsonl")
-        until(lambda: shown._progress.round == 8)
+        until(lambda: shown._progress.task.completed == 8)
         assert shown._stage == "starting Flower"
         append(tmp_path, line(9))
         until(lambda: shown._stage == "")

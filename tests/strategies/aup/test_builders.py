@@ -99,7 +99,7 @@ def test_published_takes_plain_steps_only(made):
 
 def test_a_run_that_is_not_proven_says_so_everywhere():
     from murmuration.server.reporting.model_card import model_card
-    from murmuration.server.reporting.report import claim, headline
+    from murmuration.server.reporting.report import page
 
     result = {
         "private": True,
@@ -125,11 +125,16 @@ def test_a_run_that_is_not_proven_says_so_everywhere():
         "heldout_accuracy_by_user": None,
         "heldout_users": 0,
         "seeded": False,
+        "seconds_training": 1.0,
+        "users_per_second": None,
+        "learning_rate": 0.1,
         "test_is_public": True,
     }
-    assert "not proven" in headline(result)
-    assert "times as likely" not in " ".join(claim(result))
+    images = dict.fromkeys(("accuracy", "noise"), (b"", b""))
+    report = page(result, images)
+    assert "<h1>ε = 3.00 claimed at δ = 1e-5, not proven</h1>" in " ".join(report.split())
+    assert "Read it so" not in report and "times as likely" not in " ".join(report.split())
     card = model_card(result)
     assert "**Nothing proven.** As published; not proven" in card
     assert "differential-privacy\n" not in card.split("---")[1]
-    assert "for whole users" in headline({**result, "proven": True})
+    assert "for whole users, at" in page({**result, "proven": True}, images)

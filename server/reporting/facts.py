@@ -1,0 +1,121 @@
+"""A finished run as all need it who tell of it: its report, its model's card, the terminal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.reporting.figures import (
+    about,
+    delta_text,
+    duration,
+    epsilon_text,
+    points_of_error,
+    share_text,
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What things are called, by what a run learnt (``preference.data.loading``).
+
+    Attributes:
+        rows: what users have.
+        examples: what a gradient is averaged over.
+        revealed: what a model without privacy may tell.
+        shared: what a crowd as a whole does that a model may tell.
+    """
+
+    rows: str
+    examples: str
+    revealed: str
+    shared: str
+
+
+WORDS = {
+    "reward": Words("judgements", "judgements", "what any single user judged", "prefers"),
+    "text": Words(
+        "texts",
+        "texts (windows of them, where they are long)",
+        "what any single user wrote",
+        "writes",
+    ),
+    "sft": Words("judgements", "judgements", "what any single user was shown", "was shown"),
+}
+
+#: What a ``result.json`` need not have, and what it then says: runs of earlier versions lack most.
+_LACKING: dict[str, Any] = {
+    "task": "reward",
+    "model": "btl",
+    "privacy_level": "user",
+    "proven": True,
+    "account": "",
+    "epsilon_against_server": None,
+    "noise_parties": None,
+    "noise": None,
+    "secure_aggregation": False,
+    "user_isolation": None,
+    "ledger_head": "none: the run is of an earlier version",
+    "heldout_error": None,
+    "heldout_noise": None,
+    "heldout_epsilon": None,
+    "heldout_chance": None,
+    "heldout_loss": None,
+    "heldout_perplexity": None,
+    "heldout_loss_noise": None,
+}
+
+
+def facts(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a ``result.json``, all of them, and beside them what is said with them.
+
+    Figures in words are rounded to what they can carry, epsilon always upwards. ``level`` is what
+    is promised: ``none``, ``claimed`` (and not proven), for every ``item``, or for every ``user``.
+    """
+    run = {**_LACKING, **result}
+    level = "none" if not run["private"] else run["privacy_level"] if run["proven"] else "claimed"
+    seen, speed, asked = (
+        run["epsilon_against_server"],
+        run["users_per_second"],
+        run["heldout_users"],
+    )
+    return run | {
+        "level": level,
+        "words": WORDS[run["task"]],
+        "next_tokens": run["task"] != "reward",
+        "epsilon_text": epsilon_text(run["epsilon"]) if run["private"] else "none",
+        "delta_text": delta_text(run["delta"]),
+        "sentence": in_words(Adjacency(run["adjacency"]).sentence, run["task"]),
+        "seen_by_server": None if seen is None else epsilon_text(seen),
+        "who_adds_noise": f"if {run['noise_parties']} of the nodes in each sum add their noise",
+        "accuracy_text": share_text(run["heldout_accuracy"], asked),
+        "by_user_text": share_text(run["heldout_accuracy_by_user"], asked),
+        "error_text": _error(run),
+        "loss_text": _loss(run),
+        "time_text": duration(run["seconds_training"]),
+        "speed_text": about(speed) if speed else "",
+    }
+
+
+def in_words(text: str, task: str) -> str:
+    """A sentence about judgements as one about what users have."""
+    return text.replace("judgement", "text") if task == "text" else text
+
+
+def _error(run: Mapping[str, Any]) -> str:
+    """The standard error of the accuracy by user, and how it came by noise."""
+    error = f"{points_of_error(run['heldout_error'])} points"
+    if run["test_is_public"]:
+        return error
+    if run["heldout_noise"] is None:
+        return error + (" (exact: outside the guarantee)" if run["private"] else "")
+    return f"{error}, {points_of_error(run['heldout_noise'])} of them noise"
+
+
+def _loss(run: Mapping[str, Any]) -> str:
+    """Loss and perplexity, of models that say the next token."""
+    loss, perplexity = run["heldout_loss"], run["heldout_perplexity"]
+    if loss is None:
+        return "no finite loss"
+    shown = f", perplexity {perplexity:.4g}" if perplexity is not None else ""
+    return f"{loss:.3f} nats a token{shown}"
