@@ -12,7 +12,7 @@ import typer
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import RunConfig
 from murmuration.server.registration import registration_for
-from murmuration.sims.cli import options as about_data
+from murmuration.sims.cli import about_data
 from murmuration.sims.deploy.client import Client, checks, describe, run_client, run_node, spent
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import (
