@@ -20,7 +20,7 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.client.agent.identity import Identity
-from murmuration.client.agent.plan_check import LOCAL_LABEL, promised
+from murmuration.client.agent.plan_check import promised
 from murmuration.client.labels.memory import LabelState
 from murmuration.client.labels.pre_randomized import stated_labels
 from murmuration.client.labels.terms import check_terms, check_true_labels
@@ -37,6 +37,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.contributions import STACKED
+from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import (
     label_queries,
     messages,
@@ -44,6 +45,7 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
+from murmuration.strategies.spec import NodeHalf
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Host:
     ``store`` and ``labels`` give the users and what they told; ``source`` the node's own draws;
     ``terms`` what its owner decided, under the names of ``client.labels.terms``; ``memory`` keeps
     what a session of secure aggregation needs between messages, and ``identity`` signs its keys.
+    ``halves`` is what can be asked for work, by its name in requests.
     """
 
     store: Callable[[], UserStore]
@@ -61,6 +64,7 @@ class Host:
     terms: Mapping[str, object]
     memory: secure.Memory = field(default_factory=dict)
     identity: Identity = field(default_factory=Identity)
+    halves: Callable[[], Mapping[str, NodeHalf]] = lambda: catalogue.node_halves()
 
 
 def registry(content: RecordDict, host: Host) -> RecordDict:
@@ -94,7 +98,7 @@ def plan(content: RecordDict, host: Host) -> RecordDict:
     A node whose owner has an agent answers by the owner's policy instead (``client.agent.agent``).
     """
     work, parties = plan_query.read_request(content)
-    labels = work.parameters.get("strategy") == LOCAL_LABEL
+    labels = work.parameters.get("strategy") == LOCAL_LABEL.name
     try:
         if labels:
             settled = randomized(host.store().judgements)
@@ -135,7 +139,7 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     places_S = store.where(messages.Asked.of(content))
     users_S = places_S[places_S >= 0]
     work = messages.read_work(content, users_S)
-    node_half = catalogue.node_halves()[str(work.parameters["strategy"])]
+    node_half = host.halves()[str(work.parameters["strategy"])]
     examples = store.examples(str(work.parameters["features"]))
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)

@@ -51,7 +51,6 @@ from murmuration.client.labels.terms import check_terms
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies import registry
 from murmuration.strategies.protocol import (
     label_queries,
     messages,
@@ -104,6 +103,7 @@ class Agent:
             source=Randomness(None),
             terms=policy.terms,
             identity=Identity.at(state / "identity.key"),
+            halves=lambda: policy.node_halves,
         )
 
     @property
@@ -299,7 +299,7 @@ class Agent:
         array is beside it than the count that the strategy says.
         """
         strategy = str(content.config_records["parameters"]["strategy"])
-        expected = {"sum", "within"} if registry.node_halves()[strategy].counts else {"sum"}
+        expected = {"sum", "within"} if self.policy.node_halves[strategy].counts else {"sum"}
         sums = found.array_records["sums"]
         if set(sums) != expected:
             raise PolicyRefusal("strategies", f"{strategy} would tell more than its sum")
@@ -343,7 +343,8 @@ def listening(path: Path, group: str | None = None, user: str | None = None) -> 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.is_socket():
-            _check_dead(path)
+            if unix_socket.answers(path):
+                raise InputError(f"another agent answers at {path}; end it first")
             path.unlink()
         umask = os.umask(0o177)
         try:
@@ -360,15 +361,6 @@ def listening(path: Path, group: str | None = None, user: str | None = None) -> 
         listener.close()
         raise InputError(f"the agent's socket {path} cannot be made: {error}") from None
     return listener
-
-
-def _check_dead(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return
-    raise InputError(f"another agent answers at {path}; end it first")
 
 
 def _serve_one(agent: Agent, connection: socket.socket) -> None:

@@ -15,11 +15,10 @@ from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.labels.terms import check_terms
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
+from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import messages, plan_query
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
-#: What is asked for labels, which leave randomized, instead of sums.
-LOCAL_LABEL = "local-label"
 #: Takes all plans, the new one last: their ε, or PolicyRefusal if that is too much.
 Cost = Callable[[list[StatedPlan]], float]
 
@@ -42,7 +41,7 @@ def check_asked(
     Raises:
         PolicyRefusal: they would not; names the rule.
     """
-    if work.parameters.get("strategy") == LOCAL_LABEL:
+    if work.parameters.get("strategy") == LOCAL_LABEL.name:
         check_labels(policy, promised(work), randomized)
         return
     check_masks(policy, parties > 0)

@@ -36,6 +36,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import MOST_SHARE, PARAMETER, StatedPlan
+from murmuration.strategies.spec import NodeHalf
 
 #: Tasks (``preference.data.loading``) of nodes that host judgements.
 _TASKS = ("reward", "sft")
@@ -119,7 +120,7 @@ class Policy:
     honest_parties: int = 0
 
     def __post_init__(self) -> None:
-        known = registry.allowable()
+        known = {*self.halves, *(registry.installed() - {*self.strategies})}
         unknown = [name for name in self.strategies if name not in known]
         amounts = ("max_epsilon", "max_clip", "label_epsilon", "label_min_epsilon", "label_delta")
         counts = (
@@ -203,6 +204,24 @@ class Policy:
             terms |= {"state": "agent"}
         return terms
 
+    @property
+    def halves(self) -> Mapping[str, str]:
+        """What this policy could allow, as ``strategies.registry.allowable``.
+
+        Of other packages only those strategies are looked at, and imported, that it does allow.
+        """
+        return registry.allowable(frozenset(self.strategies))
+
+    @property
+    def node_halves(self) -> Mapping[str, NodeHalf]:
+        """What is computed here, by the name that stands in requests; imports as ``halves``."""
+        return registry.node_halves(frozenset(self.strategies))
+
+    def _longest(self, strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
+        length = self.node_halves[strategy].length
+        assert length is not None  # or the strategy is among no policy's
+        return length(partial(_number, parameters))
+
     def check_registry(self, content: RecordDict) -> None:
         """Whether to say whom the node hosts; PolicyRefusal if not."""
         request = content.config_records["registry"]
@@ -252,18 +271,17 @@ class Policy:
                 "numbers of judgements are not told for choosing a group size: begin again with "
                 "--group-size",
             )
-        allowed = {registry.allowable()[name] for name in self.strategies}
-        if strategy not in allowed:
+        if strategy not in {self.halves[name] for name in self.strategies}:
             listed = ", ".join(self.strategies) or "none"
             raise PolicyRefusal("strategies", f"{strategy!r} was asked for; allowed: {listed}")
         self.check_features(str(parameters.get("features", "")))
-        longest = _longest(strategy, parameters)
+        longest = self._longest(strategy, parameters)
         if not 0.0 < longest <= self.max_clip:  # turned around: NaN is not allowed
             raise PolicyRefusal(
                 "max_clip", f"one user's part could be {longest:g} long; {self.max_clip:g} at most"
             )
         group_size = _number(parameters, "group-size", math.inf)
-        if registry.node_halves()[strategy].whole:
+        if self.node_halves[strategy].whole:
             group_size = math.inf
         if self.max_group_size and not group_size <= self.max_group_size:
             raise PolicyRefusal(
@@ -301,7 +319,7 @@ class Policy:
         clip = _number(parameters, "clip-norm", math.inf)
         for event, _ in plan.charges:
             inner = event.event if isinstance(event, OnGrid) else event
-            lengths = {"sum": _longest(strategy, parameters)}
+            lengths = {"sum": self._longest(strategy, parameters)}
             if isinstance(inner, MixtureGaussian) and _tosses(inner, strategy, parameters):
                 lengths["sum"] = clip  # of one example; the agent itself tosses their coins
             if "middle" in parameters:
@@ -363,12 +381,6 @@ class Policy:
                 "is believed",
             )
         return plan
-
-
-def _longest(strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
-    length = registry.node_halves()[strategy].length
-    assert length is not None  # or the strategy is among no policy's
-    return length(partial(_number, parameters))
 
 
 def _tosses(
