@@ -2,7 +2,8 @@
 
 A package brings one by an entry point of the group ``murmuration.strategies`` that names a
 ``strategies.spec.Strategy``; it is there wherever that package is installed, at the server and at
-nodes. Choices, checks, options, policies, ``plan``, ``compare`` and the docs derive from this list.
+nodes. An owner's agent imports those alone that its policy allows. Choices, checks, options,
+policies, ``plan``, ``compare`` and the docs derive from this list.
 """
 
 from dataclasses import fields

@@ -122,18 +122,8 @@ class Policy:
     def __post_init__(self) -> None:
         known = {*self.halves, *(registry.installed() - {*self.strategies})}
         unknown = [name for name in self.strategies if name not in known]
-        amounts = ("max_epsilon", "max_clip", "label_epsilon", "label_min_epsilon", "label_delta")
-        counts = (
-            "min_users",
-            "max_group_size",
-            "max_rounds",
-            "max_repeats",
-            "max_evaluations",
-            "max_dimension",
-            "min_parties",
-            "honest_parties",
-            "label_cap",
-        )
+        kinds = {float: "a number, at least 0", int: "a whole number, at least 0"}
+        numbers = [field for field in fields(self) if type(field.default) in kinds]
         checks = [
             (not unknown, "strategies", f"some of {', '.join(sorted(known))}"),
             (self.adjacency in set(Adjacency), "adjacency", f"one of {', '.join(Adjacency)}"),
@@ -156,8 +146,7 @@ class Policy:
                 "parties",
                 "a list of keys as murmuration agent prints them: 64 hexadecimal digits",
             ),
-            *((getattr(self, name) >= 0, name, "a number, at least 0") for name in amounts),
-            *((getattr(self, name) >= 0, name, "a whole number, at least 0") for name in counts),
+            *((getattr(self, f.name) >= 0, f.name, kinds[type(f.default)]) for f in numbers),
             (
                 not (self.strategies and self.label_epsilon),
                 "strategies",
