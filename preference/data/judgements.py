@@ -20,7 +20,7 @@ Shape suffixes: R rows (judgements), U users.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -153,29 +153,23 @@ class Judgements:
         for an index outside 0…U-1 and InputError for one given twice.
         """
         chosen_S, start_S, rows = rows_of(user_indices, self.start_U)
-        return Judgements(
-            user_ids=tuple(self.user_ids[i] for i in chosen_S),
-            start_U=start_S,
-            prompts=[self.prompts[row] for row in rows],
-            responses=[self.responses[row] for row in rows],
-            y_R=self.y_R[rows],
-            channel=self.channel,
-            kind=self.kind,
-            most_responses=self.most_responses,
-            flip_R=None if self.flip_R is None else self.flip_R[rows],
-        )
+        ids = tuple(self.user_ids[i] for i in chosen_S)
+        return self._with_rows(rows, start_U=start_S, user_ids=ids, set_aside=(), left_out=0)
 
     def keep(self, kept_R: np.ndarray) -> "Judgements":
         """Some of the rows, (R,) bool, of all users: who has none left stays."""
         rows = np.flatnonzero(kept_R)
         before_R = np.concatenate(([0], np.cumsum(kept_R, dtype=np.int64)))
+        return self._with_rows(rows, start_U=before_R[self.start_U])
+
+    def _with_rows(self, rows: np.ndarray, **changes: Any) -> "Judgements":
         return replace(
             self,
-            start_U=before_R[self.start_U],
             prompts=[self.prompts[row] for row in rows],
             responses=[self.responses[row] for row in rows],
             y_R=self.y_R[rows],
             flip_R=None if self.flip_R is None else self.flip_R[rows],
+            **changes,
         )
 
     @classmethod
