@@ -35,7 +35,7 @@ from murmuration.sims.deploy.certificates import days_left, load_client_key, pub
 from murmuration.sims.deploy.confined import node_environment
 from murmuration.sims.deploy.init import CLIENT_SETTINGS
 from murmuration.sims.deploy.plan import compared, own_ledger
-from murmuration.sims.deploy.processes import Program, agent_command, node_programs, until
+from murmuration.sims.deploy.processes import Program, agent_command, end_all, node_programs, until
 from murmuration.sims.deploy.terms import RUN
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
@@ -321,10 +321,7 @@ def _node(
             programs.append(Program(log=logs / f"{name}.log", scratch=work, **how))
         yield programs[0], programs[1]
     finally:
-        for program in programs:
-            program.ask_to_end()
-        for program in programs:
-            program.end()
+        end_all(programs)
         shutil.rmtree(work, ignore_errors=True)
 
 

@@ -122,6 +122,14 @@ class Program:
         return None
 
 
+def end_all(programs: Sequence[Program]) -> None:
+    """End them side by side."""
+    for program in programs:
+        program.ask_to_end()
+    for program in programs:
+        program.end()
+
+
 class Site:
     """A deployment's programs on this machine.
 
@@ -137,11 +145,7 @@ class Site:
         return self
 
     def __exit__(self, *_: object) -> None:
-        programs = list(reversed(self.programs.values()))
-        for program in programs:
-            program.ask_to_end()
-        for program in programs:
-            program.end()
+        end_all(list(reversed(self.programs.values())))
 
     def start(self, name: str, command: Sequence[str], **how: object) -> Program:
         """Start a program under a name; a former one of that name has ended or is ended."""
