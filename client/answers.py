@@ -20,12 +20,12 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.client.agent.identity import Identity
-from murmuration.client.agent.plan_check import LOCAL_LABEL, promised
+from murmuration.client.agent.plan_check import promised
 from murmuration.client.labels.memory import LabelState
 from murmuration.client.labels.pre_randomized import stated_labels
 from murmuration.client.labels.terms import check_terms, check_true_labels
 from murmuration.client.store import UserStore
-from murmuration.preference.bases import accuracy_at, largest_examples
+from murmuration.preference.bases import Examples, accuracy_at, largest_examples
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
@@ -37,6 +37,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.contributions import STACKED
+from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import (
     label_queries,
     messages,
@@ -44,6 +45,7 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
+from murmuration.strategies.spec import NodeHalf
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Host:
     ``store`` and ``labels`` give the users and what they told; ``source`` the node's own draws;
     ``terms`` what its owner decided, under the names of ``client.labels.terms``; ``memory`` keeps
     what a session of secure aggregation needs between messages, and ``identity`` signs its keys.
+    ``halves`` is what can be asked for work, by its name in requests.
     """
 
     store: Callable[[], UserStore]
@@ -61,6 +64,7 @@ class Host:
     terms: Mapping[str, object]
     memory: secure.Memory = field(default_factory=dict)
     identity: Identity = field(default_factory=Identity)
+    halves: Callable[[], Mapping[str, NodeHalf]] = lambda: catalogue.node_halves()
 
 
 def registry(content: RecordDict, host: Host) -> RecordDict:
@@ -94,7 +98,7 @@ def plan(content: RecordDict, host: Host) -> RecordDict:
     A node whose owner has an agent answers by the owner's policy instead (``client.agent.agent``).
     """
     work, parties = plan_query.read_request(content)
-    labels = work.parameters.get("strategy") == LOCAL_LABEL
+    labels = work.parameters.get("strategy") == LOCAL_LABEL.name
     try:
         if labels:
             settled = randomized(host.store().judgements)
@@ -127,19 +131,28 @@ def labels(content: RecordDict, host: Host) -> RecordDict:
     return label_queries.reply(host.labels().answer(asked, promise, host.source).labels)
 
 
-def train(content: RecordDict, host: Host) -> RecordDict:
-    """The bounded sums over the sampled users' contributions."""
+def _asked(content: RecordDict, host: Host) -> tuple[messages.Work, Examples, np.ndarray]:
+    """Work on true labels, what it is on, and where those asked for stand here, (S,), −1: nowhere.
+
+    Raises:
+        InputError, ProtocolError: the owner does not let such sums leave.
+    """
     check_true_labels(host.terms)
     secure.check_terms(content, host.terms)
     store = host.store()
     places_S = store.where(messages.Asked.of(content))
-    users_S = places_S[places_S >= 0]
-    work = messages.read_work(content, users_S)
-    node_half = catalogue.node_halves()[str(work.parameters["strategy"])]
-    examples = store.examples(str(work.parameters["features"]))
+    work = messages.read_work(content, places_S[places_S >= 0])
+    return work, store.examples(str(work.parameters["features"])), places_S
+
+
+def train(content: RecordDict, host: Host) -> RecordDict:
+    """The bounded sums over the sampled users' contributions."""
+    work, examples, places_S = _asked(content, host)
+    node_half = host.halves()[str(work.parameters["strategy"])]
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)
-    sums = node_half.contribute(examples, work, store.keys_U[users_S], host.source)
+    keys_S = host.store().keys_U[work.users_S]
+    sums = node_half.contribute(examples, work, keys_S, host.source)
     if not all(np.isfinite(total).all() for total in sums.values()):
         raise FloatingPointError("a sum of bounded contributions is not finite")
     return messages.sums_reply({name: _of_all(name, sums[name], places_S) for name in sums})
@@ -147,12 +160,7 @@ def train(content: RecordDict, host: Host) -> RecordDict:
 
 def evaluate(content: RecordDict, host: Host) -> RecordDict:
     """How often the model agrees with held-out users: the bounded sum of what each contributes."""
-    check_true_labels(host.terms)
-    secure.check_terms(content, host.terms)
-    store = host.store()
-    places_S = store.where(messages.Asked.of(content))
-    work = messages.read_work(content, places_S[places_S >= 0])
-    examples = store.examples(str(work.parameters["features"]))
+    work, examples, _ = _asked(content, host)
     _check_lengths(work.arrays, examples.dimension)
     tally = Tally(loss=isinstance(examples, NextTokens))
     total_F = np.zeros(tally.figures)

@@ -7,7 +7,7 @@ results go to stdout, progress to stderr.
 
 import sys
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import click
 import typer
@@ -20,92 +20,34 @@ from murmuration.sims.runtimes.quiet import quiet_libraries
 quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
 
 
-class Command(NamedTuple):
-    """Where a command is, and what the list of commands says of it.
-
-    ``attribute`` of ``murmuration.sims.cli.<module>`` is a function, or a ``typer.Typer`` with
-    commands of its own; ``help`` is what its own help begins with.
-    """
-
-    module: str
-    attribute: str
-    help: str
-
-
+#: What the list says of each command: what its own help begins with. The command is what the module
+#: ``murmuration.sims.cli.NAME`` calls NAME: a function, or a ``typer.Typer`` of several commands.
 COMMANDS = {
-    "run": Command(
-        "run",
-        "run",
-        "Train a private reward model in simulation, or a language model with --task.",
+    "run": "Train a private reward model in simulation, or a language model with --task.",
+    "plan": (
+        "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."
     ),
-    "plan": Command(
-        "plan",
-        "plan",
-        "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.",
+    "score": (
+        "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
-    "score": Command(
-        "score",
-        "score",
-        "Score responses to a prompt: the higher, the better liked. Only differences mean "
-        "anything.",
-    ),
-    "compare": Command(
-        "compare",
-        "compare_command",
+    "compare": (
         "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
-        "bars.",
+        "bars."
     ),
-    "reproduce": Command(
-        "reproduce",
-        "reproduce",
-        "Rerun a figure or table of the papers, or one of our own.",
+    "reproduce": "Rerun a figure or table of the papers, or one of our own.",
+    "privatize": (
+        "Randomize the labels of judgements, once and for all, and record how likely each is false."
     ),
-    "privatize": Command(
-        "privatize",
-        "privatize",
-        "Randomize the labels of judgements, once and for all, and record how likely each is "
-        "false.",
+    "bounds": "Evaluate the papers' upper and lower bounds on the error of the reward model.",
+    "agent": "Answer a node's requests from its users' data, within the owner's policy.",
+    "ledger": "Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.",
+    "base": "Train a small language model on the embedded population's public text.",
+    "population": (
+        "Write train, test and unseen-topic judgements of a synthetic population, and its truth."
     ),
-    "bounds": Command(
-        "bounds",
-        "bounds",
-        "Evaluate the papers' upper and lower bounds on the error of the reward model.",
-    ),
-    "agent": Command(
-        "agent",
-        "agent",
-        "Answer a node's requests from its users' data, within the owner's policy.",
-    ),
-    "ledger": Command(
-        "ledger",
-        "ledger",
-        "Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.",
-    ),
-    "base": Command(
-        "base",
-        "base",
-        "Train a small language model on the embedded population's public text.",
-    ),
-    "population": Command(
-        "population",
-        "population",
-        "Write train, test and unseen-topic judgements of a synthetic population, and its truth.",
-    ),
-    "audit": Command(
-        "audit",
-        "audit",
-        "Lower bounds on epsilon by attack, beside what is claimed.",
-    ),
-    "bench": Command(
-        "bench",
-        "bench",
-        "Measure speed on this machine, beside what bounds it.",
-    ),
-    "deploy": Command(
-        "deploy",
-        "deploy",
-        "Deploy on separate machines: write keys and commands, run a client, look after it.",
-    ),
+    "audit": "Lower bounds on epsilon by attack, beside what is claimed.",
+    "bench": "Measure speed on this machine, beside what bounds it.",
+    "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
 
 
@@ -113,7 +55,7 @@ class _Commands(TyperGroup):
     """Knows of each command what a list says of it, and imports the one that is called."""
 
     def __init__(self, **settings: Any) -> None:
-        listed = {name: TyperCommand(name, help=told.help) for name, told in COMMANDS.items()}
+        listed = {name: TyperCommand(name, help=told) for name, told in COMMANDS.items()}
         super().__init__(**{**settings, "commands": listed})
 
     def resolve_command(
@@ -125,9 +67,8 @@ class _Commands(TyperGroup):
 
 def imported(name: str) -> click.Command:
     """The command of a name, from its file."""
-    module, attribute, _ = COMMANDS[name]
-    file = import_module(f"murmuration.sims.cli.{module}")
-    found = getattr(file, attribute)
+    file = import_module(f"murmuration.sims.cli.{name}")
+    found = getattr(file, name)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)

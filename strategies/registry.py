@@ -2,7 +2,8 @@
 
 A package brings one by an entry point of the group ``murmuration.strategies`` that names a
 ``strategies.spec.Strategy``; it is there wherever that package is installed, at the server and at
-nodes. Choices, checks, options, policies, ``plan``, ``compare`` and the docs derive from this list.
+nodes. An owner's agent imports those alone that its policy allows. Choices, checks, options,
+policies, ``plan``, ``compare`` and the docs derive from this list.
 """
 
 from dataclasses import fields
@@ -46,19 +47,21 @@ COUNTS = "counts"
 @cache
 def strategies() -> dict[str, Strategy]:
     """All strategies by name. What another package brings and cannot be used is set aside."""
-    return _loaded()[0]
+    return _loaded(None)[0]
 
 
 @cache
-def _loaded() -> tuple[dict[str, Strategy], dict[str, str]]:
+def _loaded(only: frozenset[str] | None) -> tuple[dict[str, Strategy], dict[str, str]]:
     """All strategies, and by the name of its entry point why one of another package is none.
 
-    Nothing that such a package does when it is imported, or has in it, keeps others from working:
-    an owner's agent runs where they are installed, too.
+    Of other packages' only those named in ``only``, if it is given; the others are not imported.
+    Nothing that such a package does when it is imported, or has in it, keeps others from working.
     """
     found = {strategy.name: strategy for strategy in OURS}
     refused: dict[str, str] = {}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        if only is not None and point.name not in only:
+            continue
         try:
             strategy = point.load()
             _check_theirs(point.name, strategy, found)
@@ -95,7 +98,7 @@ def _check_theirs(name: str, strategy: object, known: dict[str, Strategy]) -> No
 
 def named(name: str) -> Strategy:
     """The strategy of a name; InputError, listing all, if there is none."""
-    known, refused = _loaded()
+    known, refused = _loaded(None)
     if name in refused:
         raise InputError(f"--strategy {name} cannot be used: {refused[name]}")
     if name not in known:
@@ -104,10 +107,13 @@ def named(name: str) -> Strategy:
 
 
 @cache
-def node_halves() -> dict[str, NodeHalf]:
-    """What nodes can be asked to compute, by the name that stands in requests."""
+def node_halves(only: frozenset[str] | None = None) -> dict[str, NodeHalf]:
+    """What nodes can be asked to compute, by the name that stands in requests.
+
+    With ``only``, of other packages' strategies those of these names; no other is imported.
+    """
     asked_before = NodeHalf(group_size_histogram.contribute, length=None, model=False)
-    return {**_halves(strategies()), COUNTS: asked_before}
+    return {**_halves(_loaded(only)[0]), COUNTS: asked_before}
 
 
 def _halves(known: dict[str, Strategy]) -> dict[str, NodeHalf]:
@@ -117,17 +123,23 @@ def _halves(known: dict[str, Strategy]) -> dict[str, NodeHalf]:
 
 
 @cache
-def allowable() -> dict[str, str]:
+def allowable(only: frozenset[str] | None = None) -> dict[str, str]:
     """What an owner's policy can allow: the node half that each strategy's name stands for.
 
-    Those whose part of one user has a bound; of several node halves it is the first.
+    Those whose part of one user has a bound; of several node halves it is the first. ``only`` as in
+    ``node_halves``.
     """
     found = {}
-    for strategy in strategies().values():
+    for strategy in _loaded(only)[0].values():
         for half, about in list(strategy.node_halves.items())[:1]:
             if about.length is not None:
                 found[strategy.name] = half
     return found
+
+
+def installed() -> frozenset[str]:
+    """Names under which other packages bring strategies, good or not; none is imported."""
+    return frozenset(point.name for point in entry_points(group=ENTRY_POINTS))
 
 
 @cache

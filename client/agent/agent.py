@@ -42,16 +42,22 @@ from murmuration.client import secure
 from murmuration.client.agent import unix_socket
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.ledger import OwnLedger
-from murmuration.client.agent.plan_check import check_asked, check_cost, check_masks, within
+from murmuration.client.agent.plan_check import (
+    check_asked,
+    check_cost,
+    check_masks,
+    check_promise,
+    check_public,
+    check_repeated,
+    within,
+)
 from murmuration.client.agent.plan_cost import Costly, bounded_cost
 from murmuration.client.agent.policy import HOLD_OUT, Policy, PolicyRefusal
 from murmuration.client.answers import ANSWERS, Host, answer, randomized
 from murmuration.client.labels.memory import LabelState, OtherTerms
-from murmuration.client.labels.terms import check_terms
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies import registry
 from murmuration.strategies.protocol import (
     label_queries,
     messages,
@@ -104,6 +110,7 @@ class Agent:
             source=Randomness(None),
             terms=policy.terms,
             identity=Identity.at(state / "identity.key"),
+            halves=lambda: policy.node_halves,
         )
 
     @property
@@ -174,16 +181,12 @@ class Agent:
             self._limit_features(str(content.config_records["registry"]["features"]))
             self.ledger.answer(kind, users=len(self.store.keys_U))
         elif kind == public_items.QUERY:
-            if not self.policy.public_items:
-                raise PolicyRefusal("public_items", "prompts and responses are not public here")
+            check_public(self.policy)
             asked = public_items.read_request(content, self.policy.terms)
             self.ledger.answer(kind, users=len(self._users(asked)))
         elif kind == label_queries.QUERY:
             promise, asked = label_queries.read_request(content)
-            try:
-                check_terms(promise, self.policy.terms, settled=randomized(self.store.judgements))
-            except InputError as error:
-                raise PolicyRefusal("label_epsilon", str(error)) from None
+            check_promise(self.policy, promise, randomized(self.store.judgements))
             self.ledger.answer(kind, users=len(self._users(asked)))
         elif kind == secure_messages.SHARES:
             told = secure_messages.Invitation.of(content)
@@ -212,27 +215,17 @@ class Agent:
         if users < max(policy.min_users, bool(masked)) and (users or not only_noise):
             raise PolicyRefusal("min_users", f"of those who are asked for {users} are here")
         keys_S = self.store.keys_U[work.users_S]
-        often = min(1, policy.max_repeats) if masked else policy.max_repeats
         self._limit_features(str(work.parameters.get("features", "")))
+        done = ledger.answered[kind]
         if kind == "evaluate":
-            if ledger.answered[kind] >= policy.max_evaluations:
-                raise PolicyRefusal(
-                    "max_evaluations", f"{ledger.answered[kind]} accuracies were told"
-                )
-            plan = policy.check_evaluation(work.parameters)
-            if ledger.evaluations[plan.run] >= often * plan.figures:
-                raise PolicyRefusal("max_repeats", "this run's accuracy was told before")
-            self._check_once(kind, plan.run, 0, masked)
-            self._check_half(kind, plan.run, keys_S)
-            self._charge(plan)
-            ledger.answer_work(kind, keys_S, run=plan.run, masked=masked)
-            return
-        plan = policy.check_work(work)
-        round_ = int(work.number("round"))
-        if ledger.answered[kind] >= policy.max_rounds:
-            raise PolicyRefusal("max_rounds", f"{ledger.answered[kind]} were answered")
-        if ledger.rounds[plan.run, round_] >= often:
-            raise PolicyRefusal("max_repeats", f"round {round_} was answered before")
+            if done >= policy.max_evaluations:
+                raise PolicyRefusal("max_evaluations", f"{done} accuracies were told")
+            plan, round_ = policy.check_evaluation(work.parameters), 0
+        else:
+            plan, round_ = policy.check_work(work), int(work.number("round"))
+            if done >= policy.max_rounds:
+                raise PolicyRefusal("max_rounds", f"{done} were answered")
+        check_repeated(policy, ledger, plan, round_, bool(masked))
         self._check_once(kind, plan.run, round_, masked)
         self._check_half(kind, plan.run, keys_S)
         self._charge(plan)
@@ -299,7 +292,7 @@ class Agent:
         array is beside it than the count that the strategy says.
         """
         strategy = str(content.config_records["parameters"]["strategy"])
-        expected = {"sum", "within"} if registry.node_halves()[strategy].counts else {"sum"}
+        expected = {"sum", "within"} if self.policy.node_halves[strategy].counts else {"sum"}
         sums = found.array_records["sums"]
         if set(sums) != expected:
             raise PolicyRefusal("strategies", f"{strategy} would tell more than its sum")
@@ -343,7 +336,8 @@ def listening(path: Path, group: str | None = None, user: str | None = None) -> 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if path.is_socket():
-            _check_dead(path)
+            if unix_socket.answers(path):
+                raise InputError(f"another agent answers at {path}; end it first")
             path.unlink()
         umask = os.umask(0o177)
         try:
@@ -360,15 +354,6 @@ def listening(path: Path, group: str | None = None, user: str | None = None) -> 
         listener.close()
         raise InputError(f"the agent's socket {path} cannot be made: {error}") from None
     return listener
-
-
-def _check_dead(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return
-    raise InputError(f"another agent answers at {path}; end it first")
 
 
 def _serve_one(agent: Agent, connection: socket.socket) -> None:

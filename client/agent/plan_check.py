@@ -15,11 +15,10 @@ from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.labels.terms import check_terms
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
+from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import messages, plan_query
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
-#: What is asked for labels, which leave randomized, instead of sums.
-LOCAL_LABEL = "local-label"
 #: Takes all plans, the new one last: their ε, or PolicyRefusal if that is too much.
 Cost = Callable[[list[StatedPlan]], float]
 
@@ -42,8 +41,9 @@ def check_asked(
     Raises:
         PolicyRefusal: they would not; names the rule.
     """
-    if work.parameters.get("strategy") == LOCAL_LABEL:
-        check_labels(policy, promised(work), randomized)
+    if work.parameters.get("strategy") == LOCAL_LABEL.name:
+        check_promise(policy, promised(work), randomized)
+        check_public(policy)
         return
     check_masks(policy, parties > 0)
     if parties and parties < policy.min_parties:
@@ -64,9 +64,7 @@ def check_asked(
             "max_rounds",
             f"{plan.rounds - round_ + 1} rounds, of which {max(left, 0)} can be answered",
         )
-    often = min(1, policy.max_repeats) if parties else policy.max_repeats
-    if ledger.rounds[plan.run, round_] >= often:
-        raise PolicyRefusal("max_repeats", f"round {round_} was answered before")
+    check_repeated(policy, ledger, plan, round_, parties > 0)
     if plan.figures:
         left = policy.max_evaluations - ledger.answered["evaluate"]
         if left < plan.figures:
@@ -74,9 +72,23 @@ def check_asked(
                 "max_evaluations",
                 f"{plan.figures} accuracies, of which {max(left, 0)} can be told",
             )
-        if ledger.evaluations[plan.run] >= often * plan.figures:
-            raise PolicyRefusal("max_repeats", "this run's accuracy was told before")
+        check_repeated(policy, ledger, plan, 0, parties > 0)
     check_cost(ledger, plan, cost)
+
+
+def check_repeated(
+    policy: Policy, ledger: OwnLedger, plan: StatedPlan, round_: int, masked: bool
+) -> None:
+    """Whether a round of a run, or (round 0) its accuracy, may be told once more.
+
+    Raises:
+        PolicyRefusal: it may not; under masks nothing is told twice.
+    """
+    often = min(1, policy.max_repeats) if masked else policy.max_repeats
+    if round_ and ledger.rounds[plan.run, round_] >= often:
+        raise PolicyRefusal("max_repeats", f"round {round_} was answered before")
+    if not round_ and ledger.evaluations[plan.run] >= often * plan.figures:
+        raise PolicyRefusal("max_repeats", "this run's accuracy was told before")
 
 
 def check_masks(policy: Policy, masked: bool) -> None:
@@ -87,16 +99,16 @@ def check_masks(policy: Policy, masked: bool) -> None:
         raise PolicyRefusal("label_epsilon", "labels leave randomized, or not at all")
 
 
-def check_labels(policy: Policy, promise: LabelPromise, randomized: bool) -> None:
-    """Whether labels may leave, randomized with this promise, and what they are about.
-
-    Raises:
-        PolicyRefusal: they may not.
-    """
+def check_promise(policy: Policy, promise: LabelPromise, randomized: bool) -> None:
+    """Whether labels may leave, randomized with this promise; PolicyRefusal if not."""
     try:
         check_terms(promise, policy.terms, settled=randomized)
     except InputError as error:
         raise PolicyRefusal("label_epsilon", str(error)) from None
+
+
+def check_public(policy: Policy) -> None:
+    """Whether prompts and responses may leave; PolicyRefusal if not."""
     if not policy.public_items:
         raise PolicyRefusal("public_items", "prompts and responses are not public here")
 

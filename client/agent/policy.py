@@ -36,6 +36,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import MOST_SHARE, PARAMETER, StatedPlan
+from murmuration.strategies.spec import NodeHalf
 
 #: Tasks (``preference.data.loading``) of nodes that host judgements.
 _TASKS = ("reward", "sft")
@@ -119,20 +120,10 @@ class Policy:
     honest_parties: int = 0
 
     def __post_init__(self) -> None:
-        known = registry.allowable()
+        known = {*self.halves, *(registry.installed() - {*self.strategies})}
         unknown = [name for name in self.strategies if name not in known]
-        amounts = ("max_epsilon", "max_clip", "label_epsilon", "label_min_epsilon", "label_delta")
-        counts = (
-            "min_users",
-            "max_group_size",
-            "max_rounds",
-            "max_repeats",
-            "max_evaluations",
-            "max_dimension",
-            "min_parties",
-            "honest_parties",
-            "label_cap",
-        )
+        kinds = {float: "a number, at least 0", int: "a whole number, at least 0"}
+        numbers = [field for field in fields(self) if type(field.default) in kinds]
         checks = [
             (not unknown, "strategies", f"some of {', '.join(sorted(known))}"),
             (self.adjacency in set(Adjacency), "adjacency", f"one of {', '.join(Adjacency)}"),
@@ -155,8 +146,7 @@ class Policy:
                 "parties",
                 "a list of keys as murmuration agent prints them: 64 hexadecimal digits",
             ),
-            *((getattr(self, name) >= 0, name, "a number, at least 0") for name in amounts),
-            *((getattr(self, name) >= 0, name, "a whole number, at least 0") for name in counts),
+            *((getattr(self, f.name) >= 0, f.name, kinds[type(f.default)]) for f in numbers),
             (
                 not (self.strategies and self.label_epsilon),
                 "strategies",
@@ -202,6 +192,24 @@ class Policy:
             terms |= {"label-min-epsilon": self.label_min_epsilon or self.label_epsilon}
             terms |= {"state": "agent"}
         return terms
+
+    @property
+    def halves(self) -> Mapping[str, str]:
+        """What this policy could allow, as ``strategies.registry.allowable``.
+
+        Of other packages only those strategies are looked at, and imported, that it does allow.
+        """
+        return registry.allowable(frozenset(self.strategies))
+
+    @property
+    def node_halves(self) -> Mapping[str, NodeHalf]:
+        """What is computed here, by the name that stands in requests; imports as ``halves``."""
+        return registry.node_halves(frozenset(self.strategies))
+
+    def _longest(self, strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
+        length = self.node_halves[strategy].length
+        assert length is not None  # or the strategy is among no policy's
+        return length(partial(_number, parameters))
 
     def check_registry(self, content: RecordDict) -> None:
         """Whether to say whom the node hosts; PolicyRefusal if not."""
@@ -252,18 +260,17 @@ class Policy:
                 "numbers of judgements are not told for choosing a group size: begin again with "
                 "--group-size",
             )
-        allowed = {registry.allowable()[name] for name in self.strategies}
-        if strategy not in allowed:
+        if strategy not in {self.halves[name] for name in self.strategies}:
             listed = ", ".join(self.strategies) or "none"
             raise PolicyRefusal("strategies", f"{strategy!r} was asked for; allowed: {listed}")
         self.check_features(str(parameters.get("features", "")))
-        longest = _longest(strategy, parameters)
+        longest = self._longest(strategy, parameters)
         if not 0.0 < longest <= self.max_clip:  # turned around: NaN is not allowed
             raise PolicyRefusal(
                 "max_clip", f"one user's part could be {longest:g} long; {self.max_clip:g} at most"
             )
         group_size = _number(parameters, "group-size", math.inf)
-        if registry.node_halves()[strategy].whole:
+        if self.node_halves[strategy].whole:
             group_size = math.inf
         if self.max_group_size and not group_size <= self.max_group_size:
             raise PolicyRefusal(
@@ -301,7 +308,7 @@ class Policy:
         clip = _number(parameters, "clip-norm", math.inf)
         for event, _ in plan.charges:
             inner = event.event if isinstance(event, OnGrid) else event
-            lengths = {"sum": _longest(strategy, parameters)}
+            lengths = {"sum": self._longest(strategy, parameters)}
             if isinstance(inner, MixtureGaussian) and _tosses(inner, strategy, parameters):
                 lengths["sum"] = clip  # of one example; the agent itself tosses their coins
             if "middle" in parameters:
@@ -363,12 +370,6 @@ class Policy:
                 "is believed",
             )
         return plan
-
-
-def _longest(strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
-    length = registry.node_halves()[strategy].length
-    assert length is not None  # or the strategy is among no policy's
-    return length(partial(_number, parameters))
 
 
 def _tosses(

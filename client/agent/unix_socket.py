@@ -11,6 +11,7 @@ may be and how long the other may take, so neither can fill the other's memory o
 import socket
 import struct
 import time
+from pathlib import Path
 
 from flwr.app import RecordDict
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
@@ -33,6 +34,16 @@ class Refused(InputError):
 
 class BadFrame(ValueError):
     """Bytes that are no request or no answer."""
+
+
+def answers(path: Path) -> bool:
+    """Whether somebody listens at a socket; one that was killed leaves its name behind."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def ask_agent(path: str, kind: str, content: RecordDict) -> RecordDict:

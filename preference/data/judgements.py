@@ -20,7 +20,7 @@ Shape suffixes: R rows (judgements), U users.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -106,18 +106,10 @@ class Judgements:
     flip_R: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        users, rows = len(self.user_ids), len(self.prompts)
-        if len(set(self.user_ids)) != users:
-            raise InputError("user ids of judgements must be distinct")
+        rows = len(self.prompts)
+        check_grouped(self.user_ids, self.start_U, rows, "judgements")
         if len(self.responses) != rows or self.y_R.shape != (rows,):
             raise InputError("prompts, responses and labels of judgements differ in number")
-        start_U = self.start_U
-        if start_U.shape != (users + 1,) or start_U[0] != 0 or start_U[-1] != rows:
-            raise InputError(
-                f"row offsets of judgements must be {users + 1} numbers from 0 to {rows}"
-            )
-        if (np.diff(start_U) < 0).any():
-            raise InputError("row offsets of judgements must not descend")
         if not ((self.y_R >= 0) & (self.y_R <= 1)).all():
             raise InputError("labels of judgements must lie in [0, 1]")
         shown_R = np.array([len(listed) for listed in self.responses], dtype=np.int64)
@@ -160,36 +152,24 @@ class Judgements:
         `set_aside` belongs to the loading as a whole and stays with the original. Raises IndexError
         for an index outside 0…U-1 and InputError for one given twice.
         """
-        chosen_S = np.asarray(user_indices, dtype=np.int64).reshape(-1)
-        users = len(self.user_ids)
-        if ((chosen_S < 0) | (chosen_S >= users)).any():
-            raise IndexError(f"user indices must lie in 0…{users - 1}")
-        counts_S = self.counts_U[chosen_S]
-        start_S = np.concatenate(([0], np.cumsum(counts_S)))
-        rows = np.arange(start_S[-1]) + np.repeat(self.start_U[chosen_S] - start_S[:-1], counts_S)
-        return Judgements(
-            user_ids=tuple(self.user_ids[i] for i in chosen_S),
-            start_U=start_S,
-            prompts=[self.prompts[row] for row in rows],
-            responses=[self.responses[row] for row in rows],
-            y_R=self.y_R[rows],
-            channel=self.channel,
-            kind=self.kind,
-            most_responses=self.most_responses,
-            flip_R=None if self.flip_R is None else self.flip_R[rows],
-        )
+        chosen_S, start_S, rows = rows_of(user_indices, self.start_U)
+        ids = tuple(self.user_ids[i] for i in chosen_S)
+        return self._with_rows(rows, start_U=start_S, user_ids=ids, set_aside=(), left_out=0)
 
     def keep(self, kept_R: np.ndarray) -> "Judgements":
         """Some of the rows, (R,) bool, of all users: who has none left stays."""
         rows = np.flatnonzero(kept_R)
         before_R = np.concatenate(([0], np.cumsum(kept_R, dtype=np.int64)))
+        return self._with_rows(rows, start_U=before_R[self.start_U])
+
+    def _with_rows(self, rows: np.ndarray, **changes: Any) -> "Judgements":
         return replace(
             self,
-            start_U=before_R[self.start_U],
             prompts=[self.prompts[row] for row in rows],
             responses=[self.responses[row] for row in rows],
             y_R=self.y_R[rows],
             flip_R=None if self.flip_R is None else self.flip_R[rows],
+            **changes,
         )
 
     @classmethod
@@ -277,6 +257,34 @@ class Judgements:
             most_responses=schema.responses,
             flip_R=flip_R,
         )
+
+
+def check_grouped(user_ids: Sequence[str], start_U: np.ndarray, rows: int, what: str) -> None:
+    """InputError unless ids are distinct and offsets (U + 1,) ascend from 0 to so many rows."""
+    users = len(user_ids)
+    if len(set(user_ids)) != users:
+        raise InputError(f"user ids of {what} must be distinct")
+    if start_U.shape != (users + 1,) or start_U[0] != 0 or start_U[-1] != rows:
+        raise InputError(f"row offsets of {what} must be {users + 1} numbers from 0 to {rows}")
+    if (np.diff(start_U) < 0).any():
+        raise InputError(f"row offsets of {what} must not descend")
+
+
+def rows_of(
+    user_indices: Sequence[int] | np.ndarray, start_U: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Users as (S,) int64, offsets (S + 1,) of their rows, and which rows of all these are.
+
+    IndexError for an index outside 0…U-1.
+    """
+    chosen_S = np.asarray(user_indices, dtype=np.int64).reshape(-1)
+    users = len(start_U) - 1
+    if ((chosen_S < 0) | (chosen_S >= users)).any():
+        raise IndexError(f"user indices must lie in 0…{users - 1}")
+    counts_S = np.diff(start_U)[chosen_S]
+    start_S = np.concatenate(([0], np.cumsum(counts_S)))
+    rows = np.arange(start_S[-1]) + np.repeat(start_U[chosen_S] - start_S[:-1], counts_S)
+    return chosen_S, start_S, rows
 
 
 class LeftOut:

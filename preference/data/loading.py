@@ -49,6 +49,7 @@ Placed = tuple[str, int, Mapping[str, object] | BadRow]
 #: Bytes of a line of JSONL; a judgement over 64 responses of 100,000 characters may have them.
 _MOST_LINE = 2**26
 
+_SPLIT = "train"  # of a dataset on the hub
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 
@@ -57,7 +58,6 @@ def load_judgements(
     *,
     columns: Mapping[str, str] | None = None,
     on_bad_rows: OnBadRows = "refuse",
-    split: str = "train",
     schema: Schema = PAIRS,
 ) -> Judgements:
     """Judgements from a source, grouped by user.
@@ -65,39 +65,19 @@ def load_judgements(
     Args:
         source: a `.jsonl`, `.csv` or `.parquet` file, each also with `.gz`; a folder of such files;
             `package.module:function`, called without arguments, that gives an iterable of mappings;
-            or a dataset's name on the Hugging Face hub. What exists here as a path is a path.
+            or the name of a dataset on the Hugging Face hub, of which the split `train` is read.
+            What exists here as a path is a path.
         columns: field → column, for the fields of `preference.data.rows.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
             as the result's `set_aside` says; `isolate`, for nodes, does so even if nothing is left,
             leaves out files of a folder that cannot be read, and reads no CSV.
-        split: which split of a hub dataset.
         schema: what the rows are declared to be; a row that is something else is bad.
 
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    rows = _rows(source, split, on_bad_rows == "isolate")
+    rows = _rows(source, on_bad_rows == "isolate")
     return Judgements.from_placed_rows(
-        rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
-    )
-
-
-def load_texts(
-    source: str,
-    *,
-    columns: Mapping[str, str] | None = None,
-    on_bad_rows: OnBadRows = "refuse",
-    split: str = "train",
-    schema: Schema = PAIRS,
-) -> UserTexts:
-    """Users' own texts from a source, grouped by user; as `load_judgements`, with the fields of
-    `preference.data.texts.FIELDS`.
-
-    Raises:
-        InputError: as there.
-    """
-    rows = _rows(source, split, on_bad_rows == "isolate")
-    return UserTexts.from_placed_rows(
         rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
 
@@ -126,7 +106,7 @@ def parse_columns(option: str) -> dict[str, str]:
     return columns
 
 
-def _rows(source: str, split: str, isolate: bool) -> Iterator[Placed]:
+def _rows(source: str, isolate: bool) -> Iterator[Placed]:
     if not source.strip():
         raise InputError("no source of judgements is named")
     path = Path(os.path.expanduser(source))  # noqa: PTH111 (a ~ of nobody stays what it is)
@@ -141,7 +121,7 @@ def _rows(source: str, split: str, isolate: bool) -> Iterator[Placed]:
         return _function(source, *function.groups())
     if looks_like_path(source) or not is_hub_name(source):
         raise InputError(f"{source}: no such file or folder")
-    return _hub(source, split)
+    return _hub(source)
 
 
 def _kind(path: str) -> str | None:
@@ -318,7 +298,7 @@ def _function(source: str, module_name: str, function_name: str) -> Iterator[Pla
         ) from error
 
 
-def _hub(name: str, split: str) -> Iterator[Placed]:
+def _hub(name: str) -> Iterator[Placed]:
     try:
         import datasets
         from datasets import config
@@ -330,11 +310,11 @@ def _hub(name: str, split: str) -> Iterator[Placed]:
     offline = config.HF_HUB_OFFLINE
     config.HF_HUB_OFFLINE = offline or not hub_is_reachable()
     try:
-        rows = datasets.load_dataset(name, split=split)
+        rows = datasets.load_dataset(name, split=_SPLIT)
     except Exception as error:  # the hub client's errors have many unrelated types
         raise InputError(
             f"{name}: no such file or folder here, and the dataset hub does not give its split "
-            f"{split!r} (unknown name or split, or no network): {first_line(error)}"
+            f"{_SPLIT!r} (unknown name or split, or no network): {first_line(error)}"
         ) from error
     finally:
         config.HF_HUB_OFFLINE = offline
@@ -366,6 +346,12 @@ def load_data(
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    load = load_texts if task == "text" else load_judgements
-    renamed = parse_columns(columns)
-    return load(source, columns=renamed, on_bad_rows=on_bad_rows, schema=schema)
+    read = UserTexts if task == "text" else Judgements
+    rows = _rows(source, on_bad_rows == "isolate")
+    return read.from_placed_rows(
+        rows,
+        columns=parse_columns(columns),
+        on_bad_rows=on_bad_rows,
+        source=source,
+        schema=schema,
+    )

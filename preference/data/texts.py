@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmuration.preference.data.judgements import CLEAN, LabelChannel, LeftOut, OnBadRows
+from murmuration.preference.data.judgements import (
+    CLEAN,
+    LabelChannel,
+    LeftOut,
+    OnBadRows,
+    check_grouped,
+    rows_of,
+)
 from murmuration.preference.data.rows import (
     BadRow,
     InputError,
@@ -45,15 +52,7 @@ class UserTexts:
     left_out: int = 0
 
     def __post_init__(self) -> None:
-        users, start_U = len(self.user_ids), self.start_U
-        if len(set(self.user_ids)) != users:
-            raise InputError("user ids of texts must be distinct")
-        if start_U.shape != (users + 1,) or start_U[0] != 0 or start_U[-1] != len(self.texts):
-            raise InputError(
-                f"row offsets of texts must be {users + 1} numbers from 0 to {len(self.texts)}"
-            )
-        if (np.diff(start_U) < 0).any():
-            raise InputError("row offsets of texts must not descend")
+        check_grouped(self.user_ids, self.start_U, len(self.texts), "texts")
 
     def __len__(self) -> int:
         """Number of texts R."""
@@ -74,14 +73,11 @@ class UserTexts:
 
         Raises IndexError for an index outside 0…U-1 and InputError for one given twice.
         """
-        chosen_S = np.asarray(user_indices, dtype=np.int64).reshape(-1)
-        if ((chosen_S < 0) | (chosen_S >= len(self.user_ids))).any():
-            raise IndexError(f"user indices must lie in 0…{len(self.user_ids) - 1}")
-        spans = [range(self.start_U[user], self.start_U[user + 1]) for user in chosen_S]
+        chosen_S, start_S, rows = rows_of(user_indices, self.start_U)
         return UserTexts(
             user_ids=tuple(self.user_ids[user] for user in chosen_S),
-            start_U=np.cumsum([0, *map(len, spans)], dtype=np.int64),
-            texts=[self.texts[row] for span in spans for row in span],
+            start_U=start_S,
+            texts=[self.texts[row] for row in rows],
         )
 
     @classmethod

@@ -12,8 +12,7 @@ a user-level promise also protects each judgement, so lower bounds hold at (N, �
 hold with what the whole of a user costs, ε/m for each randomized label and m times the noise in
 the centre.
 
-Sources: A = AUP-RLHF (`preference.estimation.bounds`), L = Chowdhury et al. 2024, label DP
-(`preference.estimation.bounds`).
+Sources: A = AUP-RLHF, L = Chowdhury et al. 2024, label DP.
 """
 
 import math
@@ -93,6 +92,11 @@ class Case:
         return 1.0 / math.tanh(self.epsilon / self.judgements / 2.0)
 
     @property
+    def quantile(self) -> str:
+        """What a bound is of that fails with chance α."""
+        return f"with probability {1.0 - self.failure:g}"
+
+    @property
     def confidence(self) -> float:
         """log(1/α)."""
         return math.log(1.0 / self.failure)
@@ -106,10 +110,10 @@ class Bound:
         source: paper and theorem.
         side, norm: lower or upper; ``l2`` or the semi-norm of Σ_D.
         place: who randomizes: ``central`` (a trusted server) or ``local``.
-        adjacency: for which neighbours ε is meant.
-        measures: what of the error: its mean, its root mean square, or a quantile.
         formula: as evaluated.
         value: without constants, and without logarithms where the paper hides them.
+        measures: what of the error: its mean, its root mean square, or a quantile.
+        adjacency: for which neighbours ε is meant.
         proved: with the constants of the proof; None where there are none.
         applies: whether ε and δ are ones it is stated for.
         note: assumptions beyond bounded features and θ*, and where the print is not followed.
@@ -119,10 +123,10 @@ class Bound:
     side: Side
     norm: Norm
     place: Place
-    adjacency: str
-    measures: str
     formula: str
     value: float
+    measures: str = "root mean square error"
+    adjacency: str = "replace-labels"
     proved: float | None = None
     applies: bool = True
     note: str = ""
@@ -145,8 +149,6 @@ class Bound:
 #   the proof's choice of λ′ has it multiply, √(σB/(nγ)); and in the second, log(2/δ) lost its 8.
 # - Below eq. 9 the gap has ‖Σ_D + λI‖^{−1/2} where the argument gives ‖(Σ_D + λI)^{−1/2}‖.
 
-_ROOT = "root mean square error"
-
 
 def label_privacy_bounds(case: Case) -> list[Bound]:
     """Theorems 3.1, 3.2, 4.2, 4.5, 5.1 and D.3; with δ > 0 also 5.3 and D.5."""
@@ -165,7 +167,7 @@ def _local(case: Case) -> list[Bound]:
     split = "; each label randomized at ε/m"
     pair = (d + case.confidence) / total
     return [
-        _bound(
+        Bound(
             "L Thm 3.1",
             "lower",
             "semi-norm",
@@ -174,7 +176,7 @@ def _local(case: Case) -> list[Bound]:
             math.sqrt(squared),
             note="for large n; each label randomized by itself, with ε/m",
         ),
-        _bound(
+        Bound(
             "L Thm 3.2",
             "lower",
             "l2",
@@ -184,25 +186,25 @@ def _local(case: Case) -> list[Bound]:
             proved=math.sqrt(assouad),
             note="for large n; each label randomized by itself, with ε/m",
         ),
-        _bound(
+        Bound(
             "L Thm 4.2",
             "upper",
             "semi-norm",
             "local",
             "2/γ · (e^{ε/m} + 1)/(e^{ε/m} − 1) · √((d + log 1/α)/N)",
             2.0 / case.gamma * case.flatter * math.sqrt(pair),
-            case,
+            case.quantile,
             note="pure ε, in ‖·‖_{Σ_D + λI} with the λ that the paper takes, at which both terms "
             "are equal; exact minimizer of the de-biased loss" + split,
         ),
-        _bound(
+        Bound(
             "L Thm 4.5",
             "upper",
             "l2",
             "local",
             "L/(γκ) · (e^{ε/m} + 1)/(e^{ε/m} − 1) · √(log(log(N)/α)/N)",
             length * stretch * math.sqrt(loglog / total),
-            case,
+            case.quantile,
             proved=4.0 * length * stretch * math.sqrt((624.0 * loglog + 1.0) / total),
             applies=case.failure < 1.0 / math.e and total >= 4,
             note="pure ε; one pass of projected SGD over independent judgements" + split,
@@ -216,7 +218,7 @@ def _central(case: Case) -> list[Bound]:
     # dΔ²/2·(0.9 − 10nΔ(ε + δ)) at the proof's Δ = 0.04/(n(ε + δ)).
     assouad = max(sampling / 64.0, private * 0.04**2 * 0.5 / 2.0)
     return [
-        _bound(
+        Bound(
             "L Thm 5.1",
             "lower",
             "l2",
@@ -227,7 +229,7 @@ def _central(case: Case) -> list[Bound]:
             note="for large n; holds for users a fortiori, where A Thm 6 is stronger; the private "
             "term is proved for pairs with ‖x‖∞ ≤ 1",
         ),
-        _bound(
+        Bound(
             "L Thm D.3",
             "lower",
             "semi-norm",
@@ -251,58 +253,28 @@ def _perturbed(case: Case) -> list[Bound]:
     semi = math.sqrt(sigma * case.model_bound / (total * gamma)) * (d * confidence) ** 0.25
     scaled = "σ = m·L√(8 log(2/δ) + 4ε)/ε"
     return [
-        _bound(
+        Bound(
             "L Thm 5.3",
             "upper",
             "l2",
             "central",
             f"(L√((1 + log 1/α)/N) + σ(√d + √log 1/α)/N)/(κγ), {scaled}",
             (statistical + perturbed) / (kappa * gamma),
-            case,
+            case.quantile,
             applies=total >= 32.0 * length**2 * math.log(d / case.failure) / kappa,
             note="for N ≥ 32L² log(d/α)/κ; exact minimizer, β = √N/B",
         ),
-        _bound(
+        Bound(
             "L Thm D.5",
             "upper",
             "semi-norm",
             "central",
             f"1/γ · √((d + log 1/α)/N) + √(σB/(Nγ)) · (d log 1/α)^¼, {scaled}",
             math.sqrt((d + confidence) / total) / gamma + semi,
-            case,
+            case.quantile,
             note="in ‖·‖_{Σ_D + λ′I}, λ′ = σ√(d log 1/α)/(γNB); B multiplies as in the proof",
         ),
     ]
-
-
-def _bound(
-    source: str,
-    side: Side,
-    norm: Norm,
-    place: Place,
-    formula: str,
-    value: float,
-    case: Case | None = None,
-    *,
-    proved: float | None = None,
-    applies: bool = True,
-    note: str,
-) -> Bound:
-    """``case`` for bounds that hold with a probability."""
-    measures = _ROOT if case is None else f"with probability {1.0 - case.failure:g}"
-    return Bound(
-        source,
-        side,
-        norm,
-        place,
-        "replace-labels",
-        measures,
-        formula,
-        value,
-        proved,
-        applies,
-        note,
-    )
 
 
 # Bounds of AUP-RLHF (A) on estimating θ* under user-level label privacy, for ``bounds``.
@@ -317,97 +289,70 @@ _MEAN = "mean error"
 
 def user_privacy_bounds(case: Case) -> list[Bound]:
     """Theorems 1, 2, 4 (5 for more than two responses) and 6."""
-    return [_informal(case), _lower(case), _randomized(case), _semi(case), _adaptive(case)]
-
-
-def _informal(case: Case) -> Bound:
-    n, m, d = case.users, case.judgements, case.dimension
-    return Bound(
-        "A Thm 2",
-        "lower",
-        "l2",
-        "central",
-        "replace-labels",
-        _MEAN,
-        "d/√(nm) + √d/(√m·n·ε)",
-        d / math.sqrt(n * m) + math.sqrt(d / m) / (n * case.epsilon),
-        note="informal: Theorem 6 without δ; as printed, for L of order 1",
-    )
-
-
-def _lower(case: Case) -> Bound:
     n, m, d, length = case.users, case.judgements, case.dimension, case.feature_bound
+    sampling, private = d / math.sqrt(n * m), math.sqrt(d / m) / n
     budget = case.epsilon + case.delta
-    sampling = d / (length * math.sqrt(n * m))
-    private = math.sqrt(d / m) / (n * budget)
     # Assouad: d²/(16‖X‖_F²) with ‖x‖ ≤ 2L, and dΔ²/2·(0.9 − 10√m·nΔ(ε + δ)) with the proof's Δ.
-    squared = max(sampling**2 / 64.0, private**2 * 0.04**2 * 0.5 / 2.0)
-    return Bound(
-        "A Thm 6",
-        "lower",
-        "l2",
-        "central",
-        "replace-labels",
-        _ROOT,
-        "d/(L√(nm)) + √d/(√m·n·(ε + δ))",
-        sampling + private,
-        proved=math.sqrt(squared),
-        note="for large n, m; L and the root mean square as in the proof, print: mean, no L; "
-        "the private term is proved for pairs with ‖x‖∞ ≤ 1",
-    )
-
-
-def _randomized(case: Case) -> Bound:
-    rate = case.flatter * math.sqrt((case.dimension + case.confidence) / case.total) / case.gamma
-    return Bound(
-        "A Thm 1",
-        "upper",
-        "l2",
-        "local",
-        "replace-labels",
-        _quantile(case),
-        "1/(γ√λ_min(Σ_D)) · (e^{ε/m} + 1)/(e^{ε/m} − 1) · √((d + log 1/α)/(nm))",
-        rate / math.sqrt(case.kappa),
-        note="pure ε; exact minimizer of the de-biased loss; κ stands for λ_min(Σ_D)",
-    )
-
-
-def _semi(case: Case) -> Bound:
-    rate = case.flatter * math.sqrt((case.dimension + case.confidence) / case.total) / case.gamma
-    return Bound(
-        "A Thm 1, proof",
-        "upper",
-        "semi-norm",
-        "local",
-        "replace-labels",
-        _quantile(case),
-        "1/γ · (e^{ε/m} + 1)/(e^{ε/m} − 1) · √((d + log 1/α)/(nm))",
-        rate,
-        note="pure ε; needs Σ_D of full rank",
-    )
-
-
-def _adaptive(case: Case) -> Bound:
-    n, m, d = case.users, case.judgements, case.dimension
+    assouad = max((sampling / length) ** 2 / 64.0, (private / budget) ** 2 * 0.04**2 * 0.5 / 2.0)
+    randomized = case.flatter * math.sqrt((d + case.confidence) / case.total) / case.gamma
     many = case.responses > 2
-    gamma = math.exp(-4.0 * case.feature_bound * case.model_bound) / 2.0 if many else case.gamma
-    rate = 1.0 / math.sqrt(m * n) + math.sqrt(d / m) / (n * case.epsilon)
-    factor = case.feature_bound / (case.kappa * gamma) * (case.responses**2 if many else 1)
-    return Bound(
-        "A Thm 5" if many else "A Thm 4",
-        "upper",
-        "l2",
-        "central",
-        "replace, replace-labels",
-        _MEAN,
-        ("K²" if many else "") + "L/(κγ) · (1/√(mn) + √d/(√m·n·ε)), without logarithms",
-        factor * rate,
-        applies=case.epsilon <= 10.0,
-        note="for ε ≤ 10, full batches, judgements independent and alike across users; its "
-        "concentration test costs more than ε/2 (docs/aup.md)"
-        + ("; γ = e^{−4LB}/2, κ of the K-wise covariance" if many else ""),
-    )
-
-
-def _quantile(case: Case) -> str:
-    return f"with probability {1.0 - case.failure:g}"
+    gamma = math.exp(-4.0 * length * case.model_bound) / 2.0 if many else case.gamma
+    factor = length / (case.kappa * gamma) * (case.responses**2 if many else 1)
+    flatter = "(e^{ε/m} + 1)/(e^{ε/m} − 1) · √((d + log 1/α)/(nm))"
+    return [
+        Bound(
+            "A Thm 2",
+            "lower",
+            "l2",
+            "central",
+            "d/√(nm) + √d/(√m·n·ε)",
+            sampling + private / case.epsilon,
+            _MEAN,
+            note="informal: Theorem 6 without δ; as printed, for L of order 1",
+        ),
+        Bound(
+            "A Thm 6",
+            "lower",
+            "l2",
+            "central",
+            "d/(L√(nm)) + √d/(√m·n·(ε + δ))",
+            sampling / length + private / budget,
+            proved=math.sqrt(assouad),
+            note="for large n, m; L and the root mean square as in the proof, print: mean, no L; "
+            "the private term is proved for pairs with ‖x‖∞ ≤ 1",
+        ),
+        Bound(
+            "A Thm 1",
+            "upper",
+            "l2",
+            "local",
+            f"1/(γ√λ_min(Σ_D)) · {flatter}",
+            randomized / math.sqrt(case.kappa),
+            case.quantile,
+            note="pure ε; exact minimizer of the de-biased loss; κ stands for λ_min(Σ_D)",
+        ),
+        Bound(
+            "A Thm 1, proof",
+            "upper",
+            "semi-norm",
+            "local",
+            f"1/γ · {flatter}",
+            randomized,
+            case.quantile,
+            note="pure ε; needs Σ_D of full rank",
+        ),
+        Bound(
+            "A Thm 5" if many else "A Thm 4",
+            "upper",
+            "l2",
+            "central",
+            ("K²" if many else "") + "L/(κγ) · (1/√(mn) + √d/(√m·n·ε)), without logarithms",
+            factor * (1.0 / math.sqrt(m * n) + private / case.epsilon),
+            _MEAN,
+            "replace, replace-labels",
+            applies=case.epsilon <= 10.0,
+            note="for ε ≤ 10, full batches, judgements independent and alike across users; its "
+            "concentration test costs more than ε/2 (docs/aup.md)"
+            + ("; γ = e^{−4LB}/2, κ of the K-wise covariance" if many else ""),
+        ),
+    ]

@@ -90,23 +90,6 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-def slopes(
-    labels: RandomizedLabels, theta_D: torch.Tensor, loss: str, link: Link = logistic
-) -> torch.Tensor:
-    """Derivative of each judgement's loss by its logits at θ, unweighted, (…, J, W)."""
-    pi_JK, slopes_JKW = link(labels.logits(theta_D), labels.present_JW)
-    by_pi_JK = LOSSES[loss].slope(labels, pi_JK)
-    return (by_pi_JK.unsqueeze(-1) * slopes_JKW).sum(-2) * labels.present_JW
-
-
-def gradient(
-    labels: RandomizedLabels, theta_D: torch.Tensor, loss: str, link: Link = logistic
-) -> torch.Tensor:
-    """Gradient at θ of the weighted sum of all judgements' losses, (…, D)."""
-    slopes_JW = slopes(labels, theta_D, loss, link) * labels.weight_J.unsqueeze(-1)
-    return _combine(labels.x_JWD, slopes_JW)
-
-
 def fit(
     labels: RandomizedLabels,
     loss: str = "debiased",

@@ -18,7 +18,7 @@ Legend: J judgements, W difference rows of each (padded), K = W + 1 responses, D
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -168,11 +168,7 @@ class RandomizedLabels:
         best estimating equation divides by it. With equal weights the labels of users with many
         judgements and a shared budget, which are almost pure noise, would drown the others.
         """
-        return self._with_weights(self.weight_J * self.contrast_J**2)
-
-    def weighted_by_contrast(self) -> "RandomizedLabels":
-        """Each counts r as much, which is how L eq. 4 to 6 and A eq. 1 are scaled."""
-        return self._with_weights(self.weight_J * self.contrast_J)
+        return replace(self, weight_J=self.weight_J * self.contrast_J**2)
 
     def head(self, count: int) -> "RandomizedLabels":
         """The first ``count`` judgements."""
@@ -183,9 +179,6 @@ class RandomizedLabels:
             self.options_J[..., :count],
             self.weight_J[..., :count],
         )
-
-    def _with_weights(self, weight_J: torch.Tensor) -> "RandomizedLabels":
-        return RandomizedLabels(self.x_JWD, self.stated_JK, self.flip_J, self.options_J, weight_J)
 
 
 def logistic(

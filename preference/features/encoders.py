@@ -156,6 +156,7 @@ def _load_encoder(path: str):
         ) from None
     folder = Path(path).is_dir()
     local = folder or not hub_is_reachable()
+    transformers.utils.logging.disable_progress_bar()  # an error would stand in its line
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=local)
         model = transformers.AutoModel.from_pretrained(

@@ -125,11 +125,7 @@ def finite_features(
         InputError: the shape is not (R, D), or a feature is not finite (names the row, counted from
             1).
     """
-    phi_RD = np.asarray(feature_map(prompts, responses), dtype=np.float32)
-    if phi_RD.shape != (len(responses), feature_map.dimension):
-        raise InputError(
-            f"features have shape {phi_RD.shape}, not {(len(responses), feature_map.dimension)}"
-        )
+    phi_RD = _features(feature_map, prompts, responses)
     bad = np.flatnonzero(~np.isfinite(phi_RD).all(axis=1))
     if bad.size:
         row = int(bad[0]) if rows is None else rows[bad[0]]
@@ -154,16 +150,23 @@ def usable_features(
     fits_R = np.ones(len(responses), dtype=bool) if fits is None else fits(prompts, responses)
     taken = np.flatnonzero(fits_R).tolist()
     given = [prompts[text] for text in taken], [responses[text] for text in taken]
-    phi_TD = np.asarray(feature_map(*given), dtype=np.float32)
-    if phi_TD.shape != (len(taken), feature_map.dimension):
-        raise InputError(
-            f"features have shape {phi_TD.shape}, not {(len(taken), feature_map.dimension)}"
-        )
+    phi_TD = _features(feature_map, *given)
     phi_RD = np.zeros((len(responses), feature_map.dimension), dtype=np.float32)
     phi_RD[taken] = phi_TD
     usable_R = fits_R & np.isfinite(phi_RD).all(axis=1)
     phi_RD[~usable_R] = 0.0
     return phi_RD, usable_R
+
+
+def _features(
+    feature_map: FeatureMap, prompts: Sequence[str], responses: Sequence[str]
+) -> np.ndarray:
+    """Features (R, D) float32; InputError for another shape."""
+    phi_RD = np.asarray(feature_map(prompts, responses), dtype=np.float32)
+    expected = (len(responses), feature_map.dimension)
+    if phi_RD.shape != expected:
+        raise InputError(f"features have shape {phi_RD.shape}, not {expected}")
+    return phi_RD
 
 
 def feature_map(config: Mapping) -> FeatureMap:

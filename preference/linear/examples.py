@@ -131,14 +131,8 @@ class PairExamples:
         rows = kept_J
         if self.width > 1:
             rows = (kept_J[:, None] * self.width + torch.arange(self.width)).reshape(-1)
-        x_RD = filled_rows(
-            len(rows),
-            self.dimension,
-            self.x_RD.dtype,
-            lambda into_RD: torch.index_select(self.x_RD, 0, rows, out=into_RD),
-        )
         return PairExamples(
-            x_RD,
+            _selected(self.x_RD, rows),
             self.y_R[rows],
             start_S,
             self.width,
@@ -194,14 +188,7 @@ def pair_examples(
     if left_out is not None and not kept_J.all():
         left_out.add_all(kept_J, "a text without features, or with NaN or infinite ones")
         judgements, there_R = judgements.keep(kept_J), there_R[np.repeat(kept_J, width)]
-        kept_R = torch.from_numpy(np.flatnonzero(np.repeat(kept_J, width)))
-        whole_RD, rows = x_RD, len(kept_R)
-        x_RD = filled_rows(
-            rows,
-            feature_map.dimension,
-            torch.float32,
-            lambda into_RD: torch.index_select(whole_RD, 0, kept_R, out=into_RD),
-        )
+        x_RD = _selected(x_RD, torch.from_numpy(np.flatnonzero(np.repeat(kept_J, width))))
     return PairExamples(
         x_RD=x_RD,
         y_R=labels(judgements, there_R.reshape(-1, width)),
@@ -209,6 +196,16 @@ def pair_examples(
         width=width,
         flip_J=flips(judgements),
         kind=judgements.kind,
+    )
+
+
+def _selected(x_RD: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Some of the rows, in the given order."""
+    return filled_rows(
+        len(rows),
+        x_RD.shape[1],
+        x_RD.dtype,
+        lambda into_RD: torch.index_select(x_RD, 0, rows, out=into_RD),
     )
 
 

@@ -11,7 +11,7 @@ import typer
 from murmuration.client.agent.agent import Agent, serve
 from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore, load_for_node
-from murmuration.sims.cli import options as about_data
+from murmuration.sims.cli import about_data
 
 
 def agent(

@@ -18,9 +18,10 @@ from murmuration.preference.choices import MODELS
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
-from murmuration.sims.cli import options as about_data
+from murmuration.sims.cli import about_data
 from murmuration.sims.cli.run import settings
-from murmuration.sims.planning.compare import Cell, accuracy_text, compare, composed_epsilon, write
+from murmuration.sims.planning.compare import Cell, accuracy_text, composed_epsilon, write
+from murmuration.sims.planning.compare import compare as compared
 from murmuration.sims.runtimes.sweep import on_cluster, one_by_one
 
 
@@ -31,7 +32,7 @@ class Where(StrEnum):
     RAY = "ray"
 
 
-def compare_command(
+def compare(
     out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the plot.")],
     data: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
     test: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
@@ -108,7 +109,7 @@ def compare_command(
             progress.advance(task)
 
         run_all = partial(on_cluster, cpus=cpus_per_run) if runtime is Where.RAY else one_by_one
-        cells = compare(base, names, budgets, seeds, out, on_run, run_all)
+        cells = compared(base, names, budgets, seeds, out, on_run, run_all)
     composed = composed_epsilon(cells, adjacency, delta)
     write(cells, composed, base, out)
     console.print(_table(base, cells))

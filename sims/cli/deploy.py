@@ -12,7 +12,8 @@ import typer
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import RunConfig
 from murmuration.server.registration import registration_for
-from murmuration.sims.cli import options as about_data
+from murmuration.sims.cli import about_data
+from murmuration.sims.cli.options import of_setting
 from murmuration.sims.deploy.client import Client, checks, describe, run_client, run_node, spent
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import (
@@ -203,14 +204,8 @@ def run(
         ),
     ] = None,
     attempts: Annotated[int, typer.Option(help="how often to start or resume")] = 5,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
-    accept_ledger_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-ledger-loss",
-            help="with --resume: go on though the ledger lost charges; the plan is charged again",
-        ),
-    ] = False,
+    resume: Annotated[bool, of_setting("resume")] = False,
+    accept_ledger_loss: Annotated[bool, of_setting("accept_ledger_loss")] = False,
 ) -> None:
     """Start a run on a deployment's SuperLink and resume it when it breaks."""
     chosen = parsed(setting)

@@ -9,11 +9,10 @@ from dataclasses import Field, fields
 from typing import Annotated, Any
 
 import click
-import typer
 from typer.core import TyperCommand
 
-from murmuration.preference.data.schema import Schema
 from murmuration.server.config import OWN_SETTINGS, RunConfig, parse_delta
+from murmuration.sims.cli.about_data import option_of
 from murmuration.strategies import registry
 from murmuration.strategies.settings import OF_STRATEGY, PANELS, about
 
@@ -21,41 +20,12 @@ from murmuration.strategies.settings import OF_STRATEGY, PANELS, about
 def of_setting(name: str, **more: Any) -> Any:
     """The option of a setting; keywords are typer's."""
     declared = next(field for field in fields(RunConfig) if field.name == name)
-    told, plain = about(declared), about(declared).help.replace("[", r"\[")  # which is markup
     if name == "strategy":
-        more |= {"click_type": click.Choice(list(registry.strategies()))}
-        more |= {"is_eager": True}  # known when --help is asked for
-    elif told.choices:
-        more |= {"click_type": click.Choice(told.choices)}
+        # Known when --help is asked for.
+        more |= {"click_type": click.Choice(list(registry.strategies())), "is_eager": True}
     if name == "delta":
         more |= {"parser": parse_delta}
-    names = [f"--{name.replace('_', '-')}"] if isinstance(declared.default, bool) else []
-    return typer.Option(*names, help=plain, show_default=False, **more)
-
-
-Kind = Annotated[str | None, of_setting("kind")]
-Responses = Annotated[int | None, of_setting("responses")]
-Labels = Annotated[str | None, of_setting("labels")]
-MostJudgements = Annotated[int | None, of_setting("most_judgements")]
-MostCharacters = Annotated[int | None, of_setting("most_characters")]
-
-
-def schema(
-    kind: str | None,
-    responses: int | None,
-    most_judgements: int | None,
-    most_characters: int | None,
-    labels: str | None = None,
-) -> Schema:
-    """The schema that options declare; InputError if they make no sense."""
-    given = {
-        "kind": kind,
-        "responses": responses,
-        "most-judgements": most_judgements,
-        "most-characters": most_characters,
-        "labels": labels,
-    }
-    return Schema.of({name: value for name, value in given.items() if value is not None})
+    return option_of(declared, **more)
 
 
 def panel_of(declared: "Field[Any]") -> str:

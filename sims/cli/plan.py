@@ -22,7 +22,7 @@ from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease, Tally
 from murmuration.server.config import DELTA_EXPONENT, OWN_SETTINGS, parse_delta
-from murmuration.sims.cli import options as about_data
+from murmuration.sims.cli import about_data
 from murmuration.strategies import registry
 from murmuration.strategies.planning import SIX, Asked
 from murmuration.strategies.settings import NONPRIVATE, about, user_isolation

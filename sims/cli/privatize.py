@@ -27,7 +27,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.sims.cli import options as about_data
+from murmuration.sims.cli import about_data
 
 
 def privatize(

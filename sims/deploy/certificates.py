@@ -4,7 +4,7 @@ Decisions:
 - P-384 throughout, as Flower's SuperNode authentication wants it; client keys in OpenSSH's format.
 - The CA signs one server certificate and nothing else (path length 0). Its names are exactly the
   addresses that clients connect to; a client trusts this CA alone, not the system's.
-- Private keys are written with mode 0600 and never over an existing file.
+- What is secret is in a file named ``.key``, written with mode 0600 and never over another.
 """
 
 import datetime
@@ -123,13 +123,19 @@ def executor_secret() -> bytes:
     return secrets.token_hex(32).encode()
 
 
-def write_new(path: Path, data: bytes, *, secret: bool = False) -> Path:
-    """Write a file that must not exist; a secret one for its owner alone. FileExistsError."""
+def write_new(path: Path, data: bytes) -> Path:
+    """Write a file that must not exist; a ``.key`` for its owner alone. FileExistsError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
+    mode = {".key": 0o600, ".sh": 0o755}.get(path.suffix, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     return path
+
+
+def days_left(certificate: x509.Certificate) -> int:
+    """For how many more days a certificate is believed."""
+    return (certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)).days
 
 
 def _builder(

@@ -20,25 +20,25 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
 
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.policy import Policy
+from murmuration.client.agent.unix_socket import answers
 from murmuration.client.labels.memory import LabelState
 from murmuration.client.store import load_judged
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.sims.deploy.certificates import load_client_key, public_line
+from murmuration.sims.deploy.certificates import days_left, load_client_key, public_line
 from murmuration.sims.deploy.confined import node_environment
 from murmuration.sims.deploy.init import CLIENT_SETTINGS
 from murmuration.sims.deploy.plan import compared, own_ledger
-from murmuration.sims.deploy.processes import Program, agent_command, answers, new_secret, until
-from murmuration.sims.deploy.templates import node_executor, supernode
+from murmuration.sims.deploy.processes import Program, agent_command, end_all, node_programs, until
 from murmuration.sims.deploy.terms import RUN
 from murmuration.strategies import registry
+from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol.stated_plan import cost
 
 _RESTART_SECONDS = 5.0
@@ -74,18 +74,27 @@ class Client:
         return cls(folder, name, address, policy, public_line(key.public_key()), users)
 
 
+def connection(address: str) -> socket.socket:
+    """A TCP connection to an address as it is written; OSError or ValueError if there is none."""
+    return socket.create_connection(_parts(address), timeout=10)
+
+
+def _parts(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
 def server_certificate(address: str, authority: Path) -> x509.Certificate:
     """The certificate that the server at ``address`` shows, believed by ``authority`` alone.
 
     Raises:
         InputError: nobody is there, or what is there is not believed.
     """
-    host, _, port = address.rpartition(":")
     try:
         context = ssl.create_default_context(cafile=str(authority))
         with (
-            socket.create_connection((host.strip("[]"), int(port)), timeout=10) as plain,
-            context.wrap_socket(plain, server_hostname=host.strip("[]")) as secure,
+            connection(address) as plain,
+            context.wrap_socket(plain, server_hostname=_parts(address)[0]) as secure,
         ):
             shown = secure.getpeercert(binary_form=True)
     except (OSError, ValueError) as error:
@@ -113,7 +122,7 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
     if policy.label_epsilon:
         lines += [
             "",
-            "local-label",
+            LOCAL_LABEL.name,
             f"  every label once, randomized here: epsilon {policy.label_epsilon:g} for "
             + ("each label" if policy.label_level == "item" else "all labels of a user together")
             + (f", delta {policy.label_delta:g}" if policy.label_delta else "")
@@ -162,7 +171,7 @@ def spent(client: Client) -> list[str]:
 
 
 def _leaves(name: str, policy: Policy) -> list[str]:
-    half = registry.node_halves()[registry.allowable()[name]]
+    half = policy.node_halves[policy.halves[name]]
     of_what = "clip norm × judgements counted" if half.of_examples else "its clip norm"
     many = f"at most {policy.max_group_size} judgements" if policy.max_group_size else "all"
     return [
@@ -217,8 +226,8 @@ def checks(
         certificate = server_certificate(client.address, client.folder / "ca.crt")
     except InputError as error:
         return judgements, [*found, f"server    {error}"], False
-    left = certificate.not_valid_after_utc - datetime.now(UTC)
-    found.append(f"server    {client.address}: certificate signed by ca.crt, {left.days} days left")
+    left = days_left(certificate)
+    found.append(f"server    {client.address}: certificate signed by ca.crt, {left} days left")
     return judgements, found, allowed
 
 
@@ -242,9 +251,7 @@ def run_client(
         # Another user has to come through to the socket, which is theirs alone.
         Path(folder).chmod(0o711 if node_user else 0o700)
         path, log = Path(folder) / "agent.sock", client.folder / "logs" / "agent.log"
-        command = agent_command(
-            data.absolute(), client.folder / "policy.toml", client.folder / "state", path
-        )
+        command = agent_command(client.folder, data.absolute(), path)
         command += ["--columns", columns] if columns else []
         command += schema.options.split()
         command += ["--user", node_user] if node_user else []
@@ -258,7 +265,7 @@ def run_client(
         try:
             until(lambda: answers(path), 300, "the agent", agent)
             say(f"the agent answers; its log is {log}")
-            _keep_node(client, path, port, node_user, say, looked_after)
+            run_node(client, path, port=port, node_user=node_user, say=say, enough=looked_after)
         finally:
             agent.end()
 
@@ -277,17 +284,6 @@ def run_node(
     When it or its executor ends, both are started again: a SuperNode without an executor would wait
     for its reply for ever. InputError if it cannot be another user.
     """
-    _keep_node(client, socket_path, port, node_user, say, enough)
-
-
-def _keep_node(
-    client: Client,
-    socket_path: Path,
-    port: int,
-    node_user: str | None,
-    say: Callable[[str], None],
-    enough: Callable[[], bool],
-) -> None:
     if node_user:
         _check_user(node_user)
     while not enough():
@@ -317,32 +313,15 @@ def _node(
     try:
         for name in ("node.key", "ca.crt"):
             shutil.copy2(client.folder / name, work / name)
-        new_secret(work)
+        started = node_programs(work, client.address, socket_path, port, user)
         if user:
             for path in (*work.iterdir(), work):
                 shutil.chown(path, user)
-        commands = {
-            "node": supernode(work, client.address, str(socket_path), port),
-            "executor": node_executor(work, port),
-        }
-        for name, command in commands.items():
-            programs.append(
-                Program(
-                    command,
-                    logs / f"{name}.log",
-                    environment=node_environment(work),
-                    cwd=work,
-                    user=user,
-                    confined=name == "executor",  # whose children are the server's code
-                    scratch=work,
-                )
-            )
+        for name, how in started.items():
+            programs.append(Program(log=logs / f"{name}.log", scratch=work, **how))
         yield programs[0], programs[1]
     finally:
-        for program in programs:
-            program.ask_to_end()
-        for program in programs:
-            program.end()
+        end_all(programs)
         shutil.rmtree(work, ignore_errors=True)
 
 

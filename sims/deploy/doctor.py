@@ -7,25 +7,21 @@ done by another account of the machine (as root); from a client's, by whoever ru
 
 import os
 import re
-import socket
-import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from cryptography.hazmat.primitives.serialization.ssh import load_ssh_public_key
 from flwr.proto.control_pb2 import ListNodesRequest
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.registration import read_registration
-from murmuration.sims.deploy.certificates import public_line
-from murmuration.sims.deploy.client import Client, server_certificate
+from murmuration.sims.deploy.certificates import days_left
+from murmuration.sims.deploy.client import Client, connection, server_certificate
 from murmuration.sims.deploy.init import CLIENT_SETTINGS, REGISTRATION, deployed_address
 from murmuration.sims.deploy.outsider import REFUSED, RUNTIME, tried, tried_as
+from murmuration.sims.deploy.register import public_keys
 from murmuration.sims.deploy.templates import EXECUTOR_SECRET, STATE_FILE
 
 #: An account that every system has and that owns nothing.
@@ -115,18 +111,17 @@ def _certificate(address: str, server: Path) -> Finding:
         shown = server_certificate(address, server / "ca.crt")
     except InputError as error:
         return Finding("SuperLink", False, str(error))
-    left = (shown.not_valid_after_utc - datetime.now(UTC)).days
+    left = days_left(shown)
     return Finding("SuperLink", left > 0, f"{address} answers; certificate has {left} days left")
 
 
 def _plain(address: str) -> Finding:
     """Whether somebody who does not speak TLS gets anything."""
-    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=10) as plain:
+        with connection(address) as plain:
             plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             answered = re.match(rb"HTTP/1\.\d 2\d\d", plain.recv(1000)) is not None
-    except (OSError, ssl.SSLError):
+    except OSError:
         answered = False
     return Finding("without TLS", not answered, "answered!" if answered else "nothing is answered")
 
@@ -141,24 +136,17 @@ def _nodes(address: str, server: Path, folder: Path) -> list[Finding]:
             nodes = list(client.ListNodes(ListNodesRequest()).nodes_info)
     except Exception as error:
         return [Finding("version", False, f"flwr {mine} was refused: {error}")]
-    found = [Finding("version", True, f"the SuperLink goes with flwr {mine}")]
-    known = {}
-    for path in sorted(folder.expanduser().glob("clients/*/node.pub")):
-        key = load_ssh_public_key(path.read_bytes())
-        known[public_line(key).strip()] = path.parent.name  # type: ignore[arg-type]
+    found, known = [Finding("version", True, f"the SuperLink goes with flwr {mine}")], {}
+    try:
+        known = {key: name for name, key in public_keys(folder).items()}
+    except InputError as error:
+        found.append(Finding("clients", False, str(error)))
     present = {}
     for node in nodes:
-        name = _owner(bytes(node.public_key), known) or node.name or str(node.node_id)
+        name = known.get(bytes(node.public_key)) or node.name or str(node.node_id)
         present[name] = node.status
     for name in sorted({*known.values(), *present}):
         status = present.get(name)
         seen = f"registered, {status}" if status else "not registered: run server/register.sh"
         found.append(Finding(name, status == "online", seen))
     return found
-
-
-def _owner(public: bytes, known: dict[bytes, str]) -> str:
-    try:
-        return known.get(public_line(bytes_to_public_key(public)).strip(), "")
-    except ValueError:
-        return ""

@@ -135,56 +135,48 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
     authority = Authority.new("murmuration")
     ca = certificate_pem(authority.certificate)
     key, certificate = authority.server(list(deployment.hosts))
-    server, keys = folder / "server", folder / "authority"
-    found = [
-        write_new(keys / "ca.key", key_pem(authority.key), secret=True),
-        write_new(keys / "ca.crt", ca),
-        write_new(server / "ca.crt", ca),
-        write_new(server / "server.key", key_pem(key), secret=True),
-        write_new(server / "server.crt", certificate_pem(certificate)),
-        write_new(server / EXECUTOR_SECRET, executor_secret(), secret=True),
-        write_new(server / "flwr" / "config.toml", _connection(server, deployment)),
-        _text(server / RUN, deployment.usual.run_text()),
-    ]
+    server, address = folder / "server", deployment.address
+    run = deployment.usual.run_text()
+    files: dict[str, str | bytes] = {
+        "authority/ca.key": key_pem(authority.key),
+        "authority/ca.crt": ca,
+        "server/ca.crt": ca,
+        "server/server.key": key_pem(key),
+        "server/server.crt": certificate_pem(certificate),
+        f"server/{EXECUTOR_SECRET}": executor_secret(),
+        "server/flwr/config.toml": _connection(server, deployment),
+        f"server/{RUN}": run,
+    }
     for name, text in templates.server_files(server, deployment.bind, deployment.port).items():
-        found.append(_text(server / name, text))
+        files[f"server/{name}"] = text
     registered = {}
     for name in deployment.clients:
         private, public = client_key()
-        place = folder / "clients" / name
         users = deployment.users.get(name, 1)
         registered[name] = {"key": f"../clients/{name}/node.pub", "users": users}
-        settings = {"name": name, "superlink": deployment.address, "users": users}
-        found += [
-            write_new(place / "node.key", private, secret=True),
-            write_new(place / "node.pub", public),
-            write_new(place / "ca.crt", ca),
-            write_new(place / CLIENT_SETTINGS, tomli_w.dumps(settings).encode()),
-            _text(place / RUN, deployment.usual.run_text()),
-            _text(place / "policy.toml", deployment.usual.policy_text()),
-        ]
-        for file, text in templates.client_files(name, deployment.address).items():
-            found.append(_text(place / file, text))
-    nodes = templates.REGISTRATION + tomli_w.dumps(registered)
-    found.append(_text(server / REGISTRATION, nodes))
-    found.append(_text(server / "register.sh", templates.register(folder)))
-    found.append(
-        _text(
-            folder / "README.md",
-            templates.readme(deployment.address, deployment.hosts, deployment.clients),
-        )
-    )
-    return found
+        settings = {"name": name, "superlink": address, "users": users}
+        own = {
+            "node.key": private,
+            "node.pub": public,
+            "ca.crt": ca,
+            CLIENT_SETTINGS: tomli_w.dumps(settings),
+            RUN: run,
+            "policy.toml": deployment.usual.policy_text(),
+            **templates.client_files(name, address),
+        }
+        files |= {f"clients/{name}/{file}": content for file, content in own.items()}
+    files |= {
+        f"server/{REGISTRATION}": templates.REGISTRATION + tomli_w.dumps(registered),
+        "server/register.sh": templates.register(folder),
+        "README.md": templates.readme(address, deployment.hosts, deployment.clients),
+    }
+    return [
+        write_new(folder / name, content.encode() if isinstance(content, str) else content)
+        for name, content in files.items()
+    ]
 
 
-def _connection(server: Path, deployment: Deployment) -> bytes:
+def _connection(server: Path, deployment: Deployment) -> str:
     """The entry by which ``flwr`` finds the SuperLink from its own machine."""
     entry = {"address": deployment.address, "root-certificates": str(server / "ca.crt")}
-    return tomli_w.dumps({"superlink": {"default": CONNECTION, CONNECTION: entry}}).encode()
-
-
-def _text(path: Path, text: str) -> Path:
-    write_new(path, text.encode())
-    if path.suffix == ".sh":
-        path.chmod(0o755)
-    return path
+    return tomli_w.dumps({"superlink": {"default": CONNECTION, CONNECTION: entry}})

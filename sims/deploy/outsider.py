@@ -1,14 +1,11 @@
 """What somebody gets from a SuperLink or SuperNode who knows where it is, and has no key.
 
-    python -m murmuration.sims.deploy.outsider HOST:PORT < ca.crt
-
 Nothing is taken or changed by asking: no task type is asked for, so no task is handed out.
 """
 
 import json
 import os
 import pwd
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -87,7 +84,3 @@ def _outcome(ask: Callable[[], object]) -> str:
             return REFUSED
         return f"could not be tried: {type(error).__name__}"
     return ANSWERED
-
-
-if __name__ == "__main__":
-    print(json.dumps(tried(sys.argv[1], sys.stdin.buffer.read() or None)))

@@ -32,7 +32,6 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan, cost
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import build
 from murmuration.strategies.spec import RunContext, base_config
 
 #: Nodes over which the users are spread who are made up.
@@ -88,7 +87,7 @@ def usual_request(config: RunConfig) -> messages.Work:
     Raises:
         InputError: there is no such run, or its plan depends on what nodes say.
     """
-    if config.strategy in ("local-label", "nonprivate"):
+    if config.strategy not in registry.allowable():
         raise InputError(f"--strategy {config.strategy} has no plan that could be compared")
     base = base_of(base_config(config))
     users = config.users or config.cohort
@@ -119,7 +118,7 @@ def usual_request(config: RunConfig) -> messages.Work:
         ) as ledger,
     ):
         try:
-            built = with_hold_out(build(context, ledger), context, ledger)
+            built = with_hold_out(registry.build(context, ledger), context, ledger)
         except ValueError as error:
             raise InputError(str(error)) from None
         strategy = built.strategy

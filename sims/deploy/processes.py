@@ -8,15 +8,16 @@ if this process is killed, SIGKILL included, they end within seconds.
 import contextlib
 import os
 import signal
-import socket as socket_module
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from murmuration.client.agent.unix_socket import answers
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.deploy import templates
 from murmuration.sims.deploy.certificates import executor_secret, write_new
@@ -121,6 +122,14 @@ class Program:
         return None
 
 
+def end_all(programs: Sequence[Program]) -> None:
+    """End them side by side."""
+    for program in programs:
+        program.ask_to_end()
+    for program in programs:
+        program.end()
+
+
 class Site:
     """A deployment's programs on this machine.
 
@@ -136,11 +145,7 @@ class Site:
         return self
 
     def __exit__(self, *_: object) -> None:
-        programs = list(reversed(self.programs.values()))
-        for program in programs:
-            program.ask_to_end()
-        for program in programs:
-            program.end()
+        end_all(list(reversed(self.programs.values())))
 
     def start(self, name: str, command: Sequence[str], **how: object) -> Program:
         """Start a program under a name; a former one of that name has ended or is ended."""
@@ -161,23 +166,6 @@ class Site:
         command = templates.superexec(self.server, self.deployment.port)
         return self.start("superexec", command, environment=environment_of(self.server))
 
-    def flwr(self, *arguments: str, timeout: float = 180) -> str:
-        """Run ``flwr`` against the SuperLink; its output. InputError if it fails."""
-        done = subprocess.run(
-            [templates.tool("flwr"), *arguments],
-            env=environment_of(self.server),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-        if done.returncode:
-            raise InputError(
-                f"flwr {' '.join(arguments[:2])}: {(done.stderr or done.stdout).strip()[-500:]}"
-            )
-        return done.stdout
-
     def register(self) -> None:
         """Let the clients' keys in."""
         register(self.folder)
@@ -191,7 +179,7 @@ class Site:
     ) -> Path:
         """A client's agent, answering if ``wait``; its socket."""
         place, socket = self.folder / "clients" / name, self.socket(name)
-        command = agent_command(data, place / "policy.toml", place / "state", socket)
+        command = agent_command(place, data, socket)
         program = self.start(f"{name}-agent", command, cwd=place, user=user)
         if wait:
             until(lambda: answers(socket), 300, f"the agent of {name}", program)
@@ -200,34 +188,43 @@ class Site:
     def start_node(self, name: str, socket: Path, port: int, *, user: str | None = None) -> Program:
         """A client's SuperNode, and the executor that starts apps for it."""
         place = self.folder / "clients" / name
-        new_secret(place)
-        how = {"environment": node_environment(place), "cwd": place, "user": user}
-        command = templates.supernode(place, self.deployment.address, str(socket), port)
-        node = self.start(f"{name}-node", command, **how)
-        executor = templates.node_executor(place, port)
-        self.start(f"{name}-executor", executor, confined=True, **how)
-        return node
+        started = node_programs(place, self.deployment.address, socket, port, user)
+        for part, how in started.items():
+            self.start(f"{name}-{part}", **how)
+        return self.programs[f"{name}-node"]
 
 
 def new_secret(place: Path) -> None:
     """A fresh secret for a SuperNode and its executor, who live as long as it does."""
     (place / EXECUTOR_SECRET).unlink(missing_ok=True)
-    write_new(place / EXECUTOR_SECRET, executor_secret(), secret=True)
+    write_new(place / EXECUTOR_SECRET, executor_secret())
 
 
-def answers(path: Path) -> bool:
-    """Whether somebody listens at a socket; one that was killed leaves its name behind."""
-    with socket_module.socket(socket_module.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            return False
-    return True
+def node_programs(
+    place: Path, address: str, socket: Path, port: int, user: str | None
+) -> dict[str, dict[str, Any]]:
+    """A SuperNode (first) and its executor in the folder ``place``, as ``Program`` takes them.
+
+    They share a fresh secret, which is written there.
+    """
+    new_secret(place)
+    how = {"environment": node_environment(place), "cwd": place, "user": user}
+    node = templates.supernode(place, address, str(socket), port)
+    executor = templates.node_executor(place, port)  # whose children are the server's code
+    return {
+        "node": {"command": node, **how},
+        "executor": {"command": executor, "confined": True, **how},
+    }
 
 
-def agent_command(data: Path, policy: Path, state: Path, socket: Path) -> list[str]:
-    """The command that starts an agent."""
-    options = {"--data": data, "--policy": policy, "--state": state, "--socket": socket}
+def agent_command(place: Path, data: Path, socket: Path) -> list[str]:
+    """The command that starts the agent of the client's folder ``place``."""
+    options = {
+        "--data": data,
+        "--policy": place / "policy.toml",
+        "--state": place / "state",
+        "--socket": socket,
+    }
     pairs = [part for name, path in options.items() for part in (name, str(path))]
     return [sys.executable, "-m", "murmuration.sims.main", "agent", *pairs]
 

@@ -92,9 +92,10 @@ def run_deployed(
     raise InputError(f"the run did not complete in {attempts} attempts; the last: {why}")
 
 
-def _submit(server: Path, app: Path) -> int:
-    done = subprocess.run(
-        [templates.tool("flwr"), "run", str(app), CONNECTION, "--format", "json"],
+def flwr(server: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Flower's command line, against the SuperLink of a deployment's ``server`` folder."""
+    return subprocess.run(
+        [templates.tool("flwr"), *arguments],
         env=environment_of(server),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -102,6 +103,10 @@ def _submit(server: Path, app: Path) -> int:
         timeout=300,
         check=False,
     )
+
+
+def _submit(server: Path, app: Path) -> int:
+    done = flwr(server, "run", str(app), CONNECTION, "--format", "json")
     found = re.search(r'"run-id":\s*"?(\d+)"?', done.stdout)
     if not found:
         raise InputError(

@@ -91,21 +91,15 @@ def node_executor(place: Path, port: int) -> list[str]:
 def server_files(server: Path, bind: str, port: int) -> dict[str, str]:
     """Scripts and units of the server's folder, by name."""
     first, second = superlink(server, bind, port), superexec(server, port)
-    environment = server_environment(server)
+    environment, user = server_environment(server), getpass.getuser()
     of_unit = {**environment, "PATH": f"{programs()}:/usr/local/bin:/usr/bin:/bin"}
+    after = "After=murmuration-superlink.service\n"
     return {
         "superlink.sh": _script("The SuperLink: clients connect to it.", first, environment),
         "superexec.sh": _script("Starts the ServerApp of each run.", second, environment),
-        "murmuration-superlink.service": _unit(
-            "SuperLink of a murmuration", first, of_unit, user=getpass.getuser(), group=None
-        ),
+        "murmuration-superlink.service": _unit("SuperLink of a murmuration", first, of_unit, user),
         "murmuration-superexec.service": _unit(
-            "ServerApps of a murmuration",
-            second,
-            of_unit,
-            user=getpass.getuser(),
-            group=None,
-            more="After=murmuration-superlink.service\n",
+            "ServerApps of a murmuration", second, of_unit, user, more=after
         ),
     }
 
@@ -125,7 +119,6 @@ def client_files(name: str, address: str) -> dict[str, str]:
             {},
             user="murmuration-agent",
             group="murmuration-node",
-            more="",
             service="RuntimeDirectory=murmuration\nStateDirectory=murmuration\n",
         ),
         "murmuration-node.service": _unit(
@@ -184,9 +177,9 @@ def _unit(
     description: str,
     command: list[str],
     environment: dict[str, str],
-    *,
     user: str,
-    group: str | None,
+    *,
+    group: str = "",
     more: str = "",
     service: str = "",
 ) -> str:

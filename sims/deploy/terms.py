@@ -109,9 +109,7 @@ def usual_run(settings: dict[str, Any]) -> RunConfig:
 
     InputError for settings that are none.
     """
-    defaults = asdict(RunConfig())
-    del defaults["rounds"]  # what it is depends on the strategy
-    return RunConfig.from_run_config({**defaults, "data": "", **settings})
+    return RunConfig.from_run_config({"data": "", **settings})
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
@@ -36,25 +35,9 @@ from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.local import LocalGrid
 
-# What came of a deployment under attack: what was released and charged, who was left out.
-
-
-class Chaotic(Protocol):
-    """What is looked at: see ``sims.stress.chaos.Chaos``."""
-
-    folder: Path
-    out: Path
-    config: RunConfig
-    times: dict[int, float]
-    done: list[dict[str, object]]
-
-    def rounds_done(self) -> int:
-        """How many rounds have their metrics on disk."""
-        ...
-
 
 def outcome(
-    chaos: Chaotic, result: dict[str, object], quiet: list[float], started: float
+    chaos: "Chaos", result: dict[str, object], quiet: list[float], started: float
 ) -> dict[str, object]:
     """Everything measured: ``quiet`` are accuracies of simulations, ``started`` when rounds began.
 

@@ -19,6 +19,7 @@ from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import Deployment, write_deployment
 from murmuration.sims.deploy.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
 from murmuration.sims.deploy.processes import Site, listens, until
+from murmuration.sims.deploy.run import flwr
 from murmuration.sims.runtimes.app_bundle import write_bundle
 
 pytestmark = [
@@ -116,7 +117,7 @@ def _attack_all(folder, site, machine, node_port):
     site.register()
     node = site.start_node("a", folder / "none.sock", node_port)
     until(lambda: listens(node, node_port), 60, "the SuperNode", node)
-    site.flwr("run", str(app), "deployed", "--format", "json")
+    flwr(site.server, "run", str(app), "deployed", "--format", "json").check_returncode()
     # The app's task waits for whoever comes first.
     assert attacks() == nothing
     own = stranger.attack(*server)

@@ -7,7 +7,8 @@ import pytest
 from flwr.app import RecordDict
 from named import asked
 
-from murmuration.client.app import app
+from murmuration.client.answers import ANSWERS
+from murmuration.client.app import QUERIES, app
 from murmuration.client.store import store_for
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import accuracy_of
@@ -55,6 +56,10 @@ def work(users_S, theta_D=None, **changes):
     model = messages.model_record(theta_D)
     about = asked(25 + user for user in users_S)  # of the second half
     return messages.work_request(model, {**PARAMETERS, **changes}, about)
+
+
+def test_the_app_takes_every_kind_of_message_that_there_is_an_answer_to():
+    assert {*(f"query.{name}" for name in QUERIES), "train", "evaluate"} == set(ANSWERS)
 
 
 @pytest.mark.parametrize("counts", [False, True])

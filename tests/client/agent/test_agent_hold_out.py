@@ -65,11 +65,6 @@ def work(users, plan=None, round_=1, salt=b"salt"):
 
 
 @pytest.fixture
-def store(make_rows):
-    return UserStore(Judgements.from_rows(make_rows([3, 5, 2])), place=-1)
-
-
-@pytest.fixture
 def make(store, tmp_path):
     """A function: an agent, started anew with the same state every time."""
     made = []

@@ -378,8 +378,8 @@ def test_a_hub_name(monkeypatch, reachable):
 
     monkeypatch.setitem(sys.modules, "datasets", Hub)
     monkeypatch.setattr(loading, "hub_is_reachable", lambda: reachable)
-    judgements = load_judgements("owner/rows", split="test", on_bad_rows="skip")
-    assert asked == [("owner/rows", "test", not reachable)]
+    judgements = load_judgements("owner/rows", on_bad_rows="skip")
+    assert asked == [("owner/rows", "train", not reachable)]
     assert Hub.config.HF_HUB_OFFLINE is False
     assert len(judgements) == 3
     assert judgements.set_aside[0].startswith("owner/rows:4: ")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_texts
+from murmuration.preference.data.loading import load_data
 from murmuration.preference.data.texts import UserTexts
 
 
@@ -100,4 +100,4 @@ def test_what_does_not_fit_together(changes):
 
 
 def test_from_a_file(crowd_texts):
-    assert len(load_texts(crowd_texts).user_ids) == 50
+    assert len(load_data("text", crowd_texts).user_ids) == 50

@@ -48,6 +48,6 @@ def test_what_cannot_be(changes, message):
 
 
 def test_rows_say_what_the_value_is():
-    row = Bound("A", "lower", "l2", "central", "replace-labels", "mean error", "d", 1.0).row()
+    row = Bound("A", "lower", "l2", "central", "d", 1.0).row()
     assert row["kind"] == "rate without constants"
     assert (row["value"], row["proved"], row["applies"]) == (1.0, None, True)

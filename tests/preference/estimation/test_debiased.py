@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy import optimize
 
-from murmuration.preference.estimation.debiased import LOSSES, fit, gradient, slopes
-from murmuration.preference.estimation.randomized_labels import LINKS, RandomizedLabels
+from murmuration.preference.estimation.debiased import LOSSES, fit
+from murmuration.preference.estimation.randomized_labels import LINKS, RandomizedLabels, logistic
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 
 FROM_COINS = [("debiased", "btl"), ("debiased", "thurstone"), ("square", "btl")]
@@ -49,10 +49,28 @@ def choices(judgements: int, width: int, flip: float, seed: int = 0) -> Randomiz
     )
 
 
+def by_contrast(labels: RandomizedLabels) -> RandomizedLabels:
+    """Each counts r as much, which is how L eq. 4 to 6 and A eq. 1 are scaled."""
+    return replace(labels, weight_J=labels.weight_J * labels.contrast_J)
+
+
+def slopes(labels, theta_D, loss, link=logistic):
+    """Derivative of each judgement's loss by its logits, unweighted, (…, J, W)."""
+    pi_JK, slopes_JKW = link(labels.logits(theta_D), labels.present_JW)
+    by_pi_JK = LOSSES[loss].slope(labels, pi_JK)
+    return (by_pi_JK.unsqueeze(-1) * slopes_JKW).sum(-2) * labels.present_JW
+
+
+def gradient(labels, theta_D, loss, link=logistic):
+    """Of the weighted sum of all judgements' losses, (…, D)."""
+    slopes_JW = slopes(labels, theta_D, loss, link) * labels.weight_J.unsqueeze(-1)
+    return torch.einsum("...jw,...jwd->...d", slopes_JW, labels.x_JWD)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("link", "width"), [("btl", 1), ("plackett-luce", 3), ("thurstone", 1)])
 def test_gradients_are_the_derivatives_of_the_losses(loss, link, width):
-    labels = choices(20, width, 0.3).weighted_by_contrast()
+    labels = by_contrast(choices(20, width, 0.3))
     theta_D = normal(3, seed=9).requires_grad_()
     pi_JK, _ = LINKS[link](labels.logits(theta_D), labels.present_JW)
     total = (labels.weight_J * LOSSES[loss].value(labels, pi_JK)).sum()

@@ -1,6 +1,7 @@
 """Labels behind randomized response: unbiased labels, contrasts, links."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -70,9 +71,9 @@ def test_weights_and_heads():
     labels = RandomizedLabels.of_pairs(
         torch.randn(4, 2), torch.ones(4), torch.tensor([0.0, 0.1, 0.25, 0.4])
     )
-    assert torch.allclose(labels.weighted_by_contrast().weight_J, 1 - 2 * labels.flip_J)
     assert torch.allclose(labels.weighted_by_information().weight_J, (1 - 2 * labels.flip_J) ** 2)
-    head = labels.weighted_by_contrast().head(2)
+    assert torch.allclose(labels.contrast_J, 1 - 2 * labels.flip_J)
+    head = replace(labels, weight_J=labels.contrast_J).head(2)
     assert len(labels) == 4 and len(head) == 2 and head.dimension == 2
     assert head.weight_J.tolist() == pytest.approx([1.0, 0.8])
 

@@ -51,7 +51,7 @@ def test_the_server_is_believed_by_its_own_authority_alone(tmp_path):
 
 def test_a_clients_key_is_one_that_ssh_knows(tmp_path):
     private, public = certificates.client_key()
-    path = certificates.write_new(tmp_path / "node.key", private, secret=True)
+    path = certificates.write_new(tmp_path / "node.key", private)
     assert path.stat().st_mode & 0o777 == 0o600
     assert certificates.public_line(certificates.load_client_key(path).public_key()) == public
     assert public.startswith(b"ecdsa-sha2-nistp384 ")
@@ -61,7 +61,7 @@ def test_a_clients_key_is_one_that_ssh_knows(tmp_path):
 
 def test_ssh_keygen_reads_it(tmp_path):
     private, public = certificates.client_key()
-    path = certificates.write_new(tmp_path / "node.key", private, secret=True)
+    path = certificates.write_new(tmp_path / "node.key", private)
     try:
         told = subprocess.run(["ssh-keygen", "-y", "-f", path], capture_output=True, check=True)
     except FileNotFoundError:
@@ -71,6 +71,7 @@ def test_ssh_keygen_reads_it(tmp_path):
 
 def test_a_key_that_others_can_read_is_refused(tmp_path):
     path = certificates.write_new(tmp_path / "node.key", certificates.client_key()[0])
+    path.chmod(0o644)
     with pytest.raises(InputError, match="chmod 600"):
         certificates.load_client_key(path)
 
@@ -82,9 +83,9 @@ def test_other_keys_are_refused(tmp_path):
         serialization.NoEncryption(),
     )
     with pytest.raises(InputError, match="elliptic"):
-        certificates.load_client_key(certificates.write_new(tmp_path / "a", key, secret=True))
+        certificates.load_client_key(certificates.write_new(tmp_path / "a.key", key))
     with pytest.raises(InputError, match="cannot be used"):
-        certificates.load_client_key(certificates.write_new(tmp_path / "b", b"x", secret=True))
+        certificates.load_client_key(certificates.write_new(tmp_path / "b.key", b"x"))
     with pytest.raises(InputError, match="cannot be used"):
         certificates.load_client_key(tmp_path / "none")
 

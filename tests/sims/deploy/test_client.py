@@ -16,6 +16,7 @@ from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.sims.deploy import client as deploy_client
+from murmuration.sims.deploy import templates
 from murmuration.sims.deploy.client import Client, checks, describe, server_certificate, spent
 from murmuration.sims.deploy.init import Deployment, write_deployment
 from murmuration.strategies.protocol.stated_plan import StatedPlan
@@ -158,7 +159,7 @@ def test_what_has_left_is_told(server):
 def as_nobody(server, monkeypatch):
     """A client whose executor is an attack program, run as another user; a file of root's."""
     monkeypatch.setattr(deploy_client, "_check_user", lambda user: None)
-    monkeypatch.setattr(deploy_client, "supernode", lambda *_: ["sleep", "60"])
+    monkeypatch.setattr(templates, "supernode", lambda *_: ["sleep", "60"])
     monkeypatch.setattr(deploy_client, "_RESTART_SECONDS", 0.0)
     with tempfile.TemporaryDirectory(prefix="mm-victim-") as folder:
         Path(folder).chmod(0o755)
@@ -172,7 +173,7 @@ def as_nobody(server, monkeypatch):
 def test_what_an_app_leaves_in_its_folder_is_not_followed_by_root(as_nobody, monkeypatch):
     client, victim = as_nobody
     attack = ["/bin/sh", str(victim.parent / "links.sh"), str(victim)]
-    monkeypatch.setattr(deploy_client, "node_executor", lambda *_: attack)
+    monkeypatch.setattr(templates, "node_executor", lambda *_: attack)
     said = []
 
     def twice():

@@ -4,13 +4,13 @@ import socket
 import threading
 
 import pytest
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.deploy import doctor
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import Deployment, write_deployment
 from murmuration.sims.deploy.outsider import ANSWERED, CONTROL, REFUSED, RUNTIME, tried
+from murmuration.sims.deploy.register import public_keys
 
 
 @pytest.fixture
@@ -57,9 +57,8 @@ def test_nobody_there(tmp_path):
 
 def test_a_node_that_is_not_registered_is_named(tmp_path, monkeypatch):
     write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), 9, ("a", "b")))
-    key = doctor.load_ssh_public_key((tmp_path / "d/clients/a/node.pub").read_bytes())
     node = type("Node", (), {})()
-    node.public_key = public_key_to_bytes(key)
+    node.public_key = public_keys(tmp_path / "d")["a"]
     node.status, node.name, node.node_id = "online", "", 7
 
     class Client:
@@ -78,6 +77,12 @@ def test_a_node_that_is_not_registered_is_named(tmp_path, monkeypatch):
     assert by_name["a"].well
     assert not by_name["b"].well
     assert "register.sh" in by_name["b"].seen
+    (tmp_path / "d/clients/b/node.pub").write_text("ssh-rsa nonsense")
+    found = doctor._nodes("127.0.0.1:9", tmp_path / "d" / "server", tmp_path / "d")
+    by_name = {finding.what: finding for finding in found}
+    assert "b/node.pub is no public key" in by_name["clients"].seen
+    assert not by_name["clients"].well
+    assert by_name["7"].well  # and who is there is told all the same
 
 
 def test_from_a_clients_machine(tmp_path):

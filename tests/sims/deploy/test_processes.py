@@ -27,7 +27,7 @@ from murmuration.sims.deploy.confined import node_environment
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import CONNECTION, Deployment, write_deployment
 from murmuration.sims.deploy.processes import Program, Site, listens, new_secret, until
-from murmuration.sims.deploy.run import run_deployed
+from murmuration.sims.deploy.run import flwr, run_deployed
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.process_reaper import descendants
 
@@ -72,7 +72,9 @@ def test_four_clients_and_who_is_not_let_in(tmp_path):
         found = {finding.what: finding for finding in examine(tmp_path / "d")}
         assert all(found[name].well for name in (*"abcd", "SuperLink", "version", "without TLS"))
         assert not {*found} & {*strangers}
-        listed = json.loads(site.flwr("supernode", "list", CONNECTION, "--format", "json"))
+        listed = json.loads(
+            flwr(site.server, "supernode", "list", CONNECTION, "--format", "json").stdout
+        )
         assert len(listed["nodes"]) == 4
         for name, stranger in strangers.items():
             assert STRANGERS[name] in stranger.text(), stranger.text()
@@ -143,7 +145,7 @@ def start_stranger(world: World, site: Site, name: str) -> Program:
     )
     if name == "unregistered":
         (place / "node.key").unlink()
-        write_new(place / "node.key", client_key()[0], secret=True)
+        write_new(place / "node.key", client_key()[0])
     if name == "another-authority":
         write_deployment(world.folder / "other", Deployment(("127.0.0.1",), 1, ("a",)))
         shutil.copyfile(world.folder / "other" / "server" / "ca.crt", place / "ca.crt")

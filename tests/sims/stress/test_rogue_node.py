@@ -6,8 +6,8 @@ import sys
 import numpy as np
 from named import asked
 
-from murmuration.client.agent.unix_socket import ask_agent
-from murmuration.sims.deploy.processes import Program, answers, until
+from murmuration.client.agent.unix_socket import answers, ask_agent
+from murmuration.sims.deploy.processes import Program, until
 from murmuration.sims.stress.rogue_node import HARMS
 from murmuration.strategies.protocol import messages
 

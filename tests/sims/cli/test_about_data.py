@@ -1,7 +1,7 @@
 """Options by which judgements are declared."""
 
 from murmuration.preference.data.schema import Schema
-from murmuration.sims.cli.options import schema
+from murmuration.sims.cli.about_data import schema
 
 
 def test_what_is_not_given_is_as_by_default():
