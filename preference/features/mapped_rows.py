@@ -14,7 +14,8 @@ Legend: R rows, D dimensions.
 import os
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import IO
 
 import numpy as np
@@ -47,25 +48,59 @@ def filled_rows(
         return _mapped(file, "r", rows, dimension, dtype)
 
 
+def gathered(parts: Iterable[np.ndarray], dtype: np.dtype) -> torch.Tensor:
+    """Parts of one long row, one after the other; where it lies does not show in it.
+
+    Raises:
+        InputError: there is no room for the file.
+    """
+    held: list[np.ndarray] = []
+    size, file = 0, None
+    try:
+        for part in parts:
+            held.append(np.ascontiguousarray(part, dtype))
+            size += held[-1].nbytes
+            if size > IN_MEMORY or file:
+                file = file or _file(0)
+                with _no_room():
+                    for each in held:
+                        file.write(each.tobytes())
+                held = []
+        if file is None:
+            return torch.from_numpy(np.concatenate([np.empty(0, dtype), *held]))
+        with _no_room():
+            file.flush()
+        return _as_tensor(np.memmap(file, dtype, "r"))
+    finally:
+        if file:
+            file.close()
+
+
 def _file(size: int) -> IO[bytes]:
     """An open file of zeros, for which there is room: without, a write to it would be a crash."""
-    try:
+    with _no_room():
         file = tempfile.TemporaryFile(prefix="murmuration-")  # noqa: SIM115  handed on
         try:
-            if hasattr(os, "posix_fallocate"):
+            if size and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 file.truncate(size)
         except OSError:
             file.close()
             raise
+    return file
+
+
+@contextmanager
+def _no_room() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         # Not how much: servers hear of errors, and it would tell how many judgements there are.
         raise InputError(
             "features cannot be kept in a temporary file "
             f"({error.strerror or error}): name a folder on a disk with more room in TMPDIR"
         ) from None
-    return file
 
 
 def _mapped(
@@ -74,6 +109,10 @@ def _mapped(
     """The file as rows; the mapping holds it when the file is closed."""
     kind = torch.empty(0, dtype=dtype).numpy().dtype
     found_RD = np.memmap(file, kind, mode, shape=(rows, dimension))  # type: ignore[call-overload]
+    return _as_tensor(found_RD)
+
+
+def _as_tensor(found: np.ndarray) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that tensors do not know what must not be written to
-        return torch.from_numpy(found_RD)
+        return torch.from_numpy(found)

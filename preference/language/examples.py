@@ -167,7 +167,8 @@ class LanguageExamples(ABC):
         """
         if not len(self.text_JK):
             return
-        longest, one = np.array([self._lengths_J.argmax()]), torch.ones(1, dtype=torch.int64)
+        lengths_J = self._lengths(np.arange(len(self.text_JK)))
+        longest, one = np.array([lengths_J.argmax()]), torch.ones(1, dtype=torch.int64)
         theta_D = torch.zeros(self.dimension)
         found = next(self.user_gradients(theta_D, torch.from_numpy(longest), one, model))
         text_K = self.text_JK[longest[0]]
@@ -185,15 +186,16 @@ class LanguageExamples(ABC):
                 )
             start = end
 
-    @property
-    def _lengths_J(self) -> np.ndarray:
-        """Tokens of each example's longest text."""
-        return np.append(self.tokens.lengths_T, 0)[self.text_JK].max(axis=1)
+    def _lengths(self, taken_N: np.ndarray) -> np.ndarray:
+        """Tokens of the longest text of each of some examples; of nobody else's."""
+        text_NK = self.text_JK[taken_N]
+        lengths_NK = self.tokens.start_T[text_NK + 1] - self.tokens.start_T[text_NK]
+        return np.where(text_NK >= 0, lengths_NK, 0).max(axis=1, initial=0)
 
     def _by_length(self, taken_N: np.ndarray, taken_S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same users and examples, users with long texts last."""
         first_S = np.cumsum(taken_S) - taken_S
-        lengths_N = np.append(self._lengths_J[taken_N], 0)
+        lengths_N = np.append(self._lengths(taken_N), 0)
         longest_S = np.maximum.reduceat(lengths_N, first_S) * (taken_S > 0)
         order_S = np.argsort(longest_S, kind="stable")
         parts = [taken_N[first_S[user] : first_S[user] + taken_S[user]] for user in order_S]
@@ -209,11 +211,12 @@ class LanguageExamples(ABC):
         """Add users' mean gradients, at the θ that was put, to their rows."""
         user_N = np.repeat(np.arange(len(taken_B)), taken_B)
         weight_B = 1.0 / np.maximum(taken_B, 1)
-        lengths_N, shown_N = self._lengths_J[taken_N], (self.text_JK[taken_N] >= 0).sum(1)
+        lengths_N, shown_N = self._lengths(taken_N), (self.text_JK[taken_N] >= 0).sum(1)
         at = 0
         while at < len(taken_N):
-            longest = np.maximum.accumulate(lengths_N[at:])
-            tokens = longest * np.cumsum(shown_N[at:])
+            ahead = slice(at, at + max(1, self.base.batch_tokens))  # a text has a token at least
+            longest = np.maximum.accumulate(lengths_N[ahead])
+            tokens = longest * np.cumsum(shown_N[ahead])
             end = at + max(1, int((tokens <= self.base.batch_tokens).sum()))
             part = slice(at, end)
             self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model)

@@ -55,7 +55,7 @@ class SavedLikelihood:
             raise InputError("score takes equally many prompts and responses")
         tokens, found = self._texts(prompt, response, ended=True), np.empty(len(response))
         for text in range(len(response)):  # one by one: no digit depends on what stands beside
-            ids_L = tokens.ids[tokens.start_T[text] : tokens.start_T[text + 1]]
+            ids_L = tokens.ids[tokens.start_T[text] : tokens.start_T[text + 1]].long()
             first = max(1, int(tokens.second_T[text]))
             with torch.no_grad():
                 logits_LV = self._model(input_ids=ids_L[None]).logits[0].double()

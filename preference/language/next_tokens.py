@@ -47,7 +47,7 @@ class NextTokens(LanguageExamples):
         """By the cross-entropy of scored tokens."""
         del model
         shown_N = (self.text_JK[taken_N] >= 0).sum(1)
-        weight_R = np.repeat(weight_N / shown_N, shown_N) / self._scored_T[texts_R]
+        weight_R = np.repeat(weight_N / shown_N, shown_N) / self._scored(texts_R)
         loss_Q, text_Q, _ = self._losses(texts_R)
         weight_Q = torch.from_numpy(weight_R).float().to(loss_Q.device)[text_Q]
         (loss_Q * weight_Q).sum().backward()
@@ -65,7 +65,7 @@ class NextTokens(LanguageExamples):
             for text in np.unique(self.text_JK[self.text_JK >= 0]).tolist():
                 loss_Q, _, right_Q = self._losses(np.array([text]))
                 right_T[text], loss_T[text] = float(right_Q.sum()), float(loss_Q.double().sum())
-        scored_T = np.append(self._scored_T, 0)
+        scored_T = np.append(self._scored(np.arange(len(self.tokens.second_T))), 0)
         right_J, loss_J, scored_J = (a[self.text_JK].sum(1) for a in (right_T, loss_T, scored_T))
         user_J = np.repeat(np.arange(len(self.counts_U)), self.counts_U.numpy())
         right_U, scored_U = (
@@ -84,10 +84,10 @@ class NextTokens(LanguageExamples):
             loss=float(loss_J.sum()) / scored,
         )
 
-    @property
-    def _scored_T(self) -> np.ndarray:
-        """How many tokens of each text are scored."""
-        return self.tokens.lengths_T - np.maximum(self.tokens.second_T, 1)
+    def _scored(self, texts_R: np.ndarray) -> np.ndarray:
+        """How many tokens of some texts are scored."""
+        lengths_R = self.tokens.start_T[texts_R + 1] - self.tokens.start_T[texts_R]
+        return lengths_R - np.maximum(self.tokens.second_T[texts_R], 1)
 
     def _losses(self, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Of each scored token: the cross-entropy, which text it is of, and whether it was the

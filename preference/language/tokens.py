@@ -11,15 +11,22 @@ something else. A text by itself is cut into windows.
 Legend: T texts (a prompt with a response), R of them in a batch, L tokens of the longest.
 """
 
-from collections.abc import Sequence
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.mapped_rows import gathered
+from murmuration.preference.language.token_cache import Arrays, kept
 
 _BETWEEN = "\n\n"  # prompt and response, where no template says
+_AT_A_TIME = 4096  # texts that a tokenizer is given
+_PART = 2**18  # tokens that are put together
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +34,7 @@ class Tokens:
     """Tokens of T texts.
 
     Attributes:
-        ids: int64, all texts' tokens one after the other.
+        ids: int32, all texts' tokens one after the other; in memory, or in a file that is mapped.
         start_T: T + 1 offsets into ``ids``.
         second_T: where in a text the response begins: an encoder's second segment, and what is
             scored where next tokens are said.
@@ -39,19 +46,20 @@ class Tokens:
     second_T: np.ndarray
     cut: int
 
-    @property
+    @cached_property
     def lengths_T(self) -> np.ndarray:
-        """Tokens of each text."""
-        return np.diff(self.start_T)
+        """Tokens of each text, (T,) int32."""
+        return np.diff(self.start_T).astype(np.int32)
 
     def batch(self, texts_R: np.ndarray, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Tokens of some texts, (R, L), filled up with ``pad`` on the right; and which are real."""
-        first_R, lengths_R = self.start_T[texts_R], self.lengths_T[texts_R]
+        first_R = self.start_T[texts_R]
+        lengths_R = self.start_T[texts_R + 1] - first_R
         place_L = np.arange(int(lengths_R.max()))
         there_RL = place_L < lengths_R[:, None]
         at_RL = np.where(there_RL, first_R[:, None] + place_L, 0)
         mask_RL = torch.from_numpy(there_RL)
-        ids_RL = torch.where(mask_RL, self.ids[torch.from_numpy(at_RL)], pad)
+        ids_RL = torch.where(mask_RL, self.ids[torch.from_numpy(at_RL)].long(), pad)
         return ids_RL, mask_RL
 
     def segments(self, texts_R: np.ndarray, length: int) -> torch.Tensor:
@@ -72,6 +80,8 @@ class TextTokens:
         self.tokenizer, self.limit = tokenizer, limit
         self.pairs = tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
         self.chat = bool(getattr(tokenizer, "chat_template", None)) and not self.pairs
+        fast = getattr(tokenizer, "backend_tokenizer", None)
+        self._saved = fast.to_str() if fast is not None else ""
         self._before, self._between, self._after = self._special()
 
     def __call__(
@@ -91,21 +101,33 @@ class TextTokens:
         """
         heads, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
         after, most = self._last(ended), self._most(ended)
-        found, second_T, cut = [], [], 0
-        for text, (head, tail) in enumerate(zip(self._ids(heads), self._ids(tails), strict=True)):
-            room = most - len(tail)
-            if room < 0:
-                row = text if rows is None else rows[text]
-                raise InputError(
-                    f"row {row + 1}: a response of {len(tail)} tokens does not fit into the "
-                    f"{most} that are read of a text; shorten it, raise "
-                    "--max-tokens, or choose a --base with a longer context"
-                )
-            cut += len(head) > room
-            kept = head[len(head) - room :] if len(head) > room else head
-            found.append([*self._before, *kept, *self._between, *tail, *after])
-            second_T.append(len(self._before) + len(kept) + len(self._between))
-        return _joined(found, second_T, cut)
+        second_T, cut = np.zeros(len(heads), np.int64), 0
+
+        def written() -> Iterator[list[int]]:
+            nonlocal cut
+            for text, (head, tail) in enumerate(
+                zip(self._ids(heads), self._ids(tails), strict=True)
+            ):
+                room = most - len(tail)
+                if room < 0:
+                    row = text if rows is None else rows[text]
+                    raise InputError(
+                        f"row {row + 1}: a response of {len(tail)} tokens does not fit into the "
+                        f"{most} that are read of a text; shorten it, raise "
+                        "--max-tokens, or choose a --base with a longer context"
+                    )
+                cut += len(head) > room
+                seen = head[len(head) - room :] if len(head) > room else head
+                second_T[text] = len(self._before) + len(seen) + len(self._between)
+                yield [*self._before, *seen, *self._between, *tail, *after]
+
+        def made() -> Arrays:
+            ids, start_T = _joined(written())
+            return ids, start_T, second_T, cut
+
+        around = (self._before, self._between, after, self.limit, self._saved)
+        terms = itertools.chain([repr(around)], heads, tails)
+        return Tokens(*(kept(terms, self._words, made) if self._saved else made()))
 
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
@@ -114,6 +136,11 @@ class TextTokens:
         _, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
         most = self._most(ended)
         return np.array([len(tail) <= most for tail in self._ids(tails)], dtype=bool)
+
+    @cached_property
+    def _words(self) -> int:
+        """One more than the largest token."""
+        return max(self.tokenizer.get_vocab().values()) + 1
 
     def _last(self, ended: bool) -> list[int]:
         """What is written after a response."""
@@ -132,25 +159,28 @@ class TextTokens:
         """
         if self.limit < 2:
             raise InputError("--max-tokens must be at least 2 for a token to follow on another")
-        written = self.tokenizer(list(texts), verbose=False)["input_ids"] if texts else []
-        found: list[list[int]] = []
-        windows_R = np.zeros(len(written), dtype=np.int64)
-        for row, ids in enumerate(written):
-            ids = [*ids, *self._end(ids)]
-            parts = [ids[at : at + self.limit] for at in range(0, len(ids) - 1, self.limit - 1)]
-            windows_R[row] = len(parts)
-            found += parts
-        return _joined(found, [1] * len(found), 0), windows_R
+        windows_R = np.zeros(len(texts), dtype=np.int64)
+
+        def written() -> Iterator[list[int]]:
+            for row, ids in enumerate(self._ids(texts, special=True)):
+                ids = [*ids, *self._end(ids)]
+                for at in range(0, len(ids) - 1, self.limit - 1):
+                    windows_R[row] += 1
+                    yield ids[at : at + self.limit]
+
+        ids, start_T = _joined(written())
+        return Tokens(ids, start_T, np.ones(len(start_T) - 1, np.int64), 0), windows_R
 
     def _end(self, written: Sequence[int]) -> list[int]:
         """The end of text, unless there is none or it is written already."""
         end = self.tokenizer.eos_token_id
         return [] if end is None or [*written[-1:]] == [end] else [end]
 
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
-        if not texts:
-            return []
-        return self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+    def _ids(self, texts: Sequence[str], special: bool = False) -> Iterator[list[int]]:
+        """Each text's tokens; so many at a time that their lists stay small."""
+        for at in range(0, len(texts), _AT_A_TIME):
+            some = list(texts[at : at + _AT_A_TIME])
+            yield from self.tokenizer(some, add_special_tokens=special, verbose=False)["input_ids"]
 
     def _plain(
         self, prompts: Sequence[str], responses: Sequence[str]
@@ -181,7 +211,7 @@ class TextTokens:
         """Special tokens before, between and after prompt and response."""
         if self.chat:
             return [], [], []
-        (first,), (second,) = self._ids(["a"]), self._ids(["b"])
+        first, second = self._ids(["a", "b"])
         if not first or not second:
             raise InputError("--base: its tokenizer makes nothing of a text; is it complete?")
         if self.pairs:
@@ -193,10 +223,22 @@ class TextTokens:
         return before, [], after
 
 
-def _joined(found: Sequence[Sequence[int]], second_T: Sequence[int], cut: int) -> Tokens:
-    start_T = np.cumsum([0, *map(len, found)], dtype=np.int64)
-    ids = np.fromiter((i for text in found for i in text), np.int64, int(start_T[-1]))
-    return Tokens(torch.from_numpy(ids), start_T, np.array(second_T, np.int64), cut)
+def _joined(texts: Iterable[Sequence[int]]) -> tuple[torch.Tensor, np.ndarray]:
+    """All texts' tokens one after the other, and T + 1 offsets."""
+    lengths = array("q", [0])
+
+    def parts() -> Iterator[np.ndarray]:
+        part = array("i")
+        for text in texts:
+            lengths.append(len(text))
+            part.extend(text)
+            if len(part) >= _PART:
+                yield np.array(part, np.int32)
+                part = array("i")
+        yield np.array(part, np.int32)
+
+    ids = gathered(parts(), np.dtype(np.int32))
+    return ids, np.cumsum(np.array(lengths, np.int64))
 
 
 def _around(whole: list[int], part: list[int]) -> tuple[list[int], list[int]]:

@@ -34,7 +34,7 @@ def test_rewards_are_those_of_transformers(language_model, tokens, kind, train):
     together = base.rewards(texts, np.arange(2))
     assert together.abs().min() > 1e-3
     for text in range(2):
-        ids = texts.ids[texts.start_T[text] : texts.start_T[text + 1]][None]
+        ids = texts.ids[texts.start_T[text] : texts.start_T[text + 1]].long()[None]
         more = {"token_type_ids": texts.segments(np.array([text]), ids.shape[1])}
         alone = base.model(input_ids=ids, **(more if kind == "bert" else {})).logits
         torch.testing.assert_close(together[text], alone[0, 0])

@@ -165,7 +165,7 @@ def test_loss_and_accuracy_are_pooled_over_tokens(made):
         low, high = examples.start_U[user : user + 2].tolist()
         mine = [0.0, 0]
         for text in range(low, high):
-            ids = examples.tokens.ids[examples.tokens.start_T[text] :][
+            ids = examples.tokens.ids.long()[examples.tokens.start_T[text] :][
                 : examples.tokens.lengths_T[text]
             ]
             logits = base.model(input_ids=ids[None]).logits[0, :-1]
@@ -201,7 +201,7 @@ def test_a_long_text_is_cut_and_every_token_but_the_first_is_scored_once(made):
     whole = base.tokenizer(words)["input_ids"] + [base.tokenizer.eos_token_id]
     assert parts[0] + [i for part in parts[1:] for i in part[1:]] == whole
     assert all(one[-1] == two[0] for one, two in pairwise(parts))
-    assert examples._scored_T[:windows_].sum() == length - 1
+    assert examples._scored(np.arange(len(examples.tokens.second_T)))[:windows_].sum() == length - 1
 
 
 def test_prompts_are_not_scored(made, make_rows):
@@ -210,7 +210,10 @@ def test_prompts_are_not_scored(made, make_rows):
     other = Judgements.from_rows([{**row, "prompt": "Spend? Bet?"} for row in rows])
     _, changed = made(task="sft", data=other)
     assert (examples.tokens.second_T > 1).all()
-    assert examples._scored_T.tolist() == changed._scored_T.tolist()
+    assert (
+        examples._scored(np.arange(len(examples.tokens.second_T))).tolist()
+        == changed._scored(np.arange(len(examples.tokens.second_T))).tolist()
+    )
     for text in range(len(examples.tokens.lengths_T)):
         first, last = examples.tokens.second_T[text], examples.tokens.lengths_T[text]
         ids = examples.tokens.ids[examples.tokens.start_T[text] :][first:last]

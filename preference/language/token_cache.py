@@ -1,0 +1,94 @@
+"""Tokens that were made before, from a folder that the environment names.
+
+Tokenizing a million texts takes minutes and gives the same tokens every time. Where the variable
+``MURMURATION_CACHE`` names a folder, tokens lie there in files named by a hash of everything that
+they depend on: the tokenizer, what is written around texts, and the texts. They tell of private
+judgements like the texts themselves, so nothing is kept unless that folder is named, nobody but its
+owner may open it, and whoever deletes the texts deletes it too.
+
+A file that is damaged, or does not say what its name says, is made anew.
+"""
+
+import hashlib
+import logging
+import os
+import secrets
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from murmuration.privacy.durable_files import sync_folder
+
+FOLDER = "MURMURATION_CACHE"
+_FORMAT = "murmuration tokens 1"
+_log = logging.getLogger("murmuration")
+
+#: ids, offsets of texts, where their second parts begin, how many prompts were cut.
+Arrays = tuple[torch.Tensor, np.ndarray, np.ndarray, int]
+
+
+def kept(terms: Iterable[str], words: int, make: Callable[[], Arrays]) -> Arrays:
+    """What ``make`` gives, or gave when it was asked for on the same ``terms``.
+
+    ``words`` is how many different tokens there are. Where nothing can be read or written, it is
+    made, and the log told.
+    """
+    named = os.environ.get(FOLDER)
+    if not named:
+        return make()
+    digest = hashlib.sha256(_FORMAT.encode())
+    for term in terms:
+        written = term.encode("utf-8", "surrogatepass")
+        digest.update(struct.pack("<Q", len(written)))
+        digest.update(written)
+    key = digest.hexdigest()
+    path = Path(named) / f"{key}.safetensors"
+    if path.exists():
+        try:
+            return _read(path, key, words)
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            _log.warning("%s cannot be used (%s): texts are tokenized again", path, error)
+    found = make()
+    try:
+        _write(path, key, found)
+    except (OSError, SafetensorError) as error:
+        _log.warning("%s=%s: tokens cannot be kept there (%s)", FOLDER, named, error)
+    return found
+
+
+def _read(path: Path, key: str, words: int) -> Arrays:
+    """The file's arrays; its tokens stay in the file until they are looked at."""
+    with safe_open(path, "pt") as file:
+        said = file.metadata() or {}
+        if said.get("key") != key:
+            raise ValueError("it is another's")
+        ids, start, second = (file.get_tensor(name) for name in ("ids", "start", "second"))
+        cut = int(said["cut"])
+    start_T, second_T = start.numpy(), second.numpy()
+    whole = (ids.dtype, start.dtype, second.dtype) == (torch.int32, torch.int64, torch.int64)
+    whole = whole and start_T[0] == 0 and start_T[-1] == len(ids) and (np.diff(start_T) >= 0).all()
+    whole = whole and len(second_T) == len(start_T) - 1 and 0 <= cut <= len(second_T)
+    whole = whole and ((second_T >= 0) & (second_T <= np.diff(start_T))).all()
+    if not whole or (len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < words):
+        raise ValueError("it is damaged")
+    return ids, start_T, second_T, cut
+
+
+def _write(path: Path, key: str, found: Arrays) -> None:
+    ids, start_T, second_T, cut = found
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        arrays = {"start": torch.from_numpy(start_T), "second": torch.from_numpy(second_T)}
+        save_file({"ids": ids, **arrays}, temporary, {"key": key, "cut": str(cut)})
+        temporary.chmod(0o600)
+        temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
