@@ -236,6 +236,27 @@ def unseen_topics() -> Iterator[dict[str, object]]:
     return Population().rows("unseen-topics")
 
 
+def own_texts(population: Population, split: str) -> Iterator[dict[str, object]]:
+    """Rows `user_id, text` of one of a population's splits, grouped by user.
+
+    What somebody there would have said: the answers that they preferred, in their order, without
+    prompts and other answers. So they differ between users as tastes do, and from
+    `Population.texts`, which has both answers alike.
+    """
+    for judgement in population.judgements(split):
+        yield {"user_id": judgement.user_id, "text": judgement.chosen.text}
+
+
+def texts_train() -> Iterator[dict[str, object]]:
+    """Texts of the default population's users; `murmuration.population:texts_train`."""
+    return own_texts(Population(), "train")
+
+
+def texts_test() -> Iterator[dict[str, object]]:
+    """Texts of other users on the same topics; `murmuration.population:texts_test`."""
+    return own_texts(Population(), "test")
+
+
 def write(directory: str | Path, population: Population) -> None:
     """Write `<split>.jsonl.gz` for every split and, last, `truth.json` into a directory.
 

@@ -12,6 +12,7 @@ from math import exp, sqrt
 import numpy as np
 import pytest
 
+from murmuration.preference.data.loading import load_data
 from murmuration.sims.population import phrases, population
 from murmuration.sims.population.population import AXES, GROUPS, SPLITS, Judgement, Population
 from murmuration.sims.population.topics import Topic
@@ -356,3 +357,17 @@ class TestText:
         assert private < 0.05 * 600
         assert len({prompt for prompt, _, _ in public}) > 250
         assert digest(public) != digest(SMALL.texts("test", 300))
+
+
+def test_texts_are_what_was_preferred():
+    people = Population(users=5, test_users=3)
+    rows, judged = list(population.own_texts(people, "train")), list(people.rows("train"))
+    assert [row["user_id"] for row in rows] == [row["user_id"] for row in judged]
+    assert [row["text"] for row in rows] == [row["chosen"] for row in judged]
+    assert set(rows[0]) == {"user_id", "text"}
+
+
+def test_other_users_to_test_on():
+    data = load_data("text", "murmuration.population:texts_test")
+    assert len(data.user_ids) == Population().test_users
+    assert all(user.startswith("test-") for user in data.user_ids)
