@@ -4,7 +4,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from murmuration.preference.data.judgements import InputError
@@ -14,7 +13,7 @@ from murmuration.preference.estimation.bounds import (
     label_privacy_bounds,
     user_privacy_bounds,
 )
-from murmuration.sims.cli.tables import cell, console
+from murmuration.sims.cli.tables import console, table_of
 
 
 def all_bounds(case: Case) -> list[Bound]:
@@ -80,17 +79,16 @@ def bounds(
 
 
 def _table(found: list[Bound]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("theorem", "side", "norm", "privacy", "rate", "with constants", "formula"):
-        table.add_column(heading, justify="right" if heading[:4] in ("rate", "with") else "left")
-    for bound in found:
-        table.add_row(
-            bound.source + ("" if bound.applies else " *"),
-            bound.side,
-            "ℓ2" if bound.norm == "l2" else "Σ_D",
-            bound.place,
-            cell(bound.value),
-            cell(bound.proved),
-            bound.formula,
-        )
-    return table
+    rows = [
+        {
+            "theorem": bound.source + ("" if bound.applies else " *"),
+            "side": bound.side,
+            "norm": "ℓ2" if bound.norm == "l2" else "Σ_D",
+            "privacy": bound.place,
+            "rate": bound.value,
+            "with constants": bound.proved,
+            "formula": bound.formula,
+        }
+        for bound in found
+    ]
+    return table_of(rows, {name: name for name in rows[0]})

@@ -22,13 +22,21 @@ def cell(value: Any) -> str:
 
 
 def table_of(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str | None = None
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    title: str | None = None,
+    bold: Mapping[str, Any] | None = None,
 ) -> Table:
-    """Rows, by names of columns and their headings; headings may wrap, numbers may not."""
+    """Rows, by names of columns and their headings; headings may wrap, numbers may not.
+
+    ``bold`` is the row that stands out, if one does.
+    """
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    cells = [[cell(row[name]) for name in columns] for row in rows]
-    for heading, column in zip(columns.values(), zip(*cells, strict=True), strict=True):
-        table.add_column(heading, min_width=max(map(len, column)))
-    for line in cells:
-        table.add_row(*line)
+    for name, heading in columns.items():
+        values = [row[name] for row in rows]
+        words = any(isinstance(value, str) for value in values)
+        width = max(len(cell(value)) for value in values)
+        table.add_column(heading, justify="left" if words else "right", min_width=width)
+    for row in rows:
+        table.add_row(*(cell(row[name]) for name in columns), style="bold" if row is bold else "")
     return table

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -23,7 +20,7 @@ from murmuration.preference.models import preference_model
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip
-from murmuration.sims.cli.tables import cell, console
+from murmuration.sims.cli.tables import console, table_of
 from murmuration.sims.planning import estimate_and_double
 from murmuration.sims.planning.estimate_and_double import Point, Space
 from murmuration.sims.planning.gradient_norms import GroupNorms
@@ -243,14 +240,12 @@ def _why(found: Found, els: Found | None, norms: GroupNorms) -> list[str]:
 def report(found: Found) -> None:
     """Print the rows as a table, and why."""
     terminal = console(width=120)
-    table = Table(
-        title=f"(G, M) for {found['compute']} gradients a round, ε = {found['epsilon']:g}, "
-        f"{found['adjacency']}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
+    title = (
+        f"(G, M) for {found['compute']} gradients a round, ε = {found['epsilon']:g}, "
+        f"{found['adjacency']}"
     )
     columns = {
+        "name": "",
         "group_size": "G",
         "cohort": "M",
         "compute": "compute",
@@ -260,13 +255,7 @@ def report(found: Found) -> None:
         "signal_to_noise": "signal/noise",
         "over_recommended": "noise ratio",
     }
-    table.add_column("")
-    for heading in columns.values():
-        table.add_column(heading, justify="right")
-    for row in found["rows"]:
-        style = "bold" if row["name"] == found["recommended"]["name"] else ""
-        table.add_row(row["name"], *(cell(row[name]) for name in columns), style=style)
-    terminal.print(table)
+    terminal.print(table_of(found["rows"], columns, title, bold=found["recommended"]))
     for words in found["why"]:
         terminal.print(f"• {words}", markup=False)
     best = found["recommended"]

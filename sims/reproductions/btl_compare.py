@@ -69,20 +69,11 @@ UNTUNED_LABELS: Mapping[str, Mapping[str, Any]] = {
 class _Trial:
     """One population at one epsilon, with everything that is run on it."""
 
-    seed: int
-    users: int
-    each: int
-    dimension: int
+    people: Population
     config: RunConfig
     clips: tuple[float, ...]
     rates: tuple[float, ...]
     untuned: tuple[str, ...]
-
-    def population(self) -> Population:
-        """Its users."""
-        return Population.draw(
-            self.seed, users=self.users, each=self.each, dimension=self.dimension
-        )
 
 
 @dataclass(frozen=True)
@@ -100,8 +91,8 @@ class _Found:
 
 def _try(trial: _Trial) -> list[_Found]:
     """Every run of a trial, in an order that is the same for all seeds."""
-    people = trial.population()
-    training = Training(people, Randomness(trial.seed))
+    people = trial.people
+    training = Training(people, Randomness(trial.config.seed))
 
     def found(name: str, config: RunConfig, **chosen: float) -> _Found:
         strategy, ledger = training.run(config)
@@ -151,23 +142,20 @@ def btl_compare(
     """
     if quick:
         seeds, clips, rates = 2, clips[1::2], rates[::2]
-    trials = {
-        epsilon: [
-            _Trial(
-                seed,
-                users,
-                each,
-                dimension,
-                replace(settings, epsilon=epsilon, seed=seed),
-                tuple(clips),
-                tuple(rates),
-                tuple(untuned),
-            )
-            for seed in range(seeds)
-        ]
+    populations = [
+        Population.draw(seed, users=users, each=each, dimension=dimension) for seed in range(seeds)
+    ]
+    trials = [
+        _Trial(
+            people,
+            replace(settings, epsilon=epsilon, seed=seed),
+            tuple(clips),
+            tuple(rates),
+            tuple(untuned),
+        )
         for epsilon in epsilons
-    }
-    populations = [trial.population() for trial in trials[epsilons[0]]]
+        for seed, people in enumerate(populations)
+    ]
     rows = []
     for name, known in (
         ("maximum likelihood", [population.likeliest() for population in populations]),
@@ -177,8 +165,7 @@ def btl_compare(
         semi = fmean(population.semi_norm_error(theta_D) for population, theta_D in both)
         errors = [population.error(theta_D) for population, theta_D in both]
         rows.append(_row(name, None, errors, semi_norm_mean=semi))
-    asked = [trial for same in trials.values() for trial in same]
-    results = tracked(in_processes(_try, asked, workers), "training", len(asked))
+    results = tracked(in_processes(_try, trials, workers), "training", len(trials))
     for epsilon in epsilons:
         by_run = zip(*itertools.islice(results, seeds), strict=True)
         found = [_summary(epsilon, settings.adjacency, same) for same in by_run]

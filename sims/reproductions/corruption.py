@@ -54,20 +54,6 @@ class Corruption:
             if not 0.0 <= share <= 0.5:
                 raise ValueError(f"a share of corrupted labels must be in [0, 1/2], got {share}")
 
-    @classmethod
-    def ctl(
-        cls, alpha: float, epsilon: float | None, adversary: Adversary = opposite
-    ) -> "Corruption":
-        """Corrupted, then randomized."""
-        return cls(before=alpha, epsilon=epsilon, adversary=adversary)
-
-    @classmethod
-    def ltc(
-        cls, alpha: float, epsilon: float | None, adversary: Adversary = opposite
-    ) -> "Corruption":
-        """Randomized, then corrupted."""
-        return cls(after=alpha, epsilon=epsilon, adversary=adversary)
-
     @property
     def flip_probability(self) -> float:
         """Of the coins alone, which is what the learner is told."""

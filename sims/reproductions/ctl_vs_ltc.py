@@ -103,8 +103,8 @@ def _settings(
         for name, adversary in adversaries.items()
         for setting in (
             ("coins only", Corruption(epsilon=epsilon)),
-            ("CTL", Corruption.ctl(alpha, epsilon, adversary)),
-            ("LTC", Corruption.ltc(alpha, epsilon, adversary)),
+            ("CTL", Corruption(alpha, 0.0, epsilon, adversary)),
+            ("LTC", Corruption(0.0, alpha, epsilon, adversary)),
             ("both", Corruption(alpha / 2, alpha / 2, epsilon, adversary)),
         )
     ]

@@ -91,7 +91,10 @@ class TestDeterminism:
                 assert [json.loads(line) for line in file] == list(SMALL.rows(split))
         truth = json.loads((tmp_path / "a" / "truth.json").read_text())
         assert truth["population"]["crowd"] == list(SMALL.crowd)
-        assert truth["attainable"]["test"]["crowd"] == SMALL.attainable("test").crowd
+        assert (
+            truth["attainable"]["test"]["crowd"]
+            == population.attainable(SMALL.judgements("test")).crowd
+        )
 
     def test_interrupted_write_leaves_the_old_file(self, tmp_path, monkeypatch):
         population.write(tmp_path, SMALL)
@@ -182,7 +185,7 @@ class TestShape:
 
     def test_no_users(self):
         assert list(Population(users=0).rows()) == []
-        assert np.isnan(Population(users=0).attainable().crowd)
+        assert np.isnan(population.attainable(Population(users=0).judgements()).crowd)
 
 
 def btl_score(judgements: list[Judgement], scale: float = 1.0) -> float:
@@ -259,7 +262,7 @@ class TestTruth:
             deviation = np.sqrt((promised * (1 - promised)).sum()) / len(promised)
             assert abs(personal - promised.mean()) < 4 * deviation
             if split == "test":
-                attainable = Population().attainable(split)
+                attainable = population.attainable(Population().judgements(split))
                 assert attainable.judgements == len(hits_R2)
                 assert attainable.crowd == pytest.approx(crowd)
                 assert attainable.personal == pytest.approx(personal)

@@ -31,8 +31,10 @@ def test_coins_alone(first):
 def test_the_masks_of_the_paper():
     """App. E: the mask is set and then flipped (CTL), or flipped and then set (LTC)."""
     alpha = 0.1
-    assert near(1 - stated(Corruption.ctl(alpha, EPSILON)), alpha * (1 - FLIP) + (1 - alpha) * FLIP)
-    assert near(1 - stated(Corruption.ltc(alpha, EPSILON)), alpha + (1 - alpha) * FLIP)
+    assert near(
+        1 - stated(Corruption(alpha, 0.0, EPSILON)), alpha * (1 - FLIP) + (1 - alpha) * FLIP
+    )
+    assert near(1 - stated(Corruption(0.0, alpha, EPSILON)), alpha + (1 - alpha) * FLIP)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -44,8 +46,8 @@ def test_any_adversary(first):
 
     said = alpha + (1 - alpha) * first
     ctl = said * (1 - FLIP) + (1 - said) * FLIP
-    assert near(stated(Corruption.ctl(alpha, EPSILON, always), first), ctl)
-    assert near(stated(Corruption.ltc(alpha, EPSILON, always), first), alpha + (1 - alpha) * told)
+    assert near(stated(Corruption(alpha, 0.0, EPSILON, always), first), ctl)
+    assert near(stated(Corruption(0.0, alpha, EPSILON, always), first), alpha + (1 - alpha) * told)
     both = Corruption(before=alpha, after=alpha, epsilon=EPSILON, adversary=always)
     assert near(stated(both, first), alpha + (1 - alpha) * ctl)
 
