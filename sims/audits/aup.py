@@ -6,6 +6,8 @@ test alone (ε/2), its mean step alone, and a whole round of both.
 Legend: N trials, S users, K questions.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from murmuration.privacy.accounting import accountant
@@ -27,6 +29,7 @@ from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.sims.audits.threshold import ends, outcomes
+from murmuration.sims.audits.trials import both_sides
 from murmuration.strategies.aup.published import AupPublished, PublishedPlan
 from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.base import Participants
@@ -72,12 +75,12 @@ def audit_published_test(task: Task) -> Measured:
     first_K = np.array([score(17, 0.0)] * _QUESTIONS + [score(16, _FAR if flips else 0.0)])
     second_K = np.array([score(17, other)] * _QUESTIONS + [score(16, 0.0 if flips else other)])
     ratio_J = np.log(outcomes(test, first_K)) - np.log(outcomes(test, second_K))
-    found = []
-    for second, values_K in ((False, first_K), (True, second_K)):
-        with scratch_ledger(task.adjacency) as ledger:
-            ended_N = ends(test, values_K, task.trials, ledger, task.side(second))
-        found.append(ratio_J[ended_N])
-    return Measured.of(Scores(*found), test.event.epsilon, task, delta=0.0)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        return ratio_J[ends(test, second_K if second else first_K, task.trials, ledger, source)]
+
+    found = both_sides(task, one)
+    return Measured.of(found.scores, test.event.epsilon, task, delta=0.0)
 
 
 def _strategy(plan: PublishedPlan, ledger: Ledger, source: Randomness, users: int) -> AupPublished:
@@ -101,48 +104,56 @@ def _halves(adjacency: Adjacency) -> tuple[np.ndarray, np.ndarray]:
     return rows_SD, _neighbour(rows_SD, adjacency, 0.0)
 
 
+def _watched(
+    task: Task,
+    plan: PublishedPlan,
+    purpose: str,
+    seen: Callable[[AupPublished, np.ndarray], float],
+) -> Scores:
+    """What is ``seen`` of runs, each with a ledger and draws of its own, on the two halves."""
+
+    def one(second: bool, rows_SD: np.ndarray) -> np.ndarray:
+        score_N = np.zeros(task.trials)
+        for trial in range(task.trials):
+            source = derived(task.side(second), purpose, trial)
+            with scratch_ledger(task.adjacency) as ledger:
+                score_N[trial] = seen(_strategy(plan, ledger, source, len(rows_SD)), rows_SD)
+        return score_N
+
+    first_SD, second_SD = _halves(task.adjacency)
+    return Scores(one(False, first_SD), one(True, second_SD))
+
+
 def audit_published(task: Task) -> Measured:
     """A whole round, test and mean, on an odd cohort in two far halves; the claim is ε."""
     plan = _plan(task, _ODD)
-    found = []
-    for second, rows_SD in enumerate(_halves(task.adjacency)):
-        totals = {"stack": rows_SD, "present": np.ones(len(rows_SD))}
-        score_N = np.zeros(task.trials)
-        for trial in range(task.trials):
-            source = derived(task.side(bool(second)), "round", trial)
-            with scratch_ledger(task.adjacency) as ledger:
-                strategy = _strategy(plan, ledger, source, len(rows_SD))
-                score_N[trial] = _seen(strategy, totals)
-        found.append(score_N)
+
+    def mean_or_zero(strategy: AupPublished, rows_SD: np.ndarray) -> float:
+        """The noisy mean, or zero if the test said no, of a cohort that everybody is in."""
+        strategy.invited(1)
+        try:
+            totals = {"stack": rows_SD, "present": np.ones(len(rows_SD))}
+            return float(strategy.gradient(1, totals)[0])
+        except Halted:
+            return 0.0
+
+    found = _watched(task, plan, "round", mean_or_zero)
     claimed = accountant.epsilon(plan.charges.items(), adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(Scores(*found), claimed, task)
-
-
-def _seen(strategy: AupPublished, totals: dict[str, np.ndarray]) -> float:
-    """The noisy mean, or zero if the test said no, of a cohort that everybody is in."""
-    strategy.invited(1)
-    try:
-        return float(strategy.gradient(1, totals)[0])
-    except Halted:
-        return 0.0
+    return Measured.of(found, claimed, task)
 
 
 def audit_published_mean(task: Task) -> Measured:
     """Coins, mean and noise without the test, against the Gaussian that the paper charges."""
     plan = _plan(task, _ODD)
-    found = []
-    for second, rows_SD in enumerate(_halves(task.adjacency)):
+
+    def mean(strategy: AupPublished, rows_SD: np.ndarray) -> float:
         near_SS = filtered_mean.near(rows_SD, 2.0 * plan.phases[0].radius)
         names_S = np.arange(len(rows_SD), dtype=np.uint64)
-        score_N = np.zeros(task.trials)
-        for trial in range(task.trials):
-            source = derived(task.side(bool(second)), "mean", trial)
-            with scratch_ledger(task.adjacency) as ledger:
-                strategy = _strategy(plan, ledger, source, _ODD)
-                score_N[trial] = strategy.filtered(rows_SD, near_SS, names_S, 1)[0]
-        found.append(score_N)
+        return float(strategy.filtered(rows_SD, near_SS, names_S, 1)[0])
+
+    found = _watched(task, plan, "mean", mean)
     claimed = accountant.epsilon([(plan.event(1), 1)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(Scores(*found), claimed, task)
+    return Measured.of(found, claimed, task)
 
 
 def audit_corrected(task: Task) -> Measured:
@@ -160,20 +171,21 @@ def audit_corrected(task: Task) -> Measured:
     mechanism = FilteredMean(PoissonSampler(1.0), 1.0, 100.0, noise, 0.5, failure, task.adjacency)
     middle, outer = int(mechanism.bar + 2 * mechanism.test_std), 10
     rows_SD = np.array([0.0] * middle + [-1.0] * outer + [1.0] * outer + [1.0])[:, None]
-    found = []
-    for second, rows in enumerate((rows_SD, _neighbour(rows_SD, task.adjacency, -1.0))):
+    sides = rows_SD, _neighbour(rows_SD, task.adjacency, -1.0)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         score_N = np.zeros(task.trials)
-        source = task.side(bool(second))
-        with scratch_ledger(task.adjacency) as ledger:
-            for trial in range(task.trials):
-                mean_D = mechanism.release(
-                    rows, round_=trial, covers="filtered mean", ledger=ledger, source=source
-                )
-                score_N[trial] = 0.0 if mean_D is None else mean_D[0]
-            (event,) = ledger.spent()
-        found.append(score_N)
+        for trial in range(task.trials):
+            mean_D = mechanism.release(
+                sides[second], round_=trial, covers="filtered mean", ledger=ledger, source=source
+            )
+            score_N[trial] = 0.0 if mean_D is None else mean_D[0]
+        return score_N
+
+    found = both_sides(task, one)
+    (event,) = found.ledgers[1].spent()
     claimed = accountant.epsilon([(event, 1)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(Scores(*found), claimed, task)
+    return Measured.of(found.scores, claimed, task)
 
 
 TARGETS = {

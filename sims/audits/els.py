@@ -6,22 +6,18 @@ node half, one a judgement; each of N users is a trial of their own.
 Legend: N trials, K counts.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from scipy import stats
 
-from murmuration.privacy.auditing import (
-    COMES_OR_GOES,
-    DELTA,
-    Measured,
-    Scores,
-    Target,
-    Task,
-    scratch_ledger,
-)
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.auditing import COMES_OR_GOES, DELTA, Measured, Target, Task
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.coins import heads
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.audits.trials import both_sides
 from murmuration.strategies.els import ElsPlan, GroupPlan
 
 _SIZE, _PROBABILITY, _ROUNDS = 4, 0.1, 10
@@ -63,30 +59,25 @@ def audit_examples(task: Task, kind: type[ElsPlan] = ElsPlan) -> Measured:
     )
     replaced = task.adjacency.vectors_changed == 2
     terms = (plan.group_size, plan.probability, plan.noise_multiplier)
-    found, claims = [], []
-    for second in (False, True):
-        source, score_N = task.side(second), np.zeros(task.trials)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        score_N = np.zeros(task.trials)
         pull = (-1.0 if replaced else 0.0) if second else 1.0
-        with scratch_ledger(task.adjacency) as ledger:
-            for round_ in range(1, plan.rounds + 1):
-                noisy_N = plan.mechanism.release(
-                    sums(plan, task.trials, round_, source, pull),
-                    round_=round_,
-                    covers="gradient sum",
-                    ledger=ledger,
-                    source=source,
-                )
-                x_N = noisy_N / plan.clip.norm
-                score_N += log_ratio(x_N, *terms)
-                if replaced:
-                    score_N -= log_ratio(-x_N, *terms)
-            claims.append(ledger.epsilon())
-        found.append(score_N)
-    return Measured.of(Scores(*found), max(claims), task)
+        for round_ in range(1, plan.rounds + 1):
+            noisy_N = plan.mechanism.release(
+                sums(plan, task.trials, round_, source, pull),
+                round_=round_,
+                covers="gradient sum",
+                ledger=ledger,
+                source=source,
+            )
+            x_N = noisy_N / plan.clip.norm
+            score_N += log_ratio(x_N, *terms)
+            if replaced:
+                score_N -= log_ratio(-x_N, *terms)
+        return score_N
 
-
-def _audit_group(task: Task) -> Measured:
-    return audit_examples(task, GroupPlan)
+    return both_sides(task, one).measured(task)
 
 
 TARGETS = {
@@ -97,5 +88,9 @@ TARGETS = {
         trials=500_000,
         power=0.6,
     ),
-    "group": Target("the same, accounted by group privacy", _audit_group, trials=500_000),
+    "group": Target(
+        "the same, accounted by group privacy",
+        partial(audit_examples, kind=GroupPlan),
+        trials=500_000,
+    ),
 }

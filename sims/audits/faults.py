@@ -10,6 +10,7 @@ Legend: N trials, T rounds.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import dp_accounting
 import numpy as np
@@ -18,16 +19,19 @@ from dp_accounting.pld import PLDAccountant
 from scipy import special
 
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
+from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import DELTA, Measured, Scores, Task, scratch_ledger
+from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
+from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.sims.audits.gaussian import audit_distributed, audit_gaussian, sampled_scores
+from murmuration.sims.audits.gaussian import audit_distributed, audit_gaussian, sampled_sums
 from murmuration.sims.audits.hold_out import Attack, audit_hold_out, trained_key
 from murmuration.sims.audits.labels import label_scores
 from murmuration.sims.audits.threshold import audit_threshold
+from murmuration.sims.audits.trials import both_sides
 
 _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
@@ -86,28 +90,10 @@ class _LetsNanThrough(UserClip):
         return (self.norm / norms_B).clamp(max=1.0) @ grads_BD.double()
 
 
-def _less_noise(task: Task) -> Measured:
-    return audit_gaussian(task, _TwoThirds)
-
-
-def _other_clip(task: Task) -> Measured:
-    return audit_gaussian(task, _OtherClip)
-
-
 def _heavier(task: Task, weight: float) -> Measured:
+    """The canary counts so often: by their judgements, or on as many nodes, each with its clip."""
     clip = _Weighted(_CLIP.norm, weight=weight)
-    scores, claimed = sampled_scores(task, rounds=1, probability=1.0, clip=clip)
-    return Measured.of(scores, claimed, task)
-
-
-def _unequal_weights(task: Task) -> Measured:
-    """The canary has three times as many judgements as others, and counts three times."""
-    return _heavier(task, 3.0)
-
-
-def _two_nodes(task: Task) -> Measured:
-    """Each of two nodes clips the canary by itself."""
-    return _heavier(task, 2.0)
+    return sampled_sums(task, rounds=1, probability=1.0, clip=clip).measured(task)
 
 
 def _mechanism(task: Task, probability: float, rounds: int) -> GaussianSum:
@@ -120,23 +106,21 @@ def _mechanism(task: Task, probability: float, rounds: int) -> GaussianSum:
 def _realised_cohort(task: Task) -> Measured:
     """Two users at C, and the canary at −C or absent; divided by three, or by two."""
     mechanism = _mechanism(task, 1.0, 1)
-    noise, seen, claims = mechanism.noise_multiplier, [], []
-    for second, users in ((False, 3), (True, 2)):
-        rows_BD = torch.tensor([[1e3], [1e3], [-1e3]])[:users]
-        exact_N = np.full(task.trials, _CLIP.clip_sum(rows_BD).item())
-        with scratch_ledger(task.adjacency) as ledger:
-            noisy_N = mechanism.release(
-                exact_N, round_=1, covers="sum", ledger=ledger, source=task.side(second)
-            )
-            claims.append(ledger.epsilon())
-        seen.append(noisy_N / _CLIP.norm / users)
+    noise = mechanism.noise_multiplier
 
     def log_density(x_N: np.ndarray, users: int) -> np.ndarray:
         mean, std = (1 / 3 if users == 3 else 1.0), noise / users
         return -0.5 * ((x_N - mean) / std) ** 2 - math.log(std)
 
-    found = [log_density(x_N, 3) - log_density(x_N, 2) for x_N in seen]
-    return Measured.of(Scores(*found), max(claims), task)
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        users = 2 if second else 3
+        rows_BD = torch.tensor([[1e3], [1e3], [-1e3]])[:users]
+        exact_N = np.full(task.trials, _CLIP.clip_sum(rows_BD).item())
+        noisy_N = mechanism.release(exact_N, round_=1, covers="sum", ledger=ledger, source=source)
+        x_N = noisy_N / _CLIP.norm / users
+        return log_density(x_N, 3) - log_density(x_N, 2)
+
+    return both_sides(task, one).measured(task)
 
 
 def _shuffled(task: Task) -> Measured:
@@ -146,24 +130,23 @@ def _shuffled(task: Task) -> Measured:
     """
     rounds, slots = 50, 4
     mechanism = _mechanism(task, 1 / rounds, rounds)
-    noise, found, claims = mechanism.noise_multiplier, [], []
-    for second in (False, True):
-        source = task.side(second)
+    noise = mechanism.noise_multiplier
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         mine_N = source.stream("shuffle").integers(0, rounds, size=task.trials)
         first_N, other_N = (np.full(task.trials, -np.inf) for _ in range(2))
-        with scratch_ledger(task.adjacency) as ledger:
-            for round_ in range(rounds):
-                here_N = mine_N == round_
-                exact_N = -float(slots) + here_N * (1.0 if second else 2.0)
-                noisy_N = mechanism.release(
-                    exact_N * _CLIP.norm, round_=round_, covers="s", ledger=ledger, source=source
-                )
-                y_N = noisy_N / _CLIP.norm + slots
-                first_N = np.logaddexp(first_N, (2 * y_N - 2) / noise**2)
-                other_N = np.logaddexp(other_N, (y_N - 0.5) / noise**2)
-            claims.append(ledger.epsilon())
-        found.append(first_N - other_N)
-    return Measured.of(Scores(*found), max(claims), task)
+        for round_ in range(rounds):
+            here_N = mine_N == round_
+            exact_N = -float(slots) + here_N * (1.0 if second else 2.0)
+            noisy_N = mechanism.release(
+                exact_N * _CLIP.norm, round_=round_, covers="s", ledger=ledger, source=source
+            )
+            y_N = noisy_N / _CLIP.norm + slots
+            first_N = np.logaddexp(first_N, (2 * y_N - 2) / noise**2)
+            other_N = np.logaddexp(other_N, (y_N - 0.5) / noise**2)
+        return first_N - other_N
+
+    return both_sides(task, one).measured(task)
 
 
 def _fresh_coins(task: Task) -> Measured:
@@ -173,32 +156,25 @@ def _fresh_coins(task: Task) -> Measured:
     return Measured.of(scores, mechanism.epsilon, task, delta=0.0)
 
 
-def _sensitivity_two(task: Task) -> Measured:
-    return audit_threshold(task, apart=2.0)
-
-
 def _nan(task: Task) -> Measured:
     """The canary's gradient is not finite: the sum is refused, and its absence tells who is there.
 
     A refusal counts as the largest score.
     """
     mechanism, clip = _mechanism(task, 1.0, 1), _LetsNanThrough(_CLIP.norm)
-    found, claims = [], []
-    for second in (False, True):
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         rows_BD = torch.tensor([[0.1], [math.nan]])[: 1 if second else 2]
-        score_N, source = np.zeros(task.trials), task.side(second)
-        with scratch_ledger(task.adjacency) as ledger:
-            for trial in range(task.trials):
-                total_D = clip.clip_sum(rows_BD).numpy()
-                try:
-                    mechanism.release(
-                        total_D, round_=trial, covers="sum", ledger=ledger, source=source
-                    )
-                except ValueError:
-                    score_N[trial] = math.inf
-        claims.append(task.epsilon)
-        found.append(score_N)
-    return Measured.of(Scores(*found), max(claims), task)
+        score_N = np.zeros(task.trials)
+        for trial in range(task.trials):
+            total_D = clip.clip_sum(rows_BD).numpy()
+            try:
+                mechanism.release(total_D, round_=trial, covers="sum", ledger=ledger, source=source)
+            except ValueError:
+                score_N[trial] = math.inf
+        return score_N
+
+    return Measured.of(both_sides(task, one).scores, task.epsilon, task)
 
 
 def _counted_once(task: Task) -> Measured:
@@ -213,28 +189,18 @@ def _counted_once(task: Task) -> Measured:
     return Measured.of(scores, claimed, task)
 
 
-def _only_asked(task: Task) -> Measured:
-    """Of four nodes the one that hosts the canary is asked for users; the others add nothing."""
-    return audit_distributed(task, adding=1)
-
-
-def _coins_of_the_server(task: Task) -> Measured:
-    """The server's view of a round, claimed at the chance with which it asks somebody."""
-    return audit_distributed(task, amplified=True)
-
-
 _LABELS = Adjacency.REPLACE_LABELS
 
 FAULTS = {
     "noise": Fault(
         "noise at two thirds",
-        _less_noise,
+        partial(audit_gaussian, make=_TwoThirds),
         "tests/strategies/test_seeded_faults.py::SmallerNoise",
         trials=2_000_000,
     ),
     "wrong-clip": Fault(
         "noise for another clip norm than the one that was used",
-        _other_clip,
+        partial(audit_gaussian, make=_OtherClip),
         "tests/strategies/test_seeded_faults.py::ClipMovesFirst",
         "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=400_000,
@@ -248,7 +214,7 @@ FAULTS = {
     ),
     "unequal-weights": Fault(
         "users count by how many judgements they gave",
-        _unequal_weights,
+        partial(_heavier, weight=3.0),
         "tests/strategies/test_seeded_faults.py::weighted_by_examples",
         "sums that are longer than so many users can make are left out",
     ),
@@ -268,7 +234,7 @@ FAULTS = {
     ),
     "sensitivity": Fault(
         "AboveThreshold with noise for sensitivity 1, asked questions of sensitivity 2",
-        _sensitivity_two,
+        partial(audit_threshold, apart=2.0),
         "tests/privacy/mechanisms/test_filtered_mean_concentration.py::test_published_score_is_that_of_line_8_and_moves_by_nearly_two",
         adjacency=Adjacency.REPLACE,
         trials=25_000,
@@ -284,21 +250,21 @@ FAULTS = {
     ),
     "two-nodes": Fault(
         "a user on two nodes, clipped on each",
-        _two_nodes,
+        partial(_heavier, weight=2.0),
         "tests/strategies/protocol/test_users.py::test_a_user_on_two_nodes_is_asked_by_neither",
         "whom two nodes name is asked by neither",
         trials=400_000,
     ),
     "counts-of-users": Fault(
         "how many users were trained on and held out, told as it was",
-        lambda task: audit_hold_out(task, Attack(counted=True)),
+        partial(audit_hold_out, attack=Attack(counted=True)),
         "tests/server/test_training.py::test_nothing_about_held_out_users_is_published_by_round",
         "results know the nominal numbers only; the true ones go to private/",
         trials=2_000,
     ),
     "public-coins": Fault(
         "the key of who is held out, made from a public name",
-        lambda task: audit_hold_out(task, Attack(_MOSTLY, trained_key(_MOSTLY))),
+        partial(audit_hold_out, attack=Attack(_MOSTLY, trained_key(_MOSTLY))),
         "tests/server/test_run_directory.py::test_who_is_held_out_is_drawn_once",
         "the coins have 32 secret bytes of their own, from which nothing else is made",
         trials=4_000,
@@ -306,21 +272,21 @@ FAULTS = {
     ),
     "exact-accuracy": Fault(
         "the exact accuracy on held-out users, told beside a run that counts on its noise",
-        lambda task: audit_hold_out(task, Attack(exact=True)),
+        partial(audit_hold_out, attack=Attack(exact=True)),
         "tests/server/test_evaluation.py::test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal",
         "an exact figure is told by --exact-heldout only, and then nothing is saved by coins",
         trials=2_000,
     ),
     "only-asked": Fault(
         "of the nodes that are to add noise, only those that are asked for users do",
-        _only_asked,
+        partial(audit_distributed, adding=1),
         "tests/strategies/test_distributed_rounds.py::test_every_node_adds_its_share_asked_or_not",
         "with noise of nodes a request goes to every registered one",
         trials=200_000,
     ),
     "coins-of-the-server": Fault(
         "what the server sees, claimed to be amplified by coins that it tosses itself",
-        _coins_of_the_server,
+        partial(audit_distributed, amplified=True),
         "tests/privacy/mechanisms/test_distributed.py::test_the_server_knows_who_is_in_a_round",
         "the figure is derived from the charges with q = 1, by one function",
         trials=200_000,

@@ -22,8 +22,9 @@ import torch
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task, scratch_ledger
+from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
@@ -42,6 +43,7 @@ from murmuration.privacy.mechanisms.noisy_sum import (
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.sims.audits.trials import Trials, both_sides
 
 _CLIP = 0.1
 _LONG = 1e3  # far outside the ball
@@ -62,15 +64,15 @@ def log_ratio(x_N: np.ndarray, probability: float, noise: float) -> np.ndarray:
     return np.logaddexp(math.log1p(-probability), math.log(probability) + loss_N)
 
 
-def sampled_scores(
+def sampled_sums(
     task: Task,
     make: Make = GaussianSum,
     *,
     rounds: int,
     probability: float,
     clip: UserClip | None = None,
-) -> tuple[Scores, float]:
-    """Scores and the claim of ``rounds`` noisy sums over Poisson cohorts.
+) -> Trials:
+    """``rounds`` noisy sums over Poisson cohorts.
 
     ``make`` and ``clip`` stand in for the real ones in audits of seeded faults.
     """
@@ -86,38 +88,35 @@ def sampled_scores(
     replaced = task.adjacency.vectors_changed == 2
     canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
     other = clip.clip_sum(torch.tensor([[-_LONG]])).item() if replaced else 0.0
-    found, claims = [], []
-    for second, value in ((False, canary), (True, other)):
-        source, score_N = task.side(second), np.zeros(task.trials)
-        with scratch_ledger(task.adjacency) as ledger:
-            for round_ in range(1, rounds + 1):
-                exact_N = np.zeros(task.trials)
-                names_N = np.arange(task.trials, dtype=np.uint64)
-                exact_N[mechanism.sampler.draw(names_N, source, round_)] = value
-                noisy_N = mechanism.release(
-                    exact_N, round_=round_, covers="gradient sum", ledger=ledger, source=source
-                )
-                x_N = noisy_N / clip.norm
-                score_N += log_ratio(x_N, probability, noise)
-                if replaced:
-                    score_N -= log_ratio(-x_N, probability, noise)
-            claims.append(ledger.epsilon())
-        found.append(score_N)
-    return Scores(*found), max(claims)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        score_N = np.zeros(task.trials)
+        for round_ in range(1, rounds + 1):
+            exact_N, names_N = np.zeros(task.trials), np.arange(task.trials, dtype=np.uint64)
+            drawn = mechanism.sampler.draw(names_N, source, round_)
+            exact_N[drawn] = other if second else canary
+            noisy_N = mechanism.release(
+                exact_N, round_=round_, covers="gradient sum", ledger=ledger, source=source
+            )
+            x_N = noisy_N / clip.norm
+            score_N += log_ratio(x_N, probability, noise)
+            if replaced:
+                score_N -= log_ratio(-x_N, probability, noise)
+        return score_N
+
+    return both_sides(task, one)
 
 
 def audit_gaussian(task: Task, make: Make = GaussianSum) -> Measured:
     """One Gaussian sum over everybody."""
-    scores, claimed = sampled_scores(task, make, rounds=1, probability=1.0)
-    return Measured.of(scores, claimed, task, fit=True)
+    return sampled_sums(task, make, rounds=1, probability=1.0).measured(task, fit=True)
 
 
 def audit_poisson(
     task: Task, make: Make = GaussianSum, *, rounds: int = 50, probability: float = 0.05
 ) -> Measured:
     """Gaussian sums over Poisson-sampled cohorts."""
-    scores, claimed = sampled_scores(task, make, rounds=rounds, probability=probability)
-    return Measured.of(scores, claimed, task)
+    return sampled_sums(task, make, rounds=rounds, probability=probability).measured(task)
 
 
 def audit_joint(
@@ -150,33 +149,33 @@ def audit_joint(
         loss_N = sum_N / noise**2 + count_N / 2 / count_noise**2 - 0.5 / effective**2
         return np.logaddexp(math.log1p(-q), math.log(q) + loss_N)
 
-    found, event = [], mechanism.event
-    for second, value in ((False, canary), (True, other if replaced else torch.zeros(2))):
-        source, noisy_N2 = task.side(second), np.zeros((task.trials, 2))
-        score_N = np.zeros(task.trials)
-        with scratch_ledger(task.adjacency) as ledger:
-            for round_ in range(1, rounds + 1):
-                exact_N2 = np.zeros((task.trials, 2))
-                names_N = np.arange(task.trials, dtype=np.uint64)
-                exact_N2[mechanism.sampler.draw(names_N, source, round_)] = value.numpy()
-                for trial, (total, count) in enumerate(exact_N2):
-                    noisy_D, noisy_count = mechanism.release(
-                        np.array([total]),
-                        count,
-                        round_=trial * rounds + round_,
-                        covers="gradient sum and count",
-                        ledger=ledger,
-                        source=source,
-                    )
-                    noisy_N2[trial] = noisy_D[0] / _CLIP, noisy_count
-                score_N += one_way(noisy_N2[:, 0], noisy_N2[:, 1])
-                if replaced:
-                    score_N -= one_way(-noisy_N2[:, 0], -noisy_N2[:, 1])
-            if set(ledger.spent()) != {event}:
-                raise AssertionError("the ledger was charged something else")
-        found.append(score_N)
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        value = (other if replaced else torch.zeros(2)) if second else canary
+        noisy_N2, score_N = np.zeros((task.trials, 2)), np.zeros(task.trials)
+        for round_ in range(1, rounds + 1):
+            exact_N2 = np.zeros((task.trials, 2))
+            names_N = np.arange(task.trials, dtype=np.uint64)
+            exact_N2[mechanism.sampler.draw(names_N, source, round_)] = value.numpy()
+            for trial, (total, count) in enumerate(exact_N2):
+                noisy_D, noisy_count = mechanism.release(
+                    np.array([total]),
+                    count,
+                    round_=trial * rounds + round_,
+                    covers="gradient sum and count",
+                    ledger=ledger,
+                    source=source,
+                )
+                noisy_N2[trial] = noisy_D[0] / _CLIP, noisy_count
+            score_N += one_way(noisy_N2[:, 0], noisy_N2[:, 1])
+            if replaced:
+                score_N -= one_way(-noisy_N2[:, 0], -noisy_N2[:, 1])
+        return score_N
+
+    found, event = both_sides(task, one), mechanism.event
+    if any(set(ledger.spent()) != {event} for ledger in found.ledgers):
+        raise AssertionError("the ledger was charged something else")
     claimed = accountant.epsilon([(event, rounds)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(Scores(*found), claimed, task)
+    return Measured.of(found.scores, claimed, task)
 
 
 # Audits of discrete Gaussian noise on a grid, drawn by the server, or in shares by the nodes.
@@ -201,17 +200,14 @@ def audit_discrete(task: Task) -> Measured:
     )
     mechanism = GaussianSum(PoissonSampler(1.0), clip, noise, task.adjacency, discrete)
     other = -1e3 if task.adjacency.vectors_changed == 2 else 0.0
-    found, claims = [], []
-    for pull in (1e3, other):
+
+    def one(second: bool, ledger: Ledger, _: Randomness) -> np.ndarray:
+        pull = other if second else 1e3
         exact_N = np.full(task.trials, clip.clip_sum(torch.tensor([[pull]])).item())
-        with scratch_ledger(task.adjacency) as ledger:
-            found.append(
-                mechanism.release(
-                    exact_N, round_=1, covers="sum", ledger=ledger, source=Randomness(None)
-                )
-            )
-            claims.append(ledger.epsilon())
-    return Measured.of(Scores(*found), max(claims), task, fit=True)
+        source = Randomness(None)
+        return mechanism.release(exact_N, round_=1, covers="sum", ledger=ledger, source=source)
+
+    return both_sides(task, one).measured(task, fit=True)
 
 
 #: Nodes whose shares are the noise, and the chance of a user to be asked.

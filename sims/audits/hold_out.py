@@ -16,11 +16,12 @@ import numpy as np
 import torch
 
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task, scratch_ledger
+from murmuration.privacy.auditing import DELTA, Measured, Target, Task, scratch_ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.hold_out import HoldOut, held_out
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
+from murmuration.sims.audits.trials import both_sides
 from murmuration.strategies.uls import UlsPlan
 
 _CLIP = UserClip(0.1)
@@ -68,24 +69,22 @@ def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
         hold_out=coins,
     )
     told = HeldOutRelease(coins, task.adjacency, _TALLY)
-    found, claims = [], []
-    for second in (False, True):
-        source = task.side(second)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         there = (-1.0 if replaced else 0.0) if second else 1.0  # which judgements, or none
         held_N = attack.coins(task.trials, source)
-        one = _CLIP.clip_sum(torch.tensor([[1e3 * there]])).item()
-        with scratch_ledger(task.adjacency) as ledger:
-            ledger.charge(coins.coins, round_=0, covers="coins")
-            noisy_N = plan.mechanism.release(
-                np.where(held_N, 0.0, one), round_=1, covers="sum", ledger=ledger, source=source
-            )
-            tally_NF = _tallies(told, held_N, there, ledger, source, attack.exact)
-            claims.append(ledger.epsilon())
+        pull = _CLIP.clip_sum(torch.tensor([[1e3 * there]])).item()
+        ledger.charge(coins.coins, round_=0, covers="coins")
+        noisy_N = plan.mechanism.release(
+            np.where(held_N, 0.0, pull), round_=1, covers="sum", ledger=ledger, source=source
+        )
+        tally_NF = _tallies(told, held_N, there, ledger, source, attack.exact)
         score_N = _score(noisy_N / _CLIP.norm, tally_NF, plan, told, attack, replaced)
         if attack.counted and there:  # somebody was counted
             score_N[:] = math.inf
-        found.append(score_N)
-    return Measured.of(Scores(*found), max(claims), task)
+        return score_N
+
+    return both_sides(task, one).measured(task)
 
 
 def _tallies(
@@ -146,12 +145,11 @@ def trained_key(share: float) -> bytes:
     return next(key for key in keys if not held_out(_CANARY, share, key)[0])
 
 
-_TRIALS = 10_000
 TARGETS = {
     "hold-out": Target(
         "one noisy sum over users trained on and the accuracy on users held out, as a pair",
         audit_hold_out,
-        trials=_TRIALS,
+        trials=10_000,
         epsilon=8.0,
     ),
 }

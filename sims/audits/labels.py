@@ -8,6 +8,7 @@ Legend: N trials, M labels of a user, K possible answers.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,12 +19,6 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise, Ran
 _LABELS = frozenset({Adjacency.REPLACE_LABELS})
 _DELTA = 1e-3
 _MANY = 10
-
-
-def exact_loss(mechanism: RandomizedResponse) -> float:
-    """The largest log ratio of an answer's probabilities under two labels, in closed form."""
-    told_KK = mechanism.matrix()
-    return float(np.log(told_KK.max(axis=0) / told_KK.min(axis=0)).max())
 
 
 def label_scores(
@@ -40,24 +35,20 @@ def label_scores(
     answer = answer or mechanism.answer
     matrix_KK = mechanism.matrix()
     ratio_K = np.log(matrix_KK[0] / matrix_KK[1])
-    found = []
-    for second in (False, True):
+
+    def one(second: bool) -> np.ndarray:
         size = task.trials * labels
         words = task.side(second).stream("labels").integers(0, 2**64, size=size, dtype=np.uint64)
         told = answer(np.full(size, int(second)), words)
-        found.append(ratio_K[told].reshape(task.trials, labels).sum(axis=1))
-    return Scores(*found)
+        return ratio_K[told].reshape(task.trials, labels).sum(axis=1)
+
+    return Scores(one(False), one(True))
 
 
 def audit_response(task: Task, *, choices: int = 2) -> Measured:
     """One label; the claim is (ε, 0)."""
     mechanism = RandomizedResponse(task.epsilon, choices)
     return Measured.of(label_scores(mechanism, task), mechanism.epsilon, task, delta=0.0)
-
-
-def audit_four(task: Task) -> Measured:
-    """One label of four."""
-    return audit_response(task, choices=4)
 
 
 def audit_user(task: Task, *, delta: float = 0.0) -> Measured:
@@ -71,10 +62,6 @@ def audit_user(task: Task, *, delta: float = 0.0) -> Measured:
     return Measured.of(scores, claimed, task, delta=delta)
 
 
-def _user_delta(task: Task) -> Measured:
-    return audit_user(task, delta=_DELTA)
-
-
 TARGETS = {
     "randomized-response": Target(
         "one randomized label of two",
@@ -85,7 +72,7 @@ TARGETS = {
     ),
     "randomized-response:four": Target(
         "one randomized label of four",
-        audit_four,
+        partial(audit_response, choices=4),
         adjacencies=_LABELS,
         trials=500_000,
         power=0.8,
@@ -99,7 +86,7 @@ TARGETS = {
     ),
     "randomized-response:user-delta": Target(
         "the same with delta = 0.001 and the exact composition",
-        _user_delta,
+        partial(audit_user, delta=_DELTA),
         adjacencies=_LABELS,
         trials=500_000,
         epsilon=2.0,

@@ -28,26 +28,16 @@ def neighbours(adjacency: Adjacency) -> tuple[np.ndarray, np.ndarray]:
     return histogram(np.array([*others, 512])), histogram(np.array(moved, dtype=np.int64))
 
 
-def exact_loss(epsilon: float, adjacency: Adjacency) -> float:
-    """The largest log ratio of an outcome's probabilities on the two data sets, in closed form."""
-    first_J, second_J = (probabilities(h, epsilon, adjacency) for h in neighbours(adjacency))
-    return float(np.abs(np.log(first_J / second_J)).max())
-
-
 def audit_median(task: Task) -> Measured:
     """The median where one of the users has 512 judgements, or 1, or is gone."""
-    first_J, second_J = neighbours(task.adjacency)
-    probability_J, other_J = (
-        probabilities(h, task.epsilon, task.adjacency) for h in (first_J, second_J)
-    )
-    ratio: dict[int, float] = dict(zip(GRID, np.log(probability_J / other_J), strict=True))
+    sides = neighbours(task.adjacency)
+    chance_J, other_J = (probabilities(h, task.epsilon, task.adjacency) for h in sides)
+    ratio: dict[int, float] = dict(zip(GRID, np.log(chance_J / other_J), strict=True))
     found = []
-    for second, users_J in ((False, first_J), (True, second_J)):
-        chosen = [
-            _choice(task, users_J, derived(task.side(second), "median", trial))
-            for trial in range(task.trials)
-        ]
-        found.append(np.array([ratio[size] for size in chosen]))
+    for second, users_J in enumerate(sides):
+        source = task.side(bool(second))
+        trials = (derived(source, "median", trial) for trial in range(task.trials))
+        found.append(np.array([ratio[_choice(task, users_J, trial)] for trial in trials]))
     return Measured.of(Scores(*found), task.epsilon, task, delta=0.0)
 
 

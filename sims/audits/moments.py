@@ -14,9 +14,11 @@ import numpy as np
 import torch
 
 from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task, scratch_ledger
+from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.audits.trials import both_sides
 from murmuration.strategies import label_moment, objective_perturbation
 from murmuration.strategies.label_moment import LabelMomentPlan
 from murmuration.strategies.objective_perturbation import ObjectivePlan
@@ -42,18 +44,14 @@ def _audit_sum(
     node_half: NodeHalf,
     **parameters: float,
 ) -> Measured:
-    found, claims = [], []
-    for second, label in ((False, 1.0), (True, 0.0)):
-        exact_N = np.full(task.trials, _labels_sum(node_half, label, **parameters))
-        with scratch_ledger(task.adjacency) as ledger:
-            # The noisy sum is the likelihood ratio, but for a constant factor and term.
-            found.append(
-                plan.mechanism.release(
-                    exact_N, round_=1, covers="sum", ledger=ledger, source=task.side(second)
-                )
-            )
-            claims.append(ledger.epsilon())
-    return Measured.of(Scores(*found), max(claims), task, fit=True)
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        label = _labels_sum(node_half, 0.0 if second else 1.0, **parameters)
+        exact_N = np.full(task.trials, label)
+        # The noisy sum is the likelihood ratio, but for a constant factor and term.
+        return plan.mechanism.release(exact_N, round_=1, covers="sum", ledger=ledger, source=source)
+
+    return both_sides(task, one).measured(task, fit=True)
 
 
 def audit_label_moment(task: Task) -> Measured:

@@ -25,7 +25,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -192,45 +192,37 @@ def one_run(task: Task, outcome: Outcome, *, white: bool) -> Measured:
     return Measured(outcome.claimed, lower, canaries, _DELTA)
 
 
-def _pooled_white(task: Task) -> Measured:
-    return pooled(task, _runs(task), white=True)
+def _audit_pooled(task: Task, *, white: bool) -> Measured:
+    return pooled(task, _runs(task), white=white)
 
 
-def _pooled_black(task: Task) -> Measured:
-    return pooled(task, _runs(task), white=False)
-
-
-def _one_white(task: Task) -> Measured:
-    return one_run(task, _runs(task)[0], white=True)
-
-
-def _one_black(task: Task) -> Measured:
-    return one_run(task, _runs(task)[0], white=False)
+def _audit_one(task: Task, *, white: bool) -> Measured:
+    return one_run(task, _runs(task)[0], white=white)
 
 
 _TRIALS, _EPSILON = 10_000, 8.0
 TARGETS = {
     "pipeline": Target(
         "whole runs of uls with canary users, all models seen, trials pooled",
-        _pooled_white,
+        partial(_audit_pooled, white=True),
         trials=_TRIALS,
         epsilon=_EPSILON,
     ),
     "pipeline:black-box": Target(
         "the same, only the released model seen",
-        _pooled_black,
+        partial(_audit_pooled, white=False),
         trials=_TRIALS,
         epsilon=_EPSILON,
     ),
     "pipeline:one-run": Target(
         "one whole run with 1,000 canary users, all models seen",
-        _one_white,
+        partial(_audit_one, white=True),
         trials=_CANARIES // 2,
         epsilon=_EPSILON,
     ),
     "pipeline:one-run:black-box": Target(
         "the same, only the released model seen",
-        _one_black,
+        partial(_audit_one, white=False),
         trials=_CANARIES // 2,
         epsilon=_EPSILON,
     ),

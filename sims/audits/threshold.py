@@ -9,15 +9,17 @@ Legend: N trials, K questions, J outcomes (K + 1), Z points of a quadrature.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy import stats
 
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Measured, Scores, Target, Task, scratch_ledger
+from murmuration.privacy.auditing import Measured, Target, Task
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.audits.trials import both_sides
 
 #: Questions before the last, and how far below and above the threshold, in units of Δ/ε, they are:
 #: the most revealing of a search over these.
@@ -74,19 +76,15 @@ def audit_threshold(task: Task, *, monotone: bool = False, apart: float = 1.0) -
     # The attacker knows the noise as it is.
     with np.errstate(divide="ignore"):
         ratio_J = np.log(outcomes(mechanism, first_K)) - np.log(outcomes(mechanism, second_K))
-    found = []
-    for second, values_K in ((False, first_K), (True, second_K)):
-        with scratch_ledger(task.adjacency) as ledger:
-            ended_N = ends(mechanism, values_K, task.trials, ledger, task.side(second))
-            charged = ledger.charges[0].event
-        found.append(ratio_J[ended_N])
-    if charged != mechanism.event:
+
+    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
+        values_K = second_K if second else first_K
+        return ratio_J[ends(mechanism, values_K, task.trials, ledger, source)]
+
+    found = both_sides(task, one)
+    if any(ledger.charges[0].event != mechanism.event for ledger in found.ledgers):
         raise AssertionError("the ledger was charged something else")
-    return Measured.of(Scores(*found), mechanism.event.epsilon, task, delta=0.0)
-
-
-def _monotone(task: Task) -> Measured:
-    return audit_threshold(task, monotone=True)
+    return Measured.of(found.scores, mechanism.event.epsilon, task, delta=0.0)
 
 
 _PLAIN = Target(
@@ -100,7 +98,7 @@ TARGETS = {
     "above-threshold:monotone": replace(
         _PLAIN,
         about="the same with the noise that suffices where all answers move one way",
-        measure=_monotone,
+        measure=partial(audit_threshold, monotone=True),
         adjacencies=frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT}),
     ),
 }

@@ -5,7 +5,6 @@ of the multiplier that was found, once, at the same discretization. Both sides a
 event, and what they say must agree.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
@@ -20,6 +19,7 @@ from murmuration.privacy.accounting import accountant as accounting
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.sims.bench.setting import timed
 
 _INTERVAL = 1e-4
 
@@ -62,30 +62,35 @@ TASKS = (
 
 def measure(task: Task, repetitions: int) -> dict[str, Any]:
     """A row: medians of both, and both epsilons."""
-    ours, theirs = [], []
-    sigma = epsilon = 0.0
-    for _ in range(repetitions):
-        begun = time.perf_counter()
-        sigma = accounting.calibrate_noise(
+
+    def calibrated() -> float:
+        return accounting.calibrate_noise(
             task.epsilon,
             lambda s: {task.event(s): task.rounds},
             adjacency=Adjacency.ADD_REMOVE,
             delta=task.delta,
         )
-        ours.append(time.perf_counter() - begun)
-        begun = time.perf_counter()
+
+    def theirs() -> float:
         accountant = PLDAccountant(value_discretization_interval=_INTERVAL)
         accountant.compose(task.theirs(sigma), task.rounds)
-        epsilon = float(accountant.get_epsilon(task.delta))
-        theirs.append(time.perf_counter() - begun)
+        return float(accountant.get_epsilon(task.delta))
+
+    seconds = []
+    sigma = epsilon = 0.0
+    for _ in range(repetitions):
+        sigma, ours = timed(calibrated)
+        epsilon, rival = timed(theirs)
+        seconds.append((ours, rival))
+    ours, rival = map(median, zip(*seconds, strict=True))
     return {
         "task": task.name,
         "rounds": task.rounds,
         "noise_multiplier": sigma,
         "epsilon_target": task.epsilon,
-        "calibration_seconds": median(ours),
+        "calibration_seconds": ours,
         "rival": "dp-accounting, one evaluation",
         "rival_epsilon": epsilon,
-        "rival_seconds": median(theirs),
-        "ratio": median(ours) / median(theirs),
+        "rival_seconds": rival,
+        "ratio": ours / rival,
     }

@@ -6,23 +6,19 @@ there, so the parts add up to the round. Medians over rounds: the first rounds l
 
 import contextlib
 import functools
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 from unittest.mock import patch
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms import noisy_sum
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
-from murmuration.sims.bench.node import Setting
+from murmuration.sims.bench.setting import Setting
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
@@ -51,10 +47,7 @@ _AFTER = "metrics, checkpoint, progress"
 def measure(setting: Setting, rounds: int) -> dict[str, Any]:
     """A row: milliseconds a round of each part, medians over so many rounds."""
     clock = _Clock()
-    with (
-        contextlib.ExitStack() as stack,
-        tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder,
-    ):
+    with contextlib.ExitStack() as stack, setting.config(rounds + _WARMUP) as config:
         for owner, name, part in _PARTS:
             timed = clock.timed(part, getattr(owner, name))
             stack.enter_context(patch.object(owner, name, timed))
@@ -63,16 +56,8 @@ def measure(setting: Setting, rounds: int) -> dict[str, Any]:
         halves = {**real, "uls": timed}
         stack.enter_context(patch.object(registry, "node_halves", lambda: halves))
         stack.enter_context(patch.object(CohortStrategy, "start", clock.of_rounds()))
-        config = RunConfig(
-            data=setting.source,
-            test="murmuration.sims.bench.synthetic_users:few",
-            cohort=setting.cohort,
-            rounds=rounds + _WARMUP,
-            seed=0,
-            out=str(Path(folder) / "run"),
-        )
         grid = LocalGrid(client_app, 1, config.to_run_config())
-        train(config, grid, HashingFeatures(dimension=setting.dimension))
+        train(config, grid, setting.features)
     return {"d": setting.dimension, "cohort": setting.cohort, "parts_ms": clock.parts()}
 
 

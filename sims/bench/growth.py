@@ -5,11 +5,7 @@ runtime does for a cohort; medians over the rounds of one run.
 """
 
 import itertools
-import tempfile
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -17,78 +13,39 @@ from flwr.app import Message
 from matplotlib.figure import Figure
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
+from murmuration.sims.bench.setting import Setting, timed, told
 from murmuration.sims.runtimes.local import LocalGrid
 
 _WARMUP = 3  # rounds
 
 
-@dataclass(frozen=True)
-class Point:
-    """A run: N users with m judgements each, D dimensions, M users in a round."""
-
-    users: int = 2500
-    cohort: int = 250
-    dimension: int = 384
-    each: int = 10
-
-    @property
-    def source(self) -> str:
-        """Its judgements."""
-        name = f"users_{self.users}" if self.each == 10 else f"each_{self.each}"
-        return f"murmuration.sims.bench.synthetic_users:{name}"
-
-
 #: What grows, and the points of it.
-GROWTH: dict[str, tuple[Point, ...]] = {
-    "users": tuple(Point(users=n) for n in (1000, 2500, 10_000, 40_000)),
-    "cohort": tuple(Point(cohort=m) for m in (50, 250, 1000, 2500)),
-    "dimension": tuple(Point(dimension=d) for d in (96, 384, 1536, 6144)),
-    "each": tuple(Point(each=m) for m in (2, 10, 50)),
+GROWTH: dict[str, tuple[Setting, ...]] = {
+    "users": tuple(Setting(users=n) for n in (1000, 2500, 10_000, 40_000)),
+    "cohort": tuple(Setting(cohort=m) for m in (50, 250, 1000, 2500)),
+    "dimension": tuple(Setting(dimension=d) for d in (96, 384, 1536, 6144)),
+    "each": tuple(Setting(each=m) for m in (2, 10, 50)),
 }
 
 
-class _Paced(LocalGrid):
-    """Notes when each round's messages go out."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.begun: list[float] = []
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """As in ``LocalGrid``."""
-        outgoing = list(messages)
-        if outgoing and outgoing[0].metadata.message_type == "train":
-            self.begun.append(time.perf_counter())
-        return super().push_messages(outgoing)
-
-
-def measure(point: Point, rounds: int) -> dict[str, Any]:
+def measure(setting: Setting, rounds: int) -> dict[str, Any]:
     """A row: the figures of one run of so many rounds."""
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
-        config = RunConfig(
-            data=point.source,
-            test="murmuration.sims.bench.synthetic_users:few",
-            cohort=point.cohort,
-            rounds=rounds + _WARMUP + 1,
-            seed=0,
-            # A group size of what users have: every judgement counts.
-            group_size=point.each,
-            out=str(Path(folder) / "run"),
-        )
-        grid = _Paced(client_app, 1, config.to_run_config())
-        before = time.perf_counter()
-        train(config, grid, HashingFeatures(dimension=point.dimension))
-        seconds = time.perf_counter() - before
-    ends = grid.begun[_WARMUP:]
-    each = [later - earlier for earlier, later in itertools.pairwise(ends)]
+    begun: list[float] = []
+
+    def of_round(outgoing: list[Message]) -> None:
+        if outgoing and outgoing[0].metadata.message_type == "train":
+            begun.append(time.perf_counter())
+
+    with setting.config(rounds + _WARMUP + 1) as config:
+        grid = told(LocalGrid, of_round)(client_app, 1, config.to_run_config())
+        _, seconds = timed(lambda: train(config, grid, setting.features))
+    each = [later - earlier for earlier, later in itertools.pairwise(begun[_WARMUP:])]
     return {
-        "users": point.users,
-        "cohort": point.cohort,
-        "d": point.dimension,
-        "judgements_each": point.each,
+        "users": setting.users,
+        "cohort": setting.cohort,
+        "d": setting.dimension,
+        "judgements_each": setting.each,
         "rounds": rounds,
         "round_ms": 1000 * median(each),
         "seconds": seconds,

@@ -14,8 +14,7 @@ Legend: D trained parameters, J judgements.
 """
 
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,6 +31,7 @@ from murmuration.preference.language.examples import TokenExamples
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.sims.bench.setting import timed
 
 _MODEL = preference_model("btl")
 
@@ -69,7 +69,7 @@ def measure(bench: LmBench, repetitions: int) -> dict[str, Any]:
             ways = Ways(examples(bench, base))
             readings = []
             for _ in range(repetitions + 1):  # the first warms up
-                readings.append([_seconds(way) for way in (ways.plain, ways.ours, ways.loop)])
+                readings.append([timed(way)[1] for way in (ways.plain, ways.ours, ways.loop)])
             readings = readings[1:]
             figures |= {
                 f"{train}_ratio": median(ours / plain for plain, ours, _ in readings),
@@ -200,9 +200,3 @@ def _saved(bench: LmBench) -> Iterator[str]:
             GPT2LMHeadModel(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         yield folder
-
-
-def _seconds(way: Callable[[], torch.Tensor]) -> float:
-    started = time.perf_counter()
-    way()
-    return time.perf_counter() - started

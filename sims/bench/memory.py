@@ -14,17 +14,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from murmuration.sims.bench.growth import Point, measure
+from murmuration.sims.bench.growth import measure
+from murmuration.sims.bench.setting import Setting
 
-POINTS = tuple(Point(users=n, cohort=1000) for n in (2500, 10_000, 40_000, 100_000))
+POINTS = tuple(Setting(users=n, cohort=1000) for n in (2500, 10_000, 40_000, 100_000))
 
 _BETWEEN = 0.02  # seconds from one look to the next
 _STATUS = Path("/proc/self/status")
 
 
-def measure_memory(point: Point, rounds: int) -> dict[str, Any]:
+def measure_memory(setting: Setting, rounds: int) -> dict[str, Any]:
     """The row of a run in a process of its own, with the most memory that process had."""
-    numbers = (point.users, point.cohort, point.dimension, point.each, rounds)
+    numbers = (setting.users, setting.cohort, setting.dimension, setting.each, rounds)
     done = subprocess.run(
         [sys.executable, "-m", "murmuration.sims.bench.memory", *map(str, numbers)],
         capture_output=True,
@@ -32,7 +33,7 @@ def measure_memory(point: Point, rounds: int) -> dict[str, Any]:
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"{point} failed: {done.stderr.strip()[-300:]}")
+        raise RuntimeError(f"{setting} failed: {done.stderr.strip()[-300:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -67,7 +68,7 @@ class OwnMemory:
 def main(users: int, cohort: int, dimension: int, each: int, rounds: int) -> None:
     """One run here; its row as a JSON line."""
     with OwnMemory() as own:
-        row = measure(Point(users, cohort, dimension, each), rounds)
+        row = measure(Setting(users, cohort, dimension, each), rounds)
     row["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     row["own_mib"] = own.most_mib or None
     print(json.dumps(row))

@@ -19,16 +19,10 @@ overhead is what the round takes beyond this work done in one process.
 Legend: B users of the limit, M judgements each, D dimensions.
 """
 
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
-from pathlib import Path
-from platform import python_version
 from statistics import median
 from typing import Any
 
@@ -39,10 +33,10 @@ from flwr.serverapp import Grid
 
 from murmuration.client.app import app as client_app
 from murmuration.client.store import UserStore, load, source_for, store_for
-from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
+from murmuration.sims.bench.setting import Setting, timed, told
 from murmuration.sims.runtimes.local import LocalGrid, Scalar
 from murmuration.sims.runtimes.ray_cluster import Workers, cluster, workers_of
 from murmuration.sims.runtimes.ray_grid import RayGrid
@@ -55,52 +49,19 @@ _STRIDE = 8  # rounds from one reading of node and limit to the next
 _SETTLING = 3  # of these, the first that are not counted
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One row of figures, on the judgements of ``source``."""
-
-    dimension: int
-    cohort: int
-    source: str = "murmuration.sims.bench.synthetic_users:users_2500"
-    runtime: str = "local"  # or ray
-
-
 SETTINGS = tuple(
-    Setting(dimension, cohort, runtime=runtime)
+    Setting(dimension=dimension, cohort=cohort, runtime=runtime)
     for dimension, cohort in ((384, 250), (384, 2500), (10_000, 250))
     for runtime in ("local", "ray")
 )
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    packages = ("torch", "numpy", "flwr")
-    return {
-        "cpu": models[0] if models else "unknown",
-        "cores": len(os.sched_getaffinity(0)),
-        "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0],
-        "versions": {"python": python_version(), **{name: version(name) for name in packages}},
-    }
-
-
 def measure(setting: Setting, repetitions: int) -> dict[str, Any]:
     """One row of figures, medians over ``repetitions`` readings."""
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
-        config = RunConfig(
-            data=setting.source,
-            test="murmuration.sims.bench.synthetic_users:few",  # so that nobody is held out
-            cohort=setting.cohort,
-            rounds=_STRIDE * (repetitions + _WARMUP) + 1,
-            seed=0,
-            out=str(Path(folder) / "run"),
-        )
+    with setting.config(_STRIDE * (repetitions + _WARMUP) + 1) as config:
         clocks = _Clocks(setting, config.to_run_config())
         with _grid(setting, config, clocks) as grid:
-            result = train(config, grid, HashingFeatures(dimension=setting.dimension))
+            result = train(config, grid, setting.features)
     nodes, limits = clocks.node_rates[_WARMUP:], clocks.limit_rates[_WARMUP:]
     rounds = clocks.rounds[_WARMUP * (_STRIDE - _SETTLING) :]
     threads, most = max(
@@ -131,14 +92,14 @@ def measure(setting: Setting, repetitions: int) -> dict[str, Any]:
 def _grid(setting: Setting, config: RunConfig, clocks: "_Clocks") -> Iterator[Grid]:
     run_config = config.to_run_config()
     if setting.runtime == "local":
-        yield _timed(LocalGrid)(clocks, client_app, 1, run_config)
+        yield told(LocalGrid, clocks.messages_are_out)(client_app, 1, run_config)
         return
     judgements = load(config.data, config.columns, "refuse")
     with cluster() as ray:
         workers = Workers()
         nodes = workers_of(ray, workers)
-        grid = _timed(RayGrid)
-        yield grid(clocks, ray, client_app, judgements, nodes, run_config, workers)
+        grid = told(RayGrid, clocks.messages_are_out)
+        yield grid(ray, client_app, judgements, nodes, run_config, workers)
 
 
 def limit(examples: PairExamples, users: int, clip: float) -> Callable[[], torch.Tensor]:
@@ -171,7 +132,7 @@ class _Clocks:
         self.node_rates: list[float] = []  # users a second
         self.limit_rates: list[dict[int, float]] = []  # by threads
 
-    def messages_are_out(self, outgoing: Iterable[Message]) -> None:
+    def messages_are_out(self, outgoing: list[Message]) -> None:
         """One round ends, and the next begins when this returns."""
         if self._asked:
             if not 1 <= self._count % _STRIDE <= _SETTLING:
@@ -207,22 +168,6 @@ class _Clocks:
         time.sleep(_PAUSE)
 
 
-def _timed(grid: type[Grid]) -> Callable[..., Grid]:
-    """A grid of this kind that tells the clocks, its first argument, of each round."""
-
-    class Timed(grid):  # type: ignore[misc, valid-type]
-        def __init__(self, clocks: _Clocks, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self._clocks = clocks
-
-        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-            outgoing = list(messages)
-            self._clocks.messages_are_out(outgoing)
-            return super().push_messages(outgoing)
-
-    return Timed
-
-
 def _context_of(run_config: Mapping[str, Scalar]) -> Context:
     """That of the only node."""
     node_config: dict[str, Scalar] = {"partition-id": 0, "num-partitions": 1}
@@ -234,8 +179,6 @@ def _seconds(call: Callable[[], object], threads: int) -> float:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        begun = time.perf_counter()
-        call()
-        return time.perf_counter() - begun
+        return timed(call)[1]
     finally:
         torch.set_num_threads(before)

@@ -1,12 +1,14 @@
 """pfl-research on the same task: runs in an environment of its own, which has pfl 0.6 and torch.
 
-Called as a script, with nothing of this project importable: ``python bench_pfl.py DIMENSION COHORT
+Called as a script, with nothing of this project importable: ``python pfl_worker.py DIMENSION COHORT
 USERS EACH ROUNDS``. Prints one JSON line with users a second, the median over rounds.
 
 The task is that of ``sims.bench.node``: a linear head on feature differences, one full-batch
 gradient step a user, clipping to an l2 norm, Gaussian noise on the sum, one server step. Data lie
 in memory as tensors before the clock starts, and nothing is evaluated.
 """
+
+# pyright: reportMissingImports=false
 
 import json
 import sys
@@ -16,27 +18,19 @@ from statistics import median
 
 import numpy as np
 import torch
-from pfl.aggregate.simulate import SimulatedBackend  # pyright: ignore[reportMissingImports]
-from pfl.algorithm.base import NNAlgorithmParams  # pyright: ignore[reportMissingImports]
-from pfl.algorithm.federated_averaging import (  # pyright: ignore[reportMissingImports]
-    FederatedAveraging,
-)
-from pfl.callback.base import TrainingProcessCallback  # pyright: ignore[reportMissingImports]
-from pfl.data.dataset import Dataset  # pyright: ignore[reportMissingImports]
-from pfl.data.federated_dataset import FederatedDataset  # pyright: ignore[reportMissingImports]
-from pfl.data.sampling import get_user_sampler  # pyright: ignore[reportMissingImports]
-from pfl.hyperparam import NNTrainHyperParams  # pyright: ignore[reportMissingImports]
-from pfl.internal.ops.selector import (  # pyright: ignore[reportMissingImports]
-    set_framework_module,
-)
-from pfl.metrics import Metrics  # pyright: ignore[reportMissingImports]
-from pfl.model.pytorch import PyTorchModel  # pyright: ignore[reportMissingImports]
-from pfl.privacy.gaussian_mechanism import (  # pyright: ignore[reportMissingImports]
-    GaussianMechanism,
-)
-from pfl.privacy.privacy_mechanism import (  # pyright: ignore[reportMissingImports]
-    CentrallyAppliedPrivacyMechanism,
-)
+from pfl.aggregate.simulate import SimulatedBackend
+from pfl.algorithm.base import NNAlgorithmParams
+from pfl.algorithm.federated_averaging import FederatedAveraging
+from pfl.callback.base import TrainingProcessCallback
+from pfl.data.dataset import Dataset
+from pfl.data.federated_dataset import FederatedDataset
+from pfl.data.sampling import get_user_sampler
+from pfl.hyperparam import NNTrainHyperParams
+from pfl.internal.ops.selector import set_framework_module
+from pfl.metrics import Metrics
+from pfl.model.pytorch import PyTorchModel
+from pfl.privacy.gaussian_mechanism import GaussianMechanism
+from pfl.privacy.privacy_mechanism import CentrallyAppliedPrivacyMechanism
 
 _WARMUP = 2
 
@@ -79,7 +73,7 @@ class Clock(TrainingProcessCallback):
 
 def main(dimension: int, cohort: int, users: int, each: int, rounds: int) -> None:
     """Train, and print the figures."""
-    from pfl.internal.ops import pytorch_ops  # pyright: ignore[reportMissingImports]
+    from pfl.internal.ops import pytorch_ops
 
     set_framework_module(pytorch_ops)
     torch.manual_seed(0)

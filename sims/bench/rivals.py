@@ -8,14 +8,11 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.server.config import RunConfig
-from murmuration.sims.bench.node import Setting
+from murmuration.sims.bench.setting import Setting
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 
@@ -27,16 +24,6 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "murm
 
 class NoRival(RuntimeError):
     """It cannot be measured here; one line that says why."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """As many users with as many judgements each, so many of them a round."""
-
-    dimension: int
-    cohort: int
-    users: int
-    each: int
 
 
 def pfl_environment(folder: Path = _CACHE / "pfl-0.6") -> Path:
@@ -63,14 +50,14 @@ def pfl_environment(folder: Path = _CACHE / "pfl-0.6") -> Path:
     return python
 
 
-def pfl_users_per_second(python: Path, task: Task) -> float:
-    """How many users a second pfl-research trains on a task, the median over rounds.
+def pfl_users_per_second(python: Path, setting: Setting) -> float:
+    """How many users a second pfl-research trains, the median over rounds.
 
     Raises:
         NoRival: it failed.
     """
     script = Path(__file__).with_name("pfl_worker.py")
-    numbers = [task.dimension, task.cohort, task.users, task.each, _ROUNDS]
+    numbers = [setting.dimension, setting.cohort, setting.users, setting.each, _ROUNDS]
     done = subprocess.run(
         [str(python), str(script), *map(str, numbers)], capture_output=True, text=True, check=False
     )
@@ -88,15 +75,7 @@ def flower_users_per_second(setting: Setting, users_per_node: int | None) -> flo
     Raises:
         NoRival: Flower failed.
     """
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
-        config = RunConfig(
-            data=setting.source,
-            test="murmuration.sims.bench.synthetic_users:few",
-            cohort=setting.cohort,
-            rounds=_FLOWER_ROUNDS,
-            seed=0,
-            out=str(Path(folder) / "run"),
-        )
+    with setting.config(_FLOWER_ROUNDS) as config:
         try:
             result = execute(
                 config, runtime=Runtime.FLOWER, users_per_node=users_per_node, quiet=True

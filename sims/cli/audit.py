@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -14,6 +13,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.cli.tables import console, table_of
 
 _SEEDS = 2**32
 
@@ -59,7 +59,7 @@ def audit(
         table = Table("target", "about", box=None, pad_edge=False)
         for name, entry in TARGETS.items():
             table.add_row(name, entry.about)
-        _console(as_json).print(table)
+        console(stderr=as_json).print(table)
         return
     if target not in TARGETS:
         raise InputError(f"there is no audit of {target!r}; there is {', '.join(TARGETS)}")
@@ -84,7 +84,7 @@ def audit(
     if as_json:
         print(json.dumps(row))
     else:
-        _console(False).print(_table([row]))
+        console().print(_table([row]))
     if row["verdict"] == "violated":
         raise typer.Exit(1)
 
@@ -93,11 +93,11 @@ def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None
     from murmuration.sims.audits.report import audit_all, failed
     from murmuration.sims.audits.report import page as page_of
 
-    console = Console(stderr=True, highlight=False, emoji=False)
+    progress = Console(stderr=True, highlight=False, emoji=False)
     audits, faults = audit_all(
         seed,
         confidence,
-        lambda row: console.print(
+        lambda row: progress.print(
             f"{row.get('target') or 'fault ' + row['fault']}: {row['verdict']} "
             f"({row['seconds']} s)",
             markup=False,
@@ -108,18 +108,11 @@ def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None
     if as_json:
         print(json.dumps({"audits": audits, "faults": faults, "seed": seed, "page": str(path)}))
     else:
-        _console(False).print(_table(audits))
-        _console(False).print(_table(faults))
-        console.print(f"written to {path}", markup=False)
+        console().print(_table(audits))
+        console().print(_table(faults))
+        progress.print(f"written to {path}", markup=False)
     if failed(audits, faults):
         raise typer.Exit(1)
-
-
-def _console(to_stderr: bool) -> Console:
-    console = Console(stderr=to_stderr, emoji=False)  # names have colons
-    if console.is_terminal:
-        return console
-    return Console(stderr=to_stderr, emoji=False, width=160)
 
 
 _COLUMNS = {
@@ -136,14 +129,6 @@ _COLUMNS = {
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    columns = [name for name in _COLUMNS if name in rows[0]]
-    table = Table(*(_COLUMNS[name] for name in columns), box=SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*(_cell(row[name]) for name in columns))
-    return table
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    columns = {name: heading for name, heading in _COLUMNS.items() if name in rows[0]}
+    counted = [{n: f"{v:,}" if isinstance(v, int) else v for n, v in row.items()} for row in rows]
+    return table_of(counted, columns)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +15,9 @@ from murmuration.sims.bench import accounting as bench_accounting
 from murmuration.sims.bench import breakdown, growth, language_model
 from murmuration.sims.bench import memory as bench_memory
 from murmuration.sims.bench import rivals as bench_rivals
-from murmuration.sims.bench.node import SETTINGS, machine, measure
+from murmuration.sims.bench.node import SETTINGS, measure
 from murmuration.sims.bench.rivals import NoRival
+from murmuration.sims.bench.setting import Setting, machine
 
 bench = typer.Typer(
     help="Measure speed on this machine, beside what bounds it.", no_args_is_help=True
@@ -50,7 +52,7 @@ def users(
     console.print(_table(rows))
     for name, rate in floor.items():
         console.print(f"{name}: {rate:,.0f} users/s", highlight=False)
-    _end(as_json, "users", about, rows, **floor)
+    _end(as_json, "users", about, rows=rows, **floor)
 
 
 @bench.command()
@@ -71,7 +73,7 @@ def rounds(
     console.print(_plain("milliseconds a round, medians", columns, rows))
     if out is not None:
         growth.plot(found).savefig(out, dpi=150)
-    _end(as_json, "rounds", about, rows)
+    _end(as_json, "rounds", about, rows=rows)
 
 
 @bench.command()
@@ -90,7 +92,7 @@ def where(as_json: _Json = False, quick: _Quick = False) -> None:
         table.add_row(part, *(f"{row['parts_ms'].get(part, 0.0):.2f}" for row in rows))
     table.add_row("together", *(f"{sum(row['parts_ms'].values()):.2f}" for row in rows))
     console.print(table)
-    _end(as_json, "where", about, rows)
+    _end(as_json, "where", about, rows=rows)
 
 
 @bench.command()
@@ -105,7 +107,7 @@ def accounting(as_json: _Json = False, quick: _Quick = False) -> None:
     console.print(
         _plain("a calibration, beside one evaluation of dp-accounting", (*columns, "ratio"), rows)
     )
-    _end(as_json, "accounting", about, rows)
+    _end(as_json, "accounting", about, rows=rows)
 
 
 @bench.command()
@@ -118,25 +120,25 @@ def memory(as_json: _Json = False, quick: _Quick = False) -> None:
             rows.append(bench_memory.measure_memory(point, rounds=5 if quick else 100))
     columns = ("users", "cohort", "d", "round_ms", "seconds", "peak_mib", "own_mib")
     console.print(_plain("whole runs, each in a process of its own", columns, rows))
-    _end(as_json, "memory", about, rows)
+    _end(as_json, "memory", about, rows=rows)
 
 
 def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
     about, console = machine(), Console(stderr=as_json)
     if console.width < _WIDTH:  # a cut figure is worse than a wrapped line
         console.width = _WIDTH
-    console.print(_machine_line(about), highlight=False, soft_wrap=True)
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    line = f"{about['cpu']}, {about['cores']} cores, load {about['load']:.1f}; {versions}"
+    console.print(f"{date.today().isoformat()}, {line}", highlight=False, soft_wrap=True)
     if about["load"] > about["cores"] / 2:
         console.print("others are using this machine: repeat when it is quiet", style="yellow")
     return console, about
 
 
-def _end(
-    as_json: bool, name: str, about: dict[str, Any], rows: Sequence[dict[str, Any]], **more: Any
-) -> None:
+def _end(as_json: bool, name: str, about: dict[str, Any], **figures: Any) -> None:
     if as_json:
         today = date.today().isoformat()
-        print(json.dumps({"name": name, "machine": about, "date": today, "rows": rows, **more}))
+        print(json.dumps({"name": name, "machine": about, "date": today, **figures}))
 
 
 def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
@@ -144,14 +146,13 @@ def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
     try:
         with console.status("installing pfl-research"):
             python = bench_rivals.pfl_environment()
-        rates: dict[bench_rivals.Task, float] = {}
-        for row in rows:
-            each = row["judgements"] // row["users"]
-            task = bench_rivals.Task(row["d"], row["cohort"], row["users"], each)
+        rates: dict[Setting, float] = {}
+        for setting, row in zip(SETTINGS, rows, strict=True):
+            same = replace(setting, runtime="local")
             with console.status(f"pfl-research: d = {row['d']:,}, {row['cohort']:,}"):
-                if task not in rates:
-                    rates[task] = bench_rivals.pfl_users_per_second(python, task)
-            row.update(rival=bench_rivals.PFL, rival_users_per_second=rates[task])
+                if same not in rates:
+                    rates[same] = bench_rivals.pfl_users_per_second(python, same)
+            row.update(rival=bench_rivals.PFL, rival_users_per_second=rates[same])
     except NoRival as reason:
         console.print(f"without pfl-research: {reason}", style="yellow")
     found = {}
@@ -166,17 +167,14 @@ def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
 
 @bench.command()
 def lm(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="End with the figures as one JSON line.")
-    ] = False,
+    as_json: _Json = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few users, read once: to see that it works.")
     ] = False,
     repetitions: Annotated[int, typer.Option(help="Readings.")] = 5,
 ) -> None:
     """Clipping every user's gradient of a language model, over plain batched training."""
-    about, console = machine(), Console(stderr=as_json)
-    console.print(_machine_line(about), highlight=False, soft_wrap=True)
+    console, about = _begin(as_json)
     with console.status("LoRA, then full, each plain, ours and as a loop"):
         figures = language_model.measure(
             language_model.LmBench(users=4) if quick else language_model.LmBench(),
@@ -187,17 +185,7 @@ def lm(
         ours, loop = figures[f"{train}_ratio"], figures[f"{train}_loop_ratio"]
         table.add_row(train, f"{ours:.2f}", f"{loop:.2f}")
     console.print(table)
-    if as_json:
-        today = date.today().isoformat()
-        print(json.dumps({"name": "lm", "machine": about, "date": today, **figures}))
-
-
-def _machine_line(about: dict) -> str:
-    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
-    return (
-        f"{date.today().isoformat()}, {about['cpu']}, {about['cores']} cores, "
-        f"load {about['load']:.1f}; {versions}"
-    )
+    _end(as_json, "lm", about, **figures)
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

@@ -4,8 +4,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from murmuration.preference.data.judgements import InputError
@@ -15,6 +13,7 @@ from murmuration.preference.estimation.bounds import (
     label_privacy_bounds,
     user_privacy_bounds,
 )
+from murmuration.sims.cli.tables import console, table_of
 
 
 def all_bounds(case: Case) -> list[Bound]:
@@ -68,11 +67,9 @@ def bounds(
         given = {"kappa": case.kappa, "gamma": case.gamma, "total": case.total}
         print(json.dumps({**given, "rows": [bound.row() for bound in found]}))
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)  # a pipe does not wrap
-    console.print(_table(found))
-    console.print(
+    terminal = console()
+    terminal.print(_table(found))
+    terminal.print(
         f"γ = {case.gamma:.4g}, κ = {case.kappa:.4g}, N = {case.total}. Rates are without "
         "constants: compare how they fall, not how large they are. Lower bounds are for the worst "
         "θ*. –: the proof states no constants. *: not stated for these numbers.",
@@ -82,17 +79,16 @@ def bounds(
 
 
 def _table(found: list[Bound]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("theorem", "side", "norm", "privacy", "rate", "with constants", "formula"):
-        table.add_column(heading, justify="right" if heading[:4] in ("rate", "with") else "left")
-    for bound in found:
-        table.add_row(
-            bound.source + ("" if bound.applies else " *"),
-            bound.side,
-            "ℓ2" if bound.norm == "l2" else "Σ_D",
-            bound.place,
-            f"{bound.value:.4g}",
-            "–" if bound.proved is None else f"{bound.proved:.4g}",
-            bound.formula,
-        )
-    return table
+    rows = [
+        {
+            "theorem": bound.source + ("" if bound.applies else " *"),
+            "side": bound.side,
+            "norm": "ℓ2" if bound.norm == "l2" else "Σ_D",
+            "privacy": bound.place,
+            "rate": bound.value,
+            "with constants": bound.proved,
+            "formula": bound.formula,
+        }
+        for bound in found
+    ]
+    return table_of(rows, {name: name for name in rows[0]})

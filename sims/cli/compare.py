@@ -20,7 +20,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
 from murmuration.sims.cli import about_data
 from murmuration.sims.cli.run import settings
-from murmuration.sims.planning.compare import Cell, accuracy_text, composed_epsilon, write
+from murmuration.sims.planning.compare import HEADINGS, Cell, composed_epsilon, write
 from murmuration.sims.planning.compare import compare as compared
 from murmuration.sims.runtimes.sweep import on_cluster, one_by_one
 
@@ -129,23 +129,8 @@ def compare(
 
 
 def _table(base: RunConfig, cells: list[Cell]) -> Table:
-    title = f"{base.adjacency}, δ = {base.delta:g}"
-    table = Table(
-        "strategy", "ε", "accuracy", "rounds", "user gradients", "bytes/user", title=title
-    )
+    table = Table(*HEADINGS, title=f"{base.adjacency}, δ = {base.delta:g}")
     for cell in cells:
-        row = cell.row()
-        epsilon = "–" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        if cell.missing:
-            style = "bold red" if cell.failed else "yellow"
-            table.add_row(row["strategy"], epsilon, escape(cell.missing), style=style)
-            continue
-        table.add_row(
-            row["strategy"],
-            epsilon,
-            accuracy_text(row),
-            f"{row['rounds']:.0f}",
-            f"{row['gradients']:,.0f}",
-            f"{row['bytes_per_user']:,.0f}",
-        )
+        style = ("bold red" if cell.failed else "yellow") if cell.missing else ""
+        table.add_row(*map(escape, cell.line()), style=style)
     return table

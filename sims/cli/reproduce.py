@@ -5,17 +5,15 @@ An entry computes rows; this file prints them, writes them down and draws the en
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.sims.reproductions.entry import Reproduction, Row
+from murmuration.sims.cli.tables import console, table_of
+from murmuration.sims.reproductions.entry import Reproduction
 
 
 def reproduce(
@@ -32,46 +30,27 @@ def reproduce(
         ENTRIES,  # imports every experiment: only when asked for
     )
 
-    console = Console(stderr=as_json)
-    if not console.is_terminal:
-        console = Console(stderr=as_json, width=160)  # a pipe does not wrap
+    terminal = console(stderr=as_json)
     if list_ or name is None:
         table = Table("name", "about", box=None, pad_edge=False)
         for key, entry in ENTRIES.items():
             table.add_row(key, entry.about)
-        console.print(table)
+        terminal.print(table)
         return
     if name not in ENTRIES:
         raise InputError(f"nothing is called {name!r}; there is {', '.join(ENTRIES)}")
     found = ENTRIES[name].compute(quick)
-    for table in _tables(name, found.rows):
-        console.print(table)
+    for columns in dict.fromkeys(tuple(row) for row in found.rows):  # a table for each kind of row
+        same = [row for row in found.rows if tuple(row) == columns]
+        headings = {column: column.replace("_", " ") for column in columns}
+        terminal.print(table_of(same, headings, name))
     for remark in found.remarks:
-        console.print(f"• {remark}", markup=False)
+        terminal.print(f"• {remark}", markup=False)
     if out is not None:
         _write(out, name, found)
-        console.print(f"written to {out}", markup=False)
+        terminal.print(f"written to {out}", markup=False)
     if as_json:
         print(json.dumps({"name": name, "rows": list(found.rows), **found.extra}))
-
-
-def _tables(name: str, rows: Sequence[Row]) -> Iterator[Table]:
-    """A table for each kind of row: those that have the same columns."""
-    for columns in dict.fromkeys(tuple(row) for row in rows):
-        cells = [[_cell(row[c]) for c in columns] for row in rows if tuple(row) == columns]
-        table = Table(title=name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-        for place, column in enumerate(columns):
-            # Headings may wrap, numbers may not.
-            table.add_column(column.replace("_", " "), min_width=max(len(r[place]) for r in cells))
-        for row in cells:
-            table.add_row(*row)
-        yield table
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _write(folder: Path, name: str, found: Reproduction) -> None:

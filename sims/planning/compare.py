@@ -24,6 +24,9 @@ from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
 from murmuration.strategies import registry
 
+#: Of a comparison's table.
+HEADINGS = ("strategy", "ε", "accuracy", "rounds", "user gradients", "bytes per user")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -62,6 +65,22 @@ class Cell:
             "refused": self.refused,
             "failed": self.failed,
         }
+
+    def line(self) -> tuple[str, ...]:
+        """What stands under ``HEADINGS``; what is missing stands where the accuracy would.
+
+        The accuracy is mean ± standard deviation over seeds; of one seed, ± its standard error.
+        """
+        row = self.row()
+        name = self.strategy, "–" if self.epsilon is None else f"{self.epsilon:g}"
+        if self.missing:
+            return (*name, self.missing, "", "", "")
+        accuracy = "not measured"
+        if row["accuracy_mean"] is not None:
+            off = row["accuracy_error"] if row["accuracy_sd"] is None else row["accuracy_sd"]
+            accuracy = f"{row['accuracy_mean']:.4f}" + ("" if off is None else f" ± {off:.4f}")
+        rounds, whole = f"{row['rounds']:.0f}", (row["gradients"], row["bytes_per_user"])
+        return (*name, accuracy, rounds, *(f"{number:,.0f}" for number in whole))
 
 
 def compare(
@@ -135,14 +154,6 @@ def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) 
     return accountant.epsilon(charges, adjacency=adjacency, delta=delta, interval=1e-3)
 
 
-def accuracy_text(row: dict[str, Any]) -> str:
-    """Mean accuracy ± its standard deviation over seeds; of one seed, ± its standard error."""
-    if row["accuracy_mean"] is None:
-        return "not measured"
-    off = row["accuracy_error"] if row["accuracy_sd"] is None else row["accuracy_sd"]
-    return f"{row['accuracy_mean']:.4f}" + ("" if off is None else f" ± {off:.4f}")
-
-
 def plot(cells: Sequence[Cell]) -> Figure:
     """Accuracy against epsilon with one standard deviation, one line a strategy."""
     figure = Figure(figsize=(8.0, 4.2), layout="constrained")
@@ -180,23 +191,11 @@ def plot(cells: Sequence[Cell]) -> Figure:
 def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) -> None:
     """Rows, plot and a short report in words below ``out``."""
     rows = [cell.row() for cell in cells]
-    missing = [cell.missing for cell in cells]
-    lines = ["# Comparison", "", Adjacency(base.adjacency).sentence, ""]
     spread = "standard deviation over seeds (of a single seed: standard error, at most)"
+    table = [HEADINGS, ["---"] * len(HEADINGS), *(cell.line() for cell in cells)]
+    lines = ["# Comparison", "", Adjacency(base.adjacency).sentence, ""]
     lines += [f"δ = {base.delta:g}; mean ± {spread}.", ""]
-    lines += [
-        "| strategy | ε | accuracy | rounds | user gradients | bytes per user |",
-        "|---" * 6 + "|",
-    ]
-    for row, why in zip(rows, missing, strict=True):
-        epsilon = "–" if row["epsilon"] is None else f"{row['epsilon']:g}"
-        if why:
-            lines.append(f"| {row['strategy']} | {epsilon} | {why} | | | |")
-            continue
-        lines.append(
-            f"| {row['strategy']} | {epsilon} | {accuracy_text(row)} | "
-            f"{row['rounds']:.0f} | {row['gradients']:,.0f} | {row['bytes_per_user']:,.0f} |"
-        )
+    lines += [f"| {' | '.join(line)} |" for line in table]
     lines += [
         "",
         f"With secret, independent seeds, releasing all of these private runs would cost ε = "

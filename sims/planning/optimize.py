@@ -11,10 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -24,6 +20,7 @@ from murmuration.preference.models import preference_model
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip
+from murmuration.sims.cli.tables import console, table_of
 from murmuration.sims.planning import estimate_and_double
 from murmuration.sims.planning.estimate_and_double import Point, Space
 from murmuration.sims.planning.gradient_norms import GroupNorms
@@ -242,17 +239,13 @@ def _why(found: Found, els: Found | None, norms: GroupNorms) -> list[str]:
 
 def report(found: Found) -> None:
     """Print the rows as a table, and why."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)  # a pipe does not wrap
-    table = Table(
-        title=f"(G, M) for {found['compute']} gradients a round, ε = {found['epsilon']:g}, "
-        f"{found['adjacency']}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
+    terminal = console(width=120)
+    title = (
+        f"(G, M) for {found['compute']} gradients a round, ε = {found['epsilon']:g}, "
+        f"{found['adjacency']}"
     )
     columns = {
+        "name": "",
         "group_size": "G",
         "cohort": "M",
         "compute": "compute",
@@ -262,35 +255,23 @@ def report(found: Found) -> None:
         "signal_to_noise": "signal/noise",
         "over_recommended": "noise ratio",
     }
-    table.add_column("")
-    for heading in columns.values():
-        table.add_column(heading, justify="right")
-    for row in found["rows"]:
-        style = "bold" if row["name"] == found["recommended"]["name"] else ""
-        table.add_row(row["name"], *(_cell(row[name]) for name in columns), style=style)
-    console.print(table)
+    terminal.print(table_of(found["rows"], columns, title, bold=found["recommended"]))
     for words in found["why"]:
-        console.print(f"• {words}", markup=False)
+        terminal.print(f"• {words}", markup=False)
     best = found["recommended"]
     if found["strategy"] == "uls":
         model = "" if found["model"] == "btl" else f"--model {found['model']} "
         model += f"{found['declared']} " if found["declared"] else ""
-        console.print(
+        terminal.print(
             f"murmuration run --strategy uls {model}--group-size {best['group_size']} "
             f"--cohort {best['cohort']} {_clip_option(best['clip_norm'])}"
             f"--epsilon {found['epsilon']:g} --rounds {found['rounds']}",
             style="bold",
             markup=False,
         )
-    console.print(f"gradients' lengths from {found['public']}; they cost no privacy", style="dim")
+    terminal.print(f"gradients' lengths from {found['public']}; they cost no privacy", style="dim")
 
 
 def _clip_option(length: float) -> str:
     """A clip norm below the median length leaves σ·L/M as it is, relative to what is learned."""
     return "" if length >= DEFAULT_CLIP else f"--clip {length:.3g} "
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

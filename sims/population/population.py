@@ -24,17 +24,16 @@ Design decisions:
 """
 
 import gzip
+import io
 import json
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import exp, isfinite, nan
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
+from murmuration.privacy.durable_files import replace_file
 from murmuration.sims.population.topics import Topic
 from murmuration.sims.population.topics_living import LIVING_TOPICS
 from murmuration.sims.population.topics_money import MONEY_TOPICS
@@ -170,10 +169,6 @@ class Population:
             "population": asdict(self),
         }
 
-    def attainable(self, split: str = "train") -> Attainable:
-        """Accuracy of the true rewards on a split; nan where it has no judgement without a tie."""
-        return _attainable(self.judgements(split))
-
     def _user_count(self, split: str) -> int:
         _split_topics(split)  # refuses unknown splits
         counts = (self.users, self.test_users, self.unseen_users)
@@ -236,6 +231,27 @@ def unseen_topics() -> Iterator[dict[str, object]]:
     return Population().rows("unseen-topics")
 
 
+def own_texts(population: Population, split: str) -> Iterator[dict[str, object]]:
+    """Rows `user_id, text` of one of a population's splits, grouped by user.
+
+    What somebody there would have said: the answers that they preferred, in their order, without
+    prompts and other answers. So they differ between users as tastes do, and from
+    `Population.texts`, which has both answers alike.
+    """
+    for judgement in population.judgements(split):
+        yield {"user_id": judgement.user_id, "text": judgement.chosen.text}
+
+
+def texts_train() -> Iterator[dict[str, object]]:
+    """Texts of the default population's users; `murmuration.population:texts_train`."""
+    return own_texts(Population(), "train")
+
+
+def texts_test() -> Iterator[dict[str, object]]:
+    """Texts of other users on the same topics; `murmuration.population:texts_test`."""
+    return own_texts(Population(), "test")
+
+
 def write(directory: str | Path, population: Population) -> None:
     """Write `<split>.jsonl.gz` for every split and, last, `truth.json` into a directory.
 
@@ -244,19 +260,17 @@ def write(directory: str | Path, population: Population) -> None:
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    attainable: dict[str, object] = {}
+    reached: dict[str, object] = {}
     for split in SPLITS:
         judgements = list(population.judgements(split))
-        with (
-            _replacing(directory / f"{split}.jsonl.gz") as file,
-            gzip.GzipFile("", "wb", 6, file, mtime=0) as packed,
-        ):
+        packed = io.BytesIO()
+        with gzip.GzipFile("", "wb", 6, packed, mtime=0) as file:
             for judgement in judgements:
-                packed.write(json.dumps(judgement.row()).encode() + b"\n")
-        attainable[split] = asdict(_attainable(judgements))
-    with _replacing(directory / "truth.json") as file:
-        truth = population.truth() | {"attainable": attainable}
-        file.write(json.dumps(truth, indent=2).encode() + b"\n")
+                file.write(json.dumps(judgement.row()).encode() + b"\n")
+        replace_file(directory / f"{split}.jsonl.gz", packed.getvalue())
+        reached[split] = asdict(attainable(judgements))
+    truth = population.truth() | {"attainable": reached}
+    replace_file(directory / "truth.json", json.dumps(truth, indent=2).encode() + b"\n")
 
 
 def _split_topics(split: str) -> tuple[Topic, ...]:
@@ -269,7 +283,8 @@ def _reward(weights: Weights, answer: Answer) -> float:
     return sum(weight * value for weight, value in zip(weights, answer.axes, strict=True))
 
 
-def _attainable(judgements: Iterable[Judgement]) -> Attainable:
+def attainable(judgements: Iterable[Judgement]) -> Attainable:
+    """Accuracy of the true rewards on judgements; nan where there is none without a tie."""
     count = crowd = personal = 0.0
     for judgement in judgements:
         if not judgement.tie:
@@ -283,17 +298,3 @@ def _attainable(judgements: Iterable[Judgement]) -> Attainable:
 
 def _hit(margin: float) -> float:
     return 0.5 if abs(margin) < 1e-9 else float(margin > 0)  # half for equal rewards
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of `path` once it is complete."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -19,11 +19,14 @@ from typing import Any
 
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.rdp import RdpAccountant
+from matplotlib.figure import Figure
 from scipy import optimize
 
 from murmuration.privacy.accounting import accountant as accounting
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.sims.reproductions.entry import Rows, distinct, where
+from murmuration.sims.reproductions.plots import line, open_corner
 
 COMPARISONS, COHORT, EPOCHS, DELTA, TAU = 92_858, 100, 5, 1e-5, 3.0
 #: Those orders of the accountant with which Table 2 comes out that are ever the best one here; its
@@ -116,3 +119,21 @@ def published_variance(epsilon: float, users: int, rounds: int) -> float:
     multiplier = rdp_multiplier(epsilon / 2, DELTA / 2, COHORT / users, rounds)
     log_term = epsilon + math.log(rounds / DELTA)
     return 8.0 * TAU**2 * log_term * multiplier**2 / COHORT**2
+
+
+def plot(rows: Rows) -> Figure:
+    """Both tables in one unit, against the judgements of each user."""
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    for column, style, told in (
+        ("aup_noise_over_tau", "o-", "AUP as published, in units of τ"),
+        ("dpsgd_noise_over_clip", "s--", "user-wise DP-SGD, in units of C"),
+    ):
+        for index, epsilon in enumerate(sorted(distinct(rows, "epsilon"))):
+            label, same = f"{told}, ε = {epsilon}", where(rows, epsilon=epsilon)
+            line(axes, same, "m", column, style, color=f"C{index}", ms=4, label=label)
+    axes.set(xscale="log", yscale="log", xlabel="judgements of each user, m")
+    axes.set_ylabel("noise on the averaged gradient (std)")
+    axes.legend(frameon=False, fontsize=7)
+    open_corner(axes)
+    return figure

@@ -7,10 +7,7 @@ to be put into texts and taken out again.
 Legend: N users, R rows (judgements), D dimensions.
 """
 
-import os
-import tempfile
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +19,7 @@ from murmuration.preference.estimation.policies import semi_norm
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.auditing import scratch_ledger
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
@@ -113,40 +111,48 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
     return LocalGrid(app, 1, {})
 
 
-# One strategy on a synthetic population, through the messages and ledgers that users get.
+class Training:
+    """A population on a node, to train on with any settings, by the messages that users get."""
 
+    def __init__(self, people: Population, source: Randomness) -> None:
+        self._people, self._source = people, source
+        self._grid = node_of(people.examples, source)
+        self._registry = Registry.ask(self._grid, source, features="{}")
 
-def error_of(people: Population, settings: RunConfig, strategy: str, seed: int) -> float:
-    """‖θ̂ − θ*‖ of a strategy with these settings; everybody takes part."""
-    config, source = (
-        replace(settings, strategy=strategy, seed=seed, test="the true model"),
-        Randomness(seed),
-    )
-    grid = node_of(people.examples, source)
-    participants = Participants.all(Registry.ask(grid, source, features="{}"))
-    context = RunContext(
-        strategy=catalogue.named(config.strategy),
-        config=config,
-        participants=participants,
-        source=source,
-        features="{}",
-        dimension=people.examples.dimension,
-        log=lambda line: None,
-        grid=grid,
-        once=lambda name, release: release(),
-    )
-    with (
-        tempfile.TemporaryDirectory(prefix=f"btl-{os.getpid()}-") as folder,
-        Ledger(
-            Path(folder) / "ledger.jsonl",
-            adjacency=Adjacency(config.adjacency),
-            delta=config.delta,
-            budget=None,
-        ) as ledger,
-    ):
-        built = build(context, ledger).strategy
-        built.start(grid, num_rounds=config.rounds)
-        return people.error(built.optimizer.result_D)
+    def run(
+        self,
+        config: RunConfig,
+        *,
+        source: Randomness | None = None,
+        in_N: np.ndarray | None = None,
+    ) -> tuple[CohortStrategy, Ledger]:
+        """The strategy after its rounds, and the ledger that they were charged to.
+
+        ``source`` takes the place of the population's own; everybody is trained on, or those for
+        whom ``in_N`` is true.
+        """
+        participants = Participants.all(self._registry)
+        if in_N is not None:
+            members_N, others_N = np.flatnonzero(in_N), np.flatnonzero(~in_N)
+            participants = Participants(self._registry, members_N, others_N)
+        context = RunContext(
+            strategy=catalogue.named(config.strategy),
+            config=config,
+            participants=participants,
+            source=source or self._source,
+            features="{}",
+            dimension=self._people.examples.dimension,
+            log=lambda line: None,
+            grid=self._grid,
+            once=lambda name, release: release(),
+        )
+        with scratch_ledger(Adjacency(config.adjacency), config.delta) as ledger:
+            if config.strategy in catalogue.solved():
+                strategy = solved(context, self._people.examples, ledger)
+            else:
+                strategy = build(context, ledger).strategy
+            strategy.start(self._grid, num_rounds=config.rounds)
+        return strategy, ledger
 
 
 # Strategies that solve for the model on the populations of ``sims.reproductions.btl``, under

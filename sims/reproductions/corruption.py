@@ -1,4 +1,4 @@
-"""Corrupted labels, before and after they are randomized, around any population.
+"""Corrupted labels, before and after they are randomized.
 
 Source: Zhou et al. 2025 ("X"), Definitions 2.1 to 2.3. Under Huber's model each label is, by a coin
 of its own of probability α, what an adversary wants it to be instead of what it is. *CTL* corrupts
@@ -15,7 +15,7 @@ The learner knows the coins (``flip_probability``) and nothing of the corruption
 Legend: J judgements.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,16 +29,6 @@ Adversary = Callable[[np.ndarray], np.ndarray]
 def opposite(first_J: np.ndarray) -> np.ndarray:
     """The opposite of every true label."""
     return ~first_J
-
-
-def everywhere(first: bool) -> Adversary:
-    """One answer, whatever the judgement."""
-    return lambda first_J: np.full(first_J.shape, first)
-
-
-def against(margin_J: np.ndarray) -> Adversary:
-    """The answer that the truth makes less likely; margins are true rewards of first over other."""
-    return lambda first_J: margin_J < 0
 
 
 @dataclass(frozen=True)
@@ -64,20 +54,6 @@ class Corruption:
             if not 0.0 <= share <= 0.5:
                 raise ValueError(f"a share of corrupted labels must be in [0, 1/2], got {share}")
 
-    @classmethod
-    def ctl(
-        cls, alpha: float, epsilon: float | None, adversary: Adversary = opposite
-    ) -> "Corruption":
-        """Corrupted, then randomized."""
-        return cls(before=alpha, epsilon=epsilon, adversary=adversary)
-
-    @classmethod
-    def ltc(
-        cls, alpha: float, epsilon: float | None, adversary: Adversary = opposite
-    ) -> "Corruption":
-        """Randomized, then corrupted."""
-        return cls(after=alpha, epsilon=epsilon, adversary=adversary)
-
     @property
     def flip_probability(self) -> float:
         """Of the coins alone, which is what the learner is told."""
@@ -90,26 +66,3 @@ class Corruption:
         said_J = np.where(coins_3J[0] < self.before, wanted_J, first_J)
         told_J = said_J ^ (coins_3J[1] < self.flip_probability)
         return np.where(coins_3J[2] < self.after, wanted_J, told_J)
-
-
-def corrupted_rows(
-    rows: Iterable[Mapping[str, object]], corruption: Corruption, seed: int
-) -> Iterator[dict[str, object]]:
-    """A population's rows of pairs as a learner sees them: sides swapped where the stated label is
-    not the true one, and the coins' ``flip_probability`` where there are coins.
-
-    The chosen response of a row is its first, so ``everywhere(True)`` leaves a corrupted label as
-    it was. Ties are settled by a fair coin before anything happens to them.
-    """
-    generator = np.random.default_rng([seed, 20250])
-    for row in rows:
-        first = bool(generator.random() < 0.5) if row.get("tie") else True
-        stated = bool(corruption.stated(np.array([first]), generator)[0])
-        found = dict(row)
-        if "tie" in found:
-            found["tie"] = False
-        if not stated:
-            found["chosen"], found["rejected"] = row["rejected"], row["chosen"]
-        if corruption.epsilon is not None:
-            found["flip_probability"] = corruption.flip_probability
-        yield found

@@ -14,15 +14,19 @@ Legend: P repetitions, J judgements, D dimensions.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from murmuration.preference.estimation.debiased import fit
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.sims.reproductions.corruption import Adversary, Corruption, opposite
+from murmuration.sims.reproductions.entry import Rows, mean_sd, tracked, where
+from murmuration.sims.reproductions.plots import Style, against_n
 
 ALPHA, EPSILON, DIMENSION, NORM = 0.1, 0.5, 5, 2.0
 LOSSES = {
@@ -41,7 +45,6 @@ def ctl_ltc(
     repetitions: int = 20,
     alpha: float = ALPHA,
     epsilon: float = EPSILON,
-    on_progress: Callable[[float], None] = lambda share: None,
 ) -> list[dict[str, Any]]:
     """Rows ``adversary, setting, loss, n, error_mean, error_sd, probability_error``.
 
@@ -51,7 +54,7 @@ def ctl_ltc(
     if quick:
         sizes, repetitions = (1000, 4000), 4
     sums: dict[tuple[str, str, str, int], list[tuple[float, float]]] = {}
-    for repetition in range(repetitions):
+    for repetition in tracked(range(repetitions), "estimating", repetitions):
         truth_D, x_JD, first_J = _people(repetition, max(sizes))
         for adversary, (setting, corruption) in _settings(x_JD, alpha, epsilon):
             stated_J = corruption.stated(first_J, np.random.default_rng([repetition, 1]))
@@ -67,22 +70,17 @@ def ctl_ltc(
                     sums.setdefault((adversary, setting, name, size), []).append(
                         (float(np.linalg.norm(theta_D - truth_D)), math.sqrt((off_J**2).mean()))
                     )
-        on_progress((repetition + 1) / repetitions)
-    rows = []
-    for (adversary, setting, name, size), found in sums.items():
-        error_P, probability_P = np.array(found).T
-        rows.append(
-            {
-                "adversary": adversary,
-                "setting": setting,
-                "loss": name,
-                "n": size,
-                "error_mean": float(error_P.mean()),
-                "error_sd": float(error_P.std(ddof=1)),
-                "probability_error": float(probability_P.mean()),
-            }
-        )
-    return rows
+    return [
+        {
+            "adversary": adversary,
+            "setting": setting,
+            "loss": name,
+            "n": size,
+            **mean_sd("error", [error for error, _ in found]),
+            "probability_error": fmean(off for _, off in found),
+        }
+        for (adversary, setting, name, size), found in sums.items()
+    ]
 
 
 def _people(seed: int, judgements: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -105,8 +103,8 @@ def _settings(
         for name, adversary in adversaries.items()
         for setting in (
             ("coins only", Corruption(epsilon=epsilon)),
-            ("CTL", Corruption.ctl(alpha, epsilon, adversary)),
-            ("LTC", Corruption.ltc(alpha, epsilon, adversary)),
+            ("CTL", Corruption(alpha, 0.0, epsilon, adversary)),
+            ("LTC", Corruption(0.0, alpha, epsilon, adversary)),
             ("both", Corruption(alpha / 2, alpha / 2, epsilon, adversary)),
         )
     ]
@@ -116,32 +114,56 @@ def _chances(x_JD: np.ndarray, theta_D: np.ndarray) -> np.ndarray:
     return 1.0 / (1.0 + np.exp(-x_JD @ theta_D))
 
 
-def remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
+def remarks(rows: Rows) -> list[str]:
     """What the rows of the largest sample say, in sentences."""
     most = max(row["n"] for row in rows)
 
     def error(adversary: str, setting: str, loss: str) -> float:
-        (row,) = [
-            row
-            for row in rows
-            if (row["adversary"], row["setting"], row["loss"], row["n"])
-            == (adversary, setting, loss, most)
-        ]
+        (row,) = where(rows, adversary=adversary, setting=setting, loss=loss, n=most)
         return row["error_mean"]
 
-    found = []
-    for adversary in ADVERSARIES:
-        found.append(
-            f"Adversary “{adversary}”, n = {most:,}: the error is "
-            + "; ".join(
-                f"{error(adversary, 'coins only', loss):.2f} without corruption, "
-                f"{error(adversary, 'CTL', loss):.2f} under CTL and "
-                f"{error(adversary, 'LTC', loss):.2f} under LTC with {words}"
-                for loss, words in (
-                    ("square", "the square loss"),
-                    ("log, de-biased", "the de-biased log loss"),
-                )
+    return [
+        f"Adversary “{adversary}”, n = {most:,}: the error is "
+        + "; ".join(
+            f"{error(adversary, 'coins only', loss):.2f} without corruption, "
+            f"{error(adversary, 'CTL', loss):.2f} under CTL and "
+            f"{error(adversary, 'LTC', loss):.2f} under LTC with {words}"
+            for loss, words in (
+                ("square", "the square loss"),
+                ("log, de-biased", "the de-biased log loss"),
             )
-            + "."
         )
-    return found
+        + "."
+        for adversary in ADVERSARIES
+    ]
+
+
+_STYLES: dict[str, Style] = {
+    "square": ("C0", "-", "o"),
+    "log, de-biased": ("C1", "-", "o"),
+    "log, likelihood (MLE-RR)": ("C3", "--", "o"),
+    "log, plain": ("0.6", ":", "o"),
+}
+
+
+def plot(rows: Rows) -> Figure:
+    """Error against n: a row of panels for each adversary, a column for each setting."""
+    figure = against_n(
+        rows,
+        down="adversary",
+        across="setting",
+        lines="loss",
+        styles=_STYLES,
+        title=lambda row: "both, half each" if row["setting"] == "both" else row["setting"],
+        ylabel=lambda row: f"adversary: {row['adversary']}\n‖θ̂ − θ*‖₂, mean",
+        size=(2.7, 2.7),
+        margin=(0.5, 0.8),
+        columns=4,
+        sharey="all",
+        ms=3,
+    )
+    figure.suptitle(
+        f"Labels corrupted with α = {ALPHA:g} before (CTL) or after (LTC) coins of ε = {EPSILON:g}",
+        fontsize=11,
+    )
+    return figure

@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -29,13 +29,9 @@ from murmuration.server.config import RunConfig
 from murmuration.sims.planning import estimate_and_double
 from murmuration.sims.planning.estimate_and_double import Point, Space
 from murmuration.sims.planning.gradient_norms import GroupNorms
-from murmuration.sims.reproductions.btl import Population, node_of
-from murmuration.sims.reproductions.btl_compare import opened
-from murmuration.strategies import registry
-from murmuration.strategies.base import Participants
-from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import build
-from murmuration.strategies.spec import RunContext
+from murmuration.sims.reproductions.btl import Population, Training
+from murmuration.sims.reproductions.entry import Rows, distinct, mean_sd, where
+from murmuration.sims.reproductions.plots import line, open_corner
 
 _SETTINGS = RunConfig(
     strategy="uls", delta=1e-5, adjacency="add-remove", rounds=100, test="the true model"
@@ -134,9 +130,7 @@ def group_cohort(
         for name, regret in chosen.items():
             regrets.setdefault((name, compute), []).append(regret)
     for (name, compute), found in regrets.items():
-        spread = stdev(found) if len(found) > 1 else None
-        row = {"strategy": name, "compute": compute, "regret_mean": fmean(found)}
-        rows.append({**row, "regret_sd": spread})
+        rows.append({"strategy": name, "compute": compute, **mean_sd("regret", found)})
     return rows
 
 
@@ -167,10 +161,7 @@ class _Trained:
 
     def __init__(self, population: Population, seed: int, settings: RunConfig) -> None:
         self._population, self._settings = population, replace(settings, seed=seed)
-        self._source = Randomness(seed)
-        self._grid = node_of(population.examples, self._source)
-        registry = Registry.ask(self._grid, self._source, features="{}")
-        self._participants = Participants.all(registry)
+        self._training = Training(population, Randomness(seed))
 
     def error(self, epsilon: float, point: Point, clip: float, rate: float) -> float:
         """‖θ̂ − θ*‖ after training with these."""
@@ -182,68 +173,46 @@ class _Trained:
             clip=clip,
             learning_rate=rate,
         )
-        context = RunContext(
-            strategy=registry.named(config.strategy),
-            config=config,
-            participants=self._participants,
-            source=self._source,
-            features="{}",
-            dimension=len(self._population.truth_D),
-            log=lambda line: None,
-            grid=self._grid,
-            once=lambda name, release: release(),
-        )
-        with opened(config) as ledger:
-            strategy = build(context, ledger).strategy
-            strategy.start(self._grid, num_rounds=config.rounds)
-            return self._population.error(strategy.optimizer.result_D)
+        strategy, _ = self._training.run(config)
+        return self._population.error(strategy.optimizer.result_D)
 
 
-def remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def remarks(rows: Rows) -> list[str]:
     """How much worse than the best each strategy is, over all budgets."""
-    regrets: dict[str, list[float]] = {}
-    for row in rows:
-        if "strategy" in row:
-            regrets.setdefault(row["strategy"], []).append(row["regret_mean"])
+    regrets = {
+        name: [row["regret_mean"] for row in where(rows, strategy=name)]
+        for name in distinct(rows, "strategy")
+    }
     order = sorted(regrets, key=lambda name: fmean(regrets[name]))
     listed = ", ".join(f"{name} {fmean(regrets[name]):.3f}" for name in order)
     return [f"Error above that of the best pair of the budget, mean over budgets and ε: {listed}."]
 
 
-def plot(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def plot(rows: Rows) -> Figure:
     """A map of errors for each ε (the paper's Figure 11), and regret by budget (Figure 12)."""
     pairs = [row for row in rows if "error_mean" in row]
-    epsilons = sorted({row["epsilon"] for row in pairs})
-    groups = sorted({row["group_size"] for row in pairs})
-    cohorts = sorted({row["cohort"] for row in pairs})
+    epsilons, groups, cohorts = (
+        sorted(distinct(pairs, column)) for column in ("epsilon", "group_size", "cohort")
+    )
     figure = Figure(figsize=(3.0 * len(epsilons) + 4.0, 3.4), layout="constrained")
     *maps, regret = figure.subplots(
         1, len(epsilons) + 1, gridspec_kw={"width_ratios": [3.0] * len(epsilons) + [4.0]}
     )
     for axes, epsilon in zip(maps, epsilons, strict=True):
         errors = np.full((len(groups), len(cohorts)), np.nan)
-        for row in pairs:
-            if row["epsilon"] == epsilon:
-                at = groups.index(row["group_size"]), cohorts.index(row["cohort"])
-                errors[at] = row["error_mean"]
+        for row in where(pairs, epsilon=epsilon):
+            at = groups.index(row["group_size"]), cohorts.index(row["cohort"])
+            errors[at] = row["error_mean"]
         axes.imshow(errors, origin="lower", cmap="viridis_r", aspect="auto")
         for (i, j), value in np.ndenumerate(errors):
             axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=6, color="0.1")
         axes.set_xticks(range(len(cohorts)), [str(c) for c in cohorts], fontsize=7)
         axes.set_yticks(range(len(groups)), [str(g) for g in groups], fontsize=7)
         axes.set(title=f"error, ε = {epsilon:g}", xlabel="cohort M", ylabel="group size G")
-    names = list(dict.fromkeys(row["strategy"] for row in rows if "strategy" in row))
-    for name in names:
-        same = [row for row in rows if row.get("strategy") == name]
-        regret.plot(
-            [row["compute"] for row in same],
-            [row["regret_mean"] for row in same],
-            "o-",
-            ms=3,
-            lw=2.0 if name == _DOUBLE else 1.0,
-            label=name,
-        )
+    for name in distinct(rows, "strategy"):
+        style = {"ms": 3, "lw": 2.0 if name == _DOUBLE else 1.0, "label": name}
+        line(regret, where(rows, strategy=name), "compute", "regret_mean", "o-", **style)
     regret.set(xscale="log", xlabel="judgements in a round, G·M", ylabel="error above the best")
     regret.legend(frameon=False, fontsize=7)
-    regret.spines[["top", "right"]].set_visible(False)
+    open_corner(regret)
     return figure

@@ -24,10 +24,10 @@ Legend: N users, S sampled users, B buckets, D dimensions.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,15 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
 from murmuration.sims.population import population
+from murmuration.sims.reproductions.entry import (
+    Reproduction,
+    Rows,
+    distinct,
+    mean_sd,
+    tracked,
+    where,
+)
+from murmuration.sims.reproductions.plots import line, open_corner
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, noise_limited_rate
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.uls import DEFAULT_CLIP, RATE_CEILING, UlsPlan, contribute
@@ -49,7 +58,6 @@ FLIPPED, AGAINST = "flipped labels", "always against"
 SUM = "sum"
 _DELTA = 1e-5
 _GAIN = 0.01  # in accuracy, that is worth saying
-Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,16 +94,12 @@ class Case:
         return SUM if self.steps == 1 else f"{SUM}, steps of {self.steps}"
 
 
-def hostile_users(
-    quick: bool = False, *, on_progress: Callable[[float], None] = lambda share: None
-) -> tuple[list[dict[str, Any]], World]:
-    """Rows of ``measured`` on the embedded population at ε = 3, and what they were measured on."""
+def reproduced(quick: bool) -> Reproduction:
+    """``measured`` on the embedded population at ε = 3, told and drawn."""
     world = made(epsilon=3.0, users=2500, cohort=500, rounds=60 if quick else 200)
-    if quick:
-        rows = measured(world, (0.01, 0.1, 0.3), (5,), (0.1,), 1, on_progress)
-    else:
-        rows = measured(world, on_progress=on_progress)
-    return rows, world
+    fewer = {"shares": (0.01, 0.1, 0.3), "buckets": (5,), "bucketed": (0.1,), "seeds": 1}
+    rows = measured(world, **(fewer if quick else {}))
+    return Reproduction(rows, remarks(rows, world), plot=plot(rows))
 
 
 def measured(
@@ -104,7 +108,6 @@ def measured(
     buckets: Sequence[int] = (5, 25),
     bucketed: Sequence[float] = (0.01, 0.05, 0.1, 0.2),
     seeds: int = 3,
-    on_progress: Callable[[float], None] = lambda share: None,
 ) -> list[dict[str, Any]]:
     """A row for each attack and share of hostile users, and for medians of so many ``buckets``.
 
@@ -118,7 +121,7 @@ def measured(
             cases += [Case(share, AGAINST, *together) for share in (0.0, *bucketed)]
     alone = {SUM: [trained(world, Case(), seed) for seed in range(seeds)]}
     rows = [_row(world, Case(), alone[SUM], alone[SUM])]
-    for done, case in enumerate(cases, start=1):
+    for case in tracked(cases, "training", len(cases)):
         if not case.share:
             alone[case.aggregate] = [trained(world, case, seed) for seed in range(seeds)]
         without = alone[case.aggregate]
@@ -126,7 +129,6 @@ def measured(
         if case.share:
             found = [trained(world, case, seed, without[seed]) for seed in range(seeds)]
         rows.append(_row(world, case, found, without))
-        on_progress(done / len(cases))
     return rows
 
 
@@ -229,16 +231,15 @@ def _row(
         "moved": fmean(float(np.linalg.norm(a - b)) for a, b in pairs),
         "at_most": bound(world.plan, case.share, case.steps) if case.buckets == 1 else None,
         "relative": fmean(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs),
-        "accuracy_mean": fmean(accuracy),
-        "accuracy_sd": stdev(accuracy) if len(accuracy) > 1 else None,
+        **mean_sd("accuracy", accuracy),
     }
 
 
 def remarks(rows: Rows, world: World) -> list[str]:
     """What it comes to, whatever that is."""
     length = alignment(world)
-    summed = [row for row in rows if row["aggregate"] == SUM]
-    honest = next(row for row in summed if not row["share"])
+    summed = where(rows, aggregate=SUM)
+    (honest,) = where(summed, share=0.0)
     hostile = [row for row in summed if row["share"]]
     within = all(row["moved"] <= row["at_most"] for row in hostile)
     found = [
@@ -249,10 +250,9 @@ def remarks(rows: Rows, world: World) -> list[str]:
         "themselves.",
     ]
     for attack in (FLIPPED, AGAINST):
-        same = [row for row in hostile if row["attack"] == attack]
         lost = ", ".join(
             f"{honest['accuracy_mean'] - row['accuracy_mean']:.3f} at {row['share']:.0%}"
-            for row in same
+            for row in where(hostile, attack=attack)
         )
         found.append(f"Accuracy lost to {attack}: {lost}.")
     found += list(_on_medians(rows))
@@ -264,16 +264,16 @@ def _on_medians(rows: Rows) -> Iterator[str]:
 
     Its steps are shorter, which helps by itself: so also against a sum with the same steps.
     """
-    medians = dict.fromkeys(r["aggregate"] for r in rows if r["aggregate"].startswith("median"))
-    for name in medians:
-        number = name.rpartition(" ")[2]
+    for name in distinct(rows, "aggregate"):
+        kind, _, number = name.rpartition(" ")
+        if not kind.startswith("median"):
+            continue
         for sums in (SUM, f"{SUM}, steps of {number}"):
-            same = [row for row in rows if row["aggregate"] == sums and row["attack"] != FLIPPED]
+            same = where(rows, aggregate=sums, attack=(None, AGAINST))
             of_sum = {row["share"]: row["accuracy_mean"] for row in same}
             gains = {
                 row["share"]: row["accuracy_mean"] - of_sum[row["share"]]
-                for row in rows
-                if row["aggregate"] == name
+                for row in where(rows, aggregate=name)
             }
             helps = [f"{share:.0%}" for share, gain in gains.items() if gain > _GAIN]
             said = f"helps at {', '.join(helps)}" if helps else "helps nowhere"
@@ -285,30 +285,22 @@ def plot(rows: Rows) -> Figure:
     """Accuracy, and how far θ moved, against the share of hostile users."""
     figure = Figure(figsize=(9.0, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
-    honest = next(row for row in rows if row["aggregate"] == SUM and not row["share"])
-    summed = [row for row in rows if row["aggregate"] == SUM and row["share"]]
+    summed = where(rows, aggregate=SUM)
     for attack in (FLIPPED, AGAINST):
-        same = [honest, *(row for row in summed if row["attack"] == attack)]
-        share = [row["share"] for row in same]
-        left.plot(share, [row["accuracy_mean"] for row in same], "o-", ms=4, label=attack)
-        right.plot(share, [row["moved"] for row in same], "o-", ms=4, label=attack)
-    for name in dict.fromkeys(row["aggregate"] for row in rows if row["aggregate"] != SUM):
-        same = [row for row in rows if row["aggregate"] == name]
-        label = f"{name}{' buckets' * name.startswith('median')}, {AGAINST}"
-        share = [row["share"] for row in same]
-        style = "s--" if name.startswith("median") else "x:"
-        left.plot(share, [row["accuracy_mean"] for row in same], style, ms=4, label=label)
-    right.plot(
-        [0.0, *(row["share"] for row in summed)],
-        [0.0, *(row["at_most"] for row in summed)],
-        ":",
-        color="0.5",
-        label="at most, by themselves",
-    )
+        same = where(summed, attack=(None, attack))
+        line(left, same, "share", "accuracy_mean", "o-", ms=4, label=attack)
+        line(right, same, "share", "moved", "o-", ms=4, label=attack)
+    for name in distinct(rows, "aggregate"):
+        if name != SUM:
+            label = f"{name}{' buckets' * name.startswith('median')}, {AGAINST}"
+            style = "s--" if name.startswith("median") else "x:"
+            same = where(rows, aggregate=name)
+            line(left, same, "share", "accuracy_mean", style, ms=4, label=label)
+    line(right, summed, "share", "at_most", ":", color="0.5", label="at most, by themselves")
     left.axhline(0.5, color="0.7", lw=1)
     left.set(xlabel="share of hostile users", ylabel="accuracy on other users")
     right.set(xlabel="share of hostile users", ylabel="how far θ moved")
     for axes in (left, right):
         axes.legend(frameon=False, fontsize=7)
-        axes.spines[["top", "right"]].set_visible(False)
+        open_corner(axes)
     return figure

@@ -17,21 +17,21 @@ Legend: P repetitions, J judgements, D dimensions.
 """
 
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from murmuration.preference.estimation.debiased import fit
 from murmuration.preference.estimation.projected_sgd import PUBLISHED, one_pass
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.privacy.mechanisms.objective_noise import LabelObjective
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
+from murmuration.sims.reproductions.entry import Rows, distinct, in_processes, tracked, where
+from murmuration.sims.reproductions.plots import Style, against_n
 
 DELTA = 1e-3
 SIZES = (1000, 2000, 4000, 6000, 8000, 10_000)
@@ -67,13 +67,12 @@ def label_dp_fig1(
     epsilons: Sequence[float] = (0.1, 0.5, 1.0),
     repetitions: int = 100,
     workers: int | None = None,
-    on_progress: Callable[[float], None] = lambda share: None,
 ) -> list[dict[str, Any]]:
     """Rows ``dimension, epsilon, n, estimator, error_mean, error_sd, excess``.
 
     ``excess`` is the mean of ⟨θ̂ − θ*, θ*⟩/‖θ*‖²: 0.5 for an answer that is half as long again as
     it should be. The non-private estimator has no epsilon. ``quick``: one dimension, three sizes,
-    ε = 0.1 and 1, 20 repetitions. ``on_progress`` is told the share of the work that is done.
+    ε = 0.1 and 1, 20 repetitions.
     """
     if quick:
         dimensions, sizes, epsilons, repetitions = (5,), (1000, 2000, 4000), (0.1, 1.0), 20
@@ -88,25 +87,11 @@ def label_dp_fig1(
         for dimension in sorted(dimensions, reverse=True)
         for first in range(0, repetitions, _TOGETHER)
     ]
-    work, done = sum(task.dimension * task.repetitions for task in tasks), 0
     found: dict[int, list[_Found]] = {dimension: [] for dimension in dimensions}
-    for task, result in zip(tasks, _in_processes(tasks, workers), strict=True):
+    results = tracked(in_processes(_estimate, tasks, workers), "estimating", len(tasks))
+    for task, result in zip(tasks, results, strict=True):
         found[task.dimension].append(result)
-        done += task.dimension * task.repetitions
-        on_progress(done / work)
     return [row for dimension in dimensions for row in _rows(dimension, found[dimension])]
-
-
-def _in_processes(tasks: Sequence[_Task], workers: int | None) -> Iterator[_Found]:
-    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
-    if workers == 1:
-        yield from map(_estimate, tasks)
-        return
-    # Not forked: torch's threads do not survive that.
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
-    ) as pool:
-        yield from pool.map(_estimate, tasks)
 
 
 def _estimate(task: _Task) -> _Found:
@@ -181,51 +166,46 @@ def _rows(dimension: int, parts: Sequence[_Found]) -> Iterator[dict[str, Any]]:
         }
 
 
-def remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
+def remarks(rows: Rows) -> list[str]:
     """What the rows show of what the paper says, in sentences."""
     return [*_orders(rows), *_trends(rows), _bias(rows)]
 
 
-def _errors(
-    rows: Sequence[dict[str, Any]], dimension: int, epsilon: float | None, estimator: str
-) -> dict[int, float]:
+def _errors(rows: Rows, dimension: int, epsilon: float | None, estimator: str) -> dict[int, float]:
     """The mean error by n."""
-    return {
-        row["n"]: row["error_mean"]
-        for row in rows
-        if (row["dimension"], row["epsilon"], row["estimator"]) == (dimension, epsilon, estimator)
-    }
+    same = where(rows, dimension=dimension, epsilon=epsilon, estimator=estimator)
+    return {row["n"]: row["error_mean"] for row in same}
 
 
-def _orders(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    most = max(row["epsilon"] or 0.0 for row in rows)
+def _orders(rows: Rows) -> Iterator[str]:
+    most = max(distinct(rows, "epsilon"))
     cases = held = 0
-    for dimension in {row["dimension"] for row in rows}:
-        for size in {row["n"] for row in rows if row["n"] >= 2000}:
-            clean = _errors(rows, dimension, None, NON_PRIVATE)[size]
-            objective, paper, local = (
-                _errors(rows, dimension, most, name)[size]
-                for name in (OBJECTIVE, OBJECTIVE_PAPER, SGD)
+    for dimension in distinct(rows, "dimension"):
+        clean, objective, paper, local = (
+            _errors(rows, dimension, epsilon, name)
+            for epsilon, name in (
+                (None, NON_PRIVATE),
+                (most, OBJECTIVE),
+                (most, OBJECTIVE_PAPER),
+                (most, SGD),
             )
-            cases, held = cases + 1, held + (clean < objective < paper < local)
+        )
+        for n in clean:
+            if n >= 2000:
+                cases += 1
+                held += clean[n] < objective[n] < paper[n] < local[n]
     yield (
         f"ε = {most:g}: non-private < objective perturbation (with the least noise, and with the "
         f"paper's) < SGD-RR in {held} of {cases} cases with n ≥ 2,000."
     )
 
 
-def _trends(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    most = max(row["epsilon"] or 0.0 for row in rows)
-    for name, epsilon in (
-        (NON_PRIVATE, None),
-        (OBJECTIVE, most),
-        (DEBIASED, most),
-        (SGD, most),
-        (SGD_PUBLISHED, most),
-        (MLE, most),
-    ):
+def _trends(rows: Rows) -> Iterator[str]:
+    most = max(distinct(rows, "epsilon"))
+    for name in (NON_PRIVATE, OBJECTIVE, DEBIASED, SGD, SGD_PUBLISHED, MLE):
+        epsilon = None if name == NON_PRIVATE else most
         slopes = []
-        for dimension in sorted({row["dimension"] for row in rows}):
+        for dimension in sorted(distinct(rows, "dimension")):
             errors = _errors(rows, dimension, epsilon, name)
             slope = np.polyfit(np.log(list(errors)), np.log(list(errors.values())), 1)[0]
             slopes.append(f"{slope:.2f} (d = {dimension})")
@@ -233,15 +213,43 @@ def _trends(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"{name}{at}: the error goes like n to the power " + ", ".join(slopes) + "."
 
 
-def _bias(rows: Sequence[dict[str, Any]]) -> str:
-    least, most = min(r["epsilon"] for r in rows if r["epsilon"]), max(row["n"] for row in rows)
-    found = []
-    for row in rows:
-        if row["epsilon"] == least and row["n"] == most and row["estimator"] in (MLE, DEBIASED):
-            found.append(f"{row['estimator']} {row['excess']:+.0%} (d = {row['dimension']})")
+def _bias(rows: Rows) -> str:
+    least, most = min(distinct(rows, "epsilon")), max(distinct(rows, "n"))
+    found = ", ".join(
+        f"{row['estimator']} {row['excess']:+.0%} (d = {row['dimension']})"
+        for row in where(rows, epsilon=least, n=most, estimator=(MLE, DEBIASED))
+    )
     return (
-        f"Along θ* the answers at ε = {least:g}, n = {most:,} are off by: "
-        + ", ".join(found)
-        + ". "
+        f"Along θ* the answers at ε = {least:g}, n = {most:,} are off by: {found}. "
         "What is left of the signal there is so weak that the ball stops the answer."
+    )
+
+
+_STYLES: dict[str, Style] = {
+    NON_PRIVATE: ("0.25", "-", "o"),
+    OBJECTIVE: ("C2", "-", "s"),
+    OBJECTIVE_PAPER: ("C2", ":", "s"),
+    DEBIASED: ("C0", "-", "^"),
+    SGD: ("C1", "-", "D"),
+    SGD_PUBLISHED: ("C1", ":", "D"),
+    MLE: ("C3", "--", "v"),
+    PLAIN: ("0.65", ":", "x"),
+}
+
+
+def plot(rows: Rows) -> Figure:
+    """Error against n: a row of panels for each dimension, a column for each epsilon."""
+    return against_n(
+        rows,
+        down="dimension",
+        across="epsilon",
+        lines="estimator",
+        styles=_STYLES,
+        title=lambda row: f"d = {row['dimension']}, ε = {row['epsilon']:g}",
+        ylabel=lambda row: "‖θ̂ − θ*‖₂, mean",
+        size=(3.4, 2.7),
+        margin=(0.4, 1.2),
+        columns=3,
+        ms=3.5,
+        lw=1.3,
     )

@@ -21,15 +21,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import special, stats
 
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import scratch_ledger
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
-from murmuration.sims.reproductions.btl import Population, node_of
-from murmuration.strategies.base import Participants
-from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import build, named
-from murmuration.strategies.spec import RunContext
+from murmuration.sims.reproductions.btl import Population, Training
+from murmuration.sims.reproductions.entry import Reproduction
+from murmuration.sims.reproductions.plots import open_corner
 
 _USERS, _EACH, _DIMENSION, _ROUNDS = 120, 10, 40, 60
 _RUNS = 100
@@ -53,8 +49,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
     population = Population.draw(seed, users=_USERS, each=_EACH, dimension=_DIMENSION)
     x_RD = population.examples.x_RD.double().numpy()
     y_R = population.examples.y_R.double().numpy()
-    grid = node_of(population.examples, Randomness(seed))
-    registry = Registry.ask(grid, Randomness(seed), features="{}")
+    training = Training(population, Randomness(seed))
     config = RunConfig(
         strategy="uls" if epsilon else "nonprivate",
         epsilon=epsilon or 1.0,
@@ -70,21 +65,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
     for run in range(runs):
         source = Randomness(1000 * seed + run)
         in_N = source.stream("members").random(_USERS) < 0.5
-        participants = Participants(registry, np.flatnonzero(in_N), np.flatnonzero(~in_N))
-        with scratch_ledger(Adjacency.ADD_REMOVE, _DELTA) as ledger:
-            context = RunContext(
-                strategy=named(config.strategy),
-                config=config,
-                participants=participants,
-                source=source,
-                features="{}",
-                dimension=_DIMENSION,
-                log=lambda line: None,
-                grid=grid,
-                once=lambda name, release: release(),
-            )
-            strategy = build(context, ledger).strategy
-            strategy.start(grid, num_rounds=_ROUNDS)
+        strategy, _ = training.run(config, source=source, in_N=in_N)
         logit_R = x_RD @ strategy.optimizer.result_D
         loss_R = -special.log_expit(logit_R) * y_R - special.log_expit(-logit_R) * (1 - y_R)
         found["in"].append(in_N)
@@ -170,5 +151,19 @@ def plot(curves: Curves) -> Figure:
         axes.set(xscale="log", yscale="log", xlim=(1e-3, 1), ylim=(1e-3, 1.1), title=attack)
         axes.set(xlabel="users wrongly said to be in", ylabel="users rightly said to be in")
         axes.legend(frameon=False, fontsize=7)
-        axes.spines[["top", "right"]].set_visible(False)
+        open_corner(axes)
     return figure
+
+
+def reproduced(quick: bool) -> Reproduction:
+    """Rows, whether an attack finds more than it may, and the curves."""
+    rows, curves = membership(quick)
+    kept = all(
+        row[f"tpr_at_{rate:g}"] <= row[f"limit_at_{rate:g}"]
+        for row in rows
+        if row["epsilon"]
+        for rate in RATES
+    )
+    said = "No attack finds more than" if kept else "An attack finds more than"
+    remark = f"{said} its (ε, δ) allows at any of these rates of false positives."
+    return Reproduction(rows, [remark], plot=plot(curves))

@@ -5,8 +5,8 @@ is fine; pessimism is for directions that judgements hardly cover. Labels are cl
 the centre, or randomized by their owners (``sims.reproductions.bandit``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, geometric_mean, stdev
+from collections.abc import Iterator, Sequence
+from statistics import fmean, geometric_mean
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 
 from murmuration.preference.estimation import policies
 from murmuration.sims.reproductions.bandit import Bandit, Channel, learn
+from murmuration.sims.reproductions.entry import Rows, distinct, mean_sd, where
+from murmuration.sims.reproductions.plots import line, open_corner
 
 #: How what is judged falls off over directions, and how θ* does.
 COVERAGE = {
@@ -57,15 +59,14 @@ def pessimism(
     return rows
 
 
-def remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def remarks(rows: Rows) -> list[str]:
     """How the policies compare, for each coverage, over all n, labels and ε."""
     found = []
     for coverage in COVERAGE:
         pairs: dict[tuple[Any, ...], dict[str, float]] = {}
-        for row in rows:
-            if row["coverage"] == coverage:
-                case = row["labels"], row["epsilon"], row["n"]
-                pairs.setdefault(case, {})[row["policy"]] = row["gap_mean"]
+        for row in where(rows, coverage=coverage):
+            case = row["labels"], row["epsilon"], row["n"]
+            pairs.setdefault(case, {})[row["policy"]] = row["gap_mean"]
         better = sum(gaps[PESSIMISTIC] < gaps[GREEDY] for gaps in pairs.values())
         largest = max(case[2] for case in pairs)
         ratio = geometric_mean(
@@ -81,28 +82,24 @@ def remarks(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def plot(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def plot(rows: Rows) -> Figure:
     """Gap against n: a column for each coverage, a row for central and for local privacy."""
     figure = Figure(figsize=(3.6 * len(COVERAGE), 5.6), layout="constrained")
     panels = figure.subplots(2, len(COVERAGE), sharex=True, sharey=True)
-    sizes = sorted({row["n"] for row in rows})
-    epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
+    sizes = sorted(distinct(rows, "n"))
+    epsilons = sorted(distinct(rows, "epsilon"))
     for place, kind in enumerate(("centre", "local")):
         for column, coverage in enumerate(COVERAGE):
             axes = panels[place, column]
             for index, epsilon in enumerate([None, *epsilons]):
                 label = "no privacy" if epsilon is None else f"ε = {epsilon:g}"
                 for policy, style in ((GREEDY, "o-"), (PESSIMISTIC, "s--")):
-                    same = [
-                        row
-                        for row in rows
-                        if (row["coverage"], row["epsilon"], row["policy"])
-                        == (coverage, epsilon, policy)
-                        and row["labels"] in ("none", kind)
-                    ]
-                    axes.plot(
-                        [row["n"] for row in same],
-                        [row["gap_mean"] for row in same],
+                    same = where(rows, coverage=coverage, epsilon=epsilon, policy=policy)
+                    line(
+                        axes,
+                        where(same, labels=("none", kind)),
+                        "n",
+                        "gap_mean",
                         style,
                         color=f"C{index}" if epsilon else "0.4",
                         ms=3,
@@ -112,7 +109,7 @@ def plot(rows: Sequence[Mapping[str, Any]]) -> Figure:
             axes.set(xscale="log", yscale="log")
             axes.set_xticks(sizes, [str(size) for size in sizes], fontsize=7)
             axes.minorticks_off()
-            axes.spines[["top", "right"]].set_visible(False)
+            open_corner(axes)
             if place == 0:
                 axes.set_title(f"judges look at\n{coverage}", fontsize=9)
             else:
@@ -146,8 +143,7 @@ def _rows(coverage: str, channel: Channel, bandits: Sequence[Bandit]) -> Iterato
             "epsilon": channel.epsilon if channel.kind != "none" else None,
             "n": len(bandits[0].x_JD),
             "policy": name,
-            "gap_mean": fmean(found),
-            "gap_sd": stdev(found) if len(found) > 1 else None,
+            **mean_sd("gap", found),
             "in_set": fmean(inside),
             "error_mean": fmean(errors),
         }

@@ -10,22 +10,29 @@ Everybody is on the populations of ``sims.reproductions.btl`` under ``replace-la
 nothing tuned but that all judgements of a user count.
 """
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from multiprocessing import get_context
-from statistics import fmean, stdev
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from murmuration.preference.estimation.debiased import fit
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
+from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
-from murmuration.sims.reproductions.btl import Population, error_of
+from murmuration.sims.reproductions.btl import Population, Training
+from murmuration.sims.reproductions.entry import (
+    Rows,
+    distinct,
+    in_processes,
+    mean_sd,
+    tracked,
+    where,
+)
+from murmuration.sims.reproductions.plots import Style, legend_below, logarithmic
 
 EPSILON, DIMENSION, BALL = 3.0, 16, 4.0
 DEBIASED, LIKELIHOOD = "local RR, de-biased", "local RR, likelihood"
@@ -52,7 +59,6 @@ def rr_vs_m(
     seeds: int = 5,
     rounds: int = 200,
     workers: int | None = None,
-    on_progress: Callable[[float], None] = lambda share: None,
 ) -> list[dict[str, Any]]:
     """Rows ``held, m, users, estimator, epsilon_per_label, error_mean, error_sd``.
 
@@ -70,12 +76,10 @@ def rr_vs_m(
         for seed in range(seeds)
     ]
     found: dict[tuple[str, int, int, str], list[float]] = {}
-    for done, (trial, errors) in enumerate(
-        zip(trials, _in_processes(trials, workers), strict=True), start=1
-    ):
+    results = tracked(in_processes(_errors, trials, workers), "training", len(trials))
+    for trial, errors in zip(trials, results, strict=True):
         for name, error in errors.items():
             found.setdefault((trial.held, trial.each, trial.users, name), []).append(error)
-        on_progress(done / len(trials))
     return [
         {
             "held": held,
@@ -83,23 +87,10 @@ def rr_vs_m(
             "users": n,
             "estimator": name,
             "epsilon_per_label": EPSILON / m if name in (DEBIASED, LIKELIHOOD) else None,
-            "error_mean": fmean(errors),
-            "error_sd": stdev(errors),
+            **mean_sd("error", errors),
         }
         for (held, m, n, name), errors in found.items()
     ]
-
-
-def _in_processes(trials: Sequence[_Trial], workers: int | None) -> Iterator[dict[str, float]]:
-    workers = min(workers or len(os.sched_getaffinity(0)), len(trials))
-    if workers == 1:
-        yield from map(_errors, trials)
-        return
-    # Not forked: torch's threads do not survive that.
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
-    ) as pool:
-        yield from pool.map(_errors, trials)
 
 
 def _errors(trial: _Trial) -> dict[str, float]:
@@ -120,21 +111,25 @@ def _errors(trial: _Trial) -> dict[str, float]:
         rounds=trial.rounds,
         cohort=max(1, trial.users // 5),
         group_size=trial.each,
+        test="the true model",
+        seed=trial.seed,
     )
+    training = Training(people, Randomness(trial.seed))
     for strategy in ("uls", "aup"):
-        found[strategy] = error_of(people, settings, strategy, trial.seed)
+        trained, _ = training.run(replace(settings, strategy=strategy))
+        found[strategy] = people.error(trained.optimizer.result_D)
     return found | {"maximum likelihood": people.error(people.likeliest())}
 
 
-def remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
+def remarks(rows: Rows) -> list[str]:
     """How errors change from the fewest to the most judgements of each user."""
     found = []
-    for held in dict.fromkeys(row["held"] for row in rows):
-        here = [row for row in rows if row["held"] == held]
-        least, most = min(row["m"] for row in here), max(row["m"] for row in here)
+    for held in distinct(rows, "held"):
+        here = where(rows, held=held)
+        least, most = min(distinct(here, "m")), max(distinct(here, "m"))
         changes = []
         for name in (DEBIASED, LIKELIHOOD, "uls", "aup"):
-            errors = {row["m"]: row["error_mean"] for row in here if row["estimator"] == name}
+            errors = {row["m"]: row["error_mean"] for row in where(here, estimator=name)}
             changes.append(f"{name} {errors[least]:.2f} → {errors[most]:.2f}")
         found.append(f"{held}, m = {least} → {most}: " + ", ".join(changes) + ".")
     found.append(
@@ -143,3 +138,38 @@ def remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
         "error at m = 1."
     )
     return found
+
+
+_STYLES: dict[str, Style] = {
+    DEBIASED: ("C0", "-", "^"),
+    LIKELIHOOD: ("C3", "--", "v"),
+    "uls": ("C2", "-", "s"),
+    "aup": ("C1", "-", "o"),
+    "maximum likelihood": ("0.5", ":", ""),
+}
+
+
+def plot(rows: Rows) -> Figure:
+    """Error against the judgements of each user, at fixed judgements and at fixed users."""
+    panels = distinct(rows, "held")
+    figure = Figure(figsize=(4.2 * len(panels), 3.9), layout="constrained")
+    columns = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, held in zip(columns, panels, strict=True):
+        for name, (colour, dashes, marker) in _STYLES.items():
+            same = where(rows, held=held, estimator=name)
+            axes.errorbar(
+                *([row[column] for row in same] for column in ("m", "error_mean", "error_sd")),
+                color=colour,
+                ls=dashes,
+                marker=marker,
+                label=name,
+                ms=4,
+                lw=1.3,
+                elinewidth=0.7,
+            )
+        axes.set_title(held, fontsize=10)
+        logarithmic(axes)
+        axes.set_xlabel("judgements of each user, m")
+    columns[0].set_ylabel("‖θ̂ − θ*‖₂, mean ± sd (answering zero: 2)")
+    legend_below(figure, 3)
+    return figure

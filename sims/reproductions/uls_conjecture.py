@@ -23,6 +23,7 @@ from scipy import special, stats
 from murmuration.privacy.accounting.accountant import calibrate_noise
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.sims.reproductions.entry import Rows, where
 
 _DELTA = 1e-6
 #: Calibration meets epsilon within a few parts in 10,000; sigma moves by no more than that.
@@ -115,3 +116,16 @@ def renyi_divergence(trials: int, probability: float, sigma: float, order: float
     log_integrand_N = order * log_ratio_N - z_N**2 / 2 - math.log(2 * math.pi) / 2
     log_integral = float(np.asarray(special.logsumexp(log_integrand_N))) + math.log(step)
     return log_integral / (order - 1)
+
+
+def remarks(rows: Rows) -> list[str]:
+    """In how many cases it holds, and where it does not."""
+    failed = where(rows, holds=False)
+    remark = f"{len(rows) - len(failed)} of {len(rows)} cases hold."
+    if failed:
+        remark += (
+            f" Those that fail have δ ≥ {min(row['delta'] for row in failed):g}, nearly the chance "
+            "of being sampled at all: the conjecture, stated for all δ, is false; at δ that "
+            "anybody would promise it holds in every case here."
+        )
+    return [remark]

@@ -10,8 +10,7 @@ from safetensors.numpy import load_file
 
 from murmuration.preference.reward import RewardModel
 from murmuration.server.config import RunConfig
-from murmuration.sims.population.population import Population, write
-from murmuration.sims.population.texts import texts
+from murmuration.sims.population.population import Population, own_texts, write
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 
@@ -58,7 +57,7 @@ def test_language_models_are_trained_alike(data, language_model, tmp_path, runti
     source = data
     if task == "text":
         source = str(tmp_path / "texts.jsonl")
-        rows = texts(Population(users=100), "train")
+        rows = own_texts(Population(users=100), "train")
         Path(source).write_text("".join(json.dumps(row) + "\n" for row in rows))
     base = language_model("gpt2", n_positions=256)
     config = replace(SMALL, rounds=3, data=source, task=task, base=base, lora_rank=2, group_size=2)

@@ -11,16 +11,19 @@ from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Task, threshold_bound
+from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.sims.audits import gaussian
 from murmuration.sims.audits.gaussian import (
     TARGETS,
+    audit_discrete,
     audit_gaussian,
     audit_joint,
     audit_poisson,
     log_ratio,
-    sampled_scores,
+    sampled_sums,
 )
 
 
@@ -48,7 +51,7 @@ def test_a_gaussian_is_found_to_cost_what_it_claims(adjacency):
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
 def test_sampled_sums_at_a_delta_that_trials_can_see(adjacency):
     """At delta = 0.01 the event that attains epsilon is common enough."""
-    scores, _ = sampled_scores(task(adjacency), rounds=50, probability=0.05)
+    scores = sampled_sums(task(adjacency), rounds=50, probability=0.05).scores
     sigma = noise_multiplier_for(1.0, delta=DELTA, probability=0.05, rounds=50, adjacency=adjacency)
     truth = accountant.epsilon(
         [(PoissonGaussian(0.05, sigma), 50)], adjacency=adjacency, delta=0.01
@@ -112,3 +115,16 @@ def test_power(name, adjacency, epsilon):
     found = target.measure(task(adjacency, epsilon, target.trials, seed=5))
     assert target.power * found.claimed <= found.lower <= found.claimed
     assert not math.isinf(found.lower)
+
+
+@pytest.mark.skipif(not installed(), reason="needs OpenDP")
+def test_discrete_noise_costs_about_what_a_gaussian_does():
+    found = audit_discrete(task(epsilon=2.0, trials=20_000))
+    assert 0.3 * found.claimed < found.lower <= found.claimed
+    assert 0.7 * found.claimed < found.fit < 1.02 * found.claimed
+
+
+def test_discrete_noise_without_its_library_is_refused(monkeypatch):
+    monkeypatch.setattr(gaussian, "installed", lambda: False)
+    with pytest.raises(ValueError, match="needs OpenDP"):
+        audit_discrete(task(epsilon=2.0, trials=20_000))

@@ -6,11 +6,11 @@ import pytest
 
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.sims.bench import breakdown
-from murmuration.sims.bench.node import Setting
+from murmuration.sims.bench.setting import Setting
 from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
 
-TINY = Setting(16, 20, "murmuration.sims.bench.synthetic_users:few")
+TINY = Setting(users=40, cohort=20, dimension=16)
 
 
 def test_a_row_has_every_part_and_leaves_nothing_behind(tmp_path, monkeypatch):

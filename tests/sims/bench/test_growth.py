@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from murmuration.sims.bench import growth
-from murmuration.sims.bench.growth import GROWTH, Point, measure, plot
+from murmuration.sims.bench.growth import GROWTH, measure, plot
+from murmuration.sims.bench.setting import Setting
 
-TINY = Point(users=30, cohort=10, dimension=8)
+TINY = Setting(users=30, cohort=10, dimension=8)
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +30,8 @@ def test_one_quantity_grows_and_the_others_stay(kind):
     points = GROWTH[kind]
     grown = [getattr(point, kind) for point in points]
     assert grown == sorted(set(grown))
-    assert {replace(point, **{kind: 1}) for point in points} == {replace(Point(), **{kind: 1})}
-    assert Point() in points
+    assert {replace(point, **{kind: 1}) for point in points} == {replace(Setting(), **{kind: 1})}
+    assert Setting() in points
 
 
 def test_the_plot_has_a_panel_for_each_quantity():

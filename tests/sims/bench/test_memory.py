@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.sims.bench.growth import Point
 from murmuration.sims.bench.memory import POINTS, measure_memory
+from murmuration.sims.bench.setting import Setting
 
-TINY = Point(users=30, cohort=10, dimension=8)
+TINY = Setting(users=30, cohort=10, dimension=8)
 
 
 @pytest.fixture(autouse=True)

@@ -15,12 +15,13 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.linear.examples import pair_examples
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.bench import node as bench
+from murmuration.sims.bench.setting import Setting
 from murmuration.sims.cli import bench as bench_command
 from murmuration.sims.main import app
 from murmuration.strategies import uls
 from murmuration.strategies.protocol import messages
 
-TINY = bench.Setting(16, 20, "murmuration.sims.bench.synthetic_users:few")
+TINY = Setting(users=40, cohort=20, dimension=16)
 
 FIGURES = (
     "users_per_second",
@@ -44,7 +45,7 @@ def measured(tmp_path_factory):
 
 def test_a_row(measured):
     row, left = measured
-    expected = {"d": 16, "cohort": 20, "users": 40, "judgements": 160, "runtime": "local"}
+    expected = {"d": 16, "cohort": 20, "users": 40, "judgements": 400, "runtime": "local"}
     assert {name: row[name] for name in expected} == expected
     assert row["repetitions"] == 5
     assert all(math.isfinite(row[name]) and row[name] > 0 for name in FIGURES)

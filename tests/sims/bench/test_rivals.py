@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from murmuration.sims.bench import rivals
-from murmuration.sims.bench.node import Setting
-from murmuration.sims.bench.rivals import NoRival, Task, pfl_environment, pfl_users_per_second
+from murmuration.sims.bench.rivals import NoRival, pfl_environment, pfl_users_per_second
+from murmuration.sims.bench.setting import Setting
 
-TASK = Task(dimension=8, cohort=5, users=20, each=3)
+TINY = Setting(dimension=8, cohort=5, users=20, each=3)
 
 
 def done(code, out="", err=""):
@@ -49,14 +49,14 @@ def test_the_rate_is_the_last_line_of_its_output(tmp_path, monkeypatch):
         return done(0, "Metrics …\n" + json.dumps({"users_per_second": 12.5}) + "\n")
 
     monkeypatch.setattr(rivals.subprocess, "run", run)
-    assert pfl_users_per_second(tmp_path / "python", TASK) == 12.5
+    assert pfl_users_per_second(tmp_path / "python", TINY) == 12.5
     assert asked[0][2:6] == ["8", "5", "20", "3"]
 
 
 def test_a_rival_that_fails_is_no_figure(tmp_path):
     # This interpreter has no pfl: the script ends with an ImportError.
     with pytest.raises(NoRival, match=r"pfl-research failed: .*pfl"):
-        pfl_users_per_second(sys.executable, TASK)
+        pfl_users_per_second(sys.executable, TINY)
 
 
 def test_flowers_failure_is_no_figure(tmp_path, monkeypatch):
@@ -67,7 +67,5 @@ def test_flowers_failure_is_no_figure(tmp_path, monkeypatch):
 
     monkeypatch.setattr(rivals, "execute", execute)
     with pytest.raises(NoRival, match="no SuperLink"):
-        rivals.flower_users_per_second(
-            Setting(8, 5, "murmuration.sims.bench.synthetic_users:few"), 1
-        )
+        rivals.flower_users_per_second(TINY, 1)
     assert not list(tmp_path.iterdir())

@@ -12,6 +12,7 @@ from math import exp, sqrt
 import numpy as np
 import pytest
 
+from murmuration.preference.data.loading import load_data
 from murmuration.sims.population import phrases, population
 from murmuration.sims.population.population import AXES, GROUPS, SPLITS, Judgement, Population
 from murmuration.sims.population.topics import Topic
@@ -90,7 +91,10 @@ class TestDeterminism:
                 assert [json.loads(line) for line in file] == list(SMALL.rows(split))
         truth = json.loads((tmp_path / "a" / "truth.json").read_text())
         assert truth["population"]["crowd"] == list(SMALL.crowd)
-        assert truth["attainable"]["test"]["crowd"] == SMALL.attainable("test").crowd
+        assert (
+            truth["attainable"]["test"]["crowd"]
+            == population.attainable(SMALL.judgements("test")).crowd
+        )
 
     def test_interrupted_write_leaves_the_old_file(self, tmp_path, monkeypatch):
         population.write(tmp_path, SMALL)
@@ -181,7 +185,7 @@ class TestShape:
 
     def test_no_users(self):
         assert list(Population(users=0).rows()) == []
-        assert np.isnan(Population(users=0).attainable().crowd)
+        assert np.isnan(population.attainable(Population(users=0).judgements()).crowd)
 
 
 def btl_score(judgements: list[Judgement], scale: float = 1.0) -> float:
@@ -258,7 +262,7 @@ class TestTruth:
             deviation = np.sqrt((promised * (1 - promised)).sum()) / len(promised)
             assert abs(personal - promised.mean()) < 4 * deviation
             if split == "test":
-                attainable = Population().attainable(split)
+                attainable = population.attainable(Population().judgements(split))
                 assert attainable.judgements == len(hits_R2)
                 assert attainable.crowd == pytest.approx(crowd)
                 assert attainable.personal == pytest.approx(personal)
@@ -356,3 +360,17 @@ class TestText:
         assert private < 0.05 * 600
         assert len({prompt for prompt, _, _ in public}) > 250
         assert digest(public) != digest(SMALL.texts("test", 300))
+
+
+def test_texts_are_what_was_preferred():
+    people = Population(users=5, test_users=3)
+    rows, judged = list(population.own_texts(people, "train")), list(people.rows("train"))
+    assert [row["user_id"] for row in rows] == [row["user_id"] for row in judged]
+    assert [row["text"] for row in rows] == [row["chosen"] for row in judged]
+    assert set(rows[0]) == {"user_id", "text"}
+
+
+def test_other_users_to_test_on():
+    data = load_data("text", "murmuration.population:texts_test")
+    assert len(data.user_ids) == Population().test_users
+    assert all(user.startswith("test-") for user in data.user_ids)

@@ -13,6 +13,7 @@ from murmuration.sims.reproductions.aup_tables import (
     TABLE_1,
     TABLE_2,
     aup_tables,
+    plot,
     published_variance,
     rdp_multiplier,
 )
@@ -66,3 +67,5 @@ def test_rows(monkeypatch):
     assert row["table_1_recomputed"] == pytest.approx(variance)
     assert row["aup_noise_over_tau"] == pytest.approx(math.sqrt(variance) / 3)
     assert row["dpsgd_noise_over_clip"] == pytest.approx(0.02)
+    lines = plot(rows).axes[0].lines
+    assert [list(line.get_xdata()) for line in lines] == [[5, 50]] * 6

@@ -1,11 +1,24 @@
 """Synthetic users: their features, their judgements, their node."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.sims.reproductions.btl import Population, node_of
+from murmuration.server.config import RunConfig
+from murmuration.sims.reproductions.btl import Population, Training, node_of, without_labels
 from murmuration.strategies.protocol.users import Registry
+
+SETTINGS = RunConfig(
+    strategy="nonprivate",
+    delta=1e-3,
+    rounds=20,
+    cohort=30,
+    adjacency="replace-labels",
+    test="the true model",
+)
 
 
 def test_a_population_is_a_function_of_its_seed():
@@ -41,3 +54,46 @@ def test_the_semi_norm_is_how_far_log_odds_are_off():
     off_R = population.examples.x_RD.numpy() @ (theta_D - population.truth_D)
     assert population.semi_norm_error(theta_D) == pytest.approx(np.sqrt((off_R**2).mean()))
     assert population.semi_norm_error(population.truth_D) == 0.0
+
+
+def test_the_public_half_does_not_change_with_labels():
+    examples = Population.draw(0, users=30, each=3, dimension=4).examples
+    turn_R = torch.where(torch.rand(90, generator=torch.Generator().manual_seed(0)) < 0.5, -1.0, 1)
+    turned = replace(examples, x_RD=examples.x_RD * turn_R[:, None])
+    one, other = without_labels(examples), without_labels(turned)
+    assert torch.equal(one.x_RD, other.x_RD)
+    assert (one.x_RD[:, 0] >= 0).all()
+    assert (one.y_R == 1).all()
+    np.testing.assert_allclose(one.x_RD.abs(), examples.x_RD.abs())
+
+
+def test_a_run_comes_closer_than_answering_zero_and_is_repeated_exactly():
+    people = Population.draw(1, users=60, each=10, dimension=3)
+    training, found = Training(people, Randomness(1)), []
+    for _ in range(2):
+        strategy, _ = training.run(replace(SETTINGS, seed=1))
+        found.append(people.error(strategy.optimizer.result_D))
+        assert strategy.rounds_done == 20
+    assert found[0] == found[1] < 1.0
+
+
+def test_who_is_in_a_run_can_be_said():
+    people = Population.draw(1, users=60, each=10, dimension=3)
+    others = np.arange(60) < 30
+    changed_R = people.examples.x_RD.clone()
+    changed_R[: 30 * 10] = 0.0
+    same = replace(people, examples=replace(people.examples, x_RD=changed_R))
+    found = [
+        Training(users, Randomness(1)).run(replace(SETTINGS, users=60), in_N=~others)[0]
+        for users in (people, same)
+    ]
+    assert np.array_equal(found[0].optimizer.result_D, found[1].optimizer.result_D)
+
+
+def test_settings_hold_and_are_charged():
+    training = Training(Population.draw(1, users=60, each=10, dimension=3), Randomness(1))
+    with pytest.raises(ValueError, match="--cohort 90 is more than"):
+        training.run(replace(SETTINGS, strategy="uls", rounds=2, cohort=90))
+    private = replace(SETTINGS, strategy="uls", epsilon=4.0, rounds=2)
+    _, ledger = training.run(private)
+    assert 3.9 < ledger.epsilon() <= 4.0

@@ -88,3 +88,44 @@ def test_theory_is_that_of_these_populations():
     )
     ratio = found["A Thm 1"].value / found["A Thm 1, proof"].value
     assert ratio == pytest.approx((32 / 2) ** 0.5)
+
+
+def btl_rows(ratio):
+    def row(strategy, epsilon, error, **more):
+        return {
+            "strategy": strategy,
+            "epsilon": epsilon,
+            "error_mean": error,
+            "error_sd": 0.1,
+        } | more
+
+    return [
+        row("zero", None, 2.0),
+        row("aup", 1.0, 0.5 * ratio, ratio=ratio, adjacency="add-remove"),
+        row("uls best of grid", 1.0, 0.5, ratio=1.0, adjacency="add-remove"),
+        row("uls", 1.0, 0.9, ratio=1.8, adjacency="add-remove"),
+    ]
+
+
+def label_rows():
+    more = {"epsilon": 1.0, "error_sd": 0.1, "adjacency": "replace-labels"}
+    return [
+        {"strategy": "label-moment", "error_mean": 0.4, "ratio": 0.865, "rounds": 1.0} | more,
+        {"strategy": "uls best of grid", "error_mean": 0.46, "ratio": 1.0, "rounds": 200.0} | more,
+    ]
+
+
+def test_what_is_said_and_drawn_of_both_comparisons(monkeypatch):
+    monkeypatch.setattr(btl_compare, "btl_compare", lambda quick: btl_rows(1.037))
+    monkeypatch.setattr(btl_compare, "label_compare", lambda quick: label_rows())
+    found = btl_compare.reproduced(True)
+    assert any("1.037 times" in remark for remark in found.remarks)
+    assert found.plot is not None
+    shown = [label.get_text() for label in found.plot.axes[0].get_yticklabels()]
+    assert shown == ["zero", "aup", "uls best of grid"]
+    shown = [label.get_text() for label in found.plot.axes[1].get_yticklabels()]
+    assert shown == ["zero", "label-moment", "uls best of grid"]
+    assert any("in 1 round has 0.865 times" in remark for remark in found.remarks)
+    assert any("A Thm 6" in remark for remark in found.remarks)
+    sources = {bound["source"] for bound in found.extra["bounds"]["1"]}
+    assert {"A Thm 4", "L Thm 5.3", "L Thm D.5"} < sources

@@ -40,11 +40,20 @@ def test_without_corruption_the_adversary_is_nobody(rows):
         assert first == second
 
 
-@pytest.mark.slow
-def test_remarks_and_progress(rows):
+def test_remarks(rows):
     texts = ctl_vs_ltc.remarks(rows)
     assert len(texts) == 2
     assert f"{error(rows, 'opposite', 'LTC', 'square'):.2f} under LTC" in texts[0]
-    shares = []
-    ctl_vs_ltc.ctl_ltc(sizes=(50,), repetitions=2, on_progress=shares.append)
-    assert shares == [0.5, 1.0]
+
+
+def test_the_plot_has_every_line():
+    rows = [
+        {"adversary": a, "setting": s, "loss": loss, "n": n, "error_mean": 0.5}
+        for a in ctl_vs_ltc.ADVERSARIES
+        for s in ("CTL", "LTC")
+        for loss in ctl_vs_ltc.LOSSES
+        for n in (100, 1000)
+    ]
+    figure = ctl_vs_ltc.plot(rows)
+    assert len(figure.axes) == 4
+    assert all(len(line.get_xdata()) == 2 for axes in figure.axes for line in axes.lines)

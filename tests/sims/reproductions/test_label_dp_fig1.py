@@ -69,7 +69,7 @@ def test_remarks_follow_from_the_rows(rows):
 
 
 def test_quick_is_less_of_the_same_in_any_number_of_tasks(monkeypatch):
-    seen, shares = [], []
+    seen = []
 
     def found(task):
         seen.append(task)
@@ -79,8 +79,25 @@ def test_quick_is_less_of_the_same_in_any_number_of_tasks(monkeypatch):
         }
 
     monkeypatch.setattr(label_dp_fig1, "_estimate", found)
-    rows = label_dp_fig1.label_dp_fig1(True, workers=1, on_progress=shares.append)
+    rows = label_dp_fig1.label_dp_fig1(True, workers=1)
     assert [task.repetitions for task in seen] == [10, 10]
     assert len({task.seed for task in seen}) == 2
     assert [row["n"] for row in rows] == [1000, 2000, 4000]
-    assert shares == [0.5, 1.0]
+
+
+def test_the_plot_has_every_line():
+    rows = [
+        {"dimension": d, "epsilon": e, "n": n, "estimator": name, "error_mean": 1.0}
+        for d in (3, 5)
+        for n in (1000, 2000)
+        for e, name in (
+            (None, label_dp_fig1.NON_PRIVATE),
+            (0.1, label_dp_fig1.SGD),
+            (1.0, label_dp_fig1.SGD),
+            (1.0, label_dp_fig1.MLE),
+        )
+    ]
+    figure = label_dp_fig1.plot(rows)
+    assert len(figure.axes) == 4
+    drawn = [[len(line.get_xdata()) for line in axes.lines] for axes in figure.axes]
+    assert [sum(points > 0 for points in panel) for panel in drawn] == [2, 3, 2, 3]

@@ -6,6 +6,7 @@ import pytest
 import murmuration.sims.reproductions.membership
 from murmuration.sims.reproductions.membership import (
     ATTACKS,
+    RATES,
     Shadows,
     curve,
     limit,
@@ -64,3 +65,13 @@ def test_a_quick_run_keeps_to_the_limit_and_draws(monkeypatch):
     assert rows[0]["limit_at_0.1"] is None
     assert rows[0]["auc"] > rows[2]["auc"] - 0.05
     assert len(plot(curves).axes) == len(ATTACKS)
+
+
+@pytest.mark.parametrize(("found", "said"), [(0.01, "No attack"), (0.9, "An attack")])
+def test_what_is_said_is_what_the_rows_say(monkeypatch, found, said):
+    limits = {f"{name}_at_{rate:g}": 0.5 for rate in RATES for name in ("tpr", "limit")}
+    row = {"attack": ATTACKS[0], "epsilon": 1.0, **limits, "tpr_at_0.1": found}
+    free = {**row, "epsilon": None, "tpr_at_0.1": 1.0}
+    module = murmuration.sims.reproductions.membership
+    monkeypatch.setattr(module, "membership", lambda quick: ([free, row], {}))
+    assert module.reproduced(True).remarks[0].startswith(said)

@@ -1,46 +1,53 @@
-"""Plots of local label privacy: every line is there."""
+"""What plots have in common; that each entry's has its lines is tested beside its rows."""
 
-from murmuration.sims.reproductions import ctl_vs_ltc, label_dp_fig1, plots, rr_vs_m
+from matplotlib.figure import Figure
+
+from murmuration.sims.reproductions.plots import against_n, legend_below, line
 
 
-def test_figure_1():
+def test_a_line_is_one_column_against_another():
+    axes = Figure().subplots()
+    line(axes, [{"n": 1, "error": 0.5}, {"n": 2, "error": 0.25}], "n", "error", "s--", label="it")
+    (drawn,) = axes.lines
+    assert (list(drawn.get_xdata()), list(drawn.get_ydata())) == ([1, 2], [0.5, 0.25])
+    assert (drawn.get_marker(), drawn.get_linestyle(), drawn.get_label()) == ("s", "--", "it")
+
+
+def test_panels_down_and_across_and_what_belongs_to_all_columns():
     rows = [
-        {"dimension": d, "epsilon": e, "n": n, "estimator": name, "error_mean": 1.0}
+        {"d": d, "epsilon": epsilon, "who": who, "n": n, "error_mean": 1.0 / n}
         for d in (3, 5)
-        for n in (1000, 2000)
-        for e, name in (
-            (None, label_dp_fig1.NON_PRIVATE),
-            (0.1, label_dp_fig1.SGD),
-            (1.0, label_dp_fig1.SGD),
-            (1.0, label_dp_fig1.MLE),
-        )
+        for epsilon, who in ((None, "clean"), (0.5, "noisy"), (1.0, "noisy"))
+        for n in (10, 100)
     ]
-    figure = plots.fig1(rows)
-    assert len(figure.axes) == 4
-    drawn = [[len(line.get_xdata()) for line in axes.lines] for axes in figure.axes]
-    assert [sum(points > 0 for points in panel) for panel in drawn] == [2, 3, 2, 3]
+    figure = against_n(
+        rows,
+        down="d",
+        across="epsilon",
+        lines="who",
+        styles={"clean": ("C0", "-", "o"), "noisy": ("C1", "--", "s")},
+        title=lambda row: f"{row['d']}, {row['epsilon']}",
+        ylabel=lambda row: f"d = {row['d']}",
+        size=(2.0, 1.0),
+        margin=(0.5, 0.25),
+        columns=2,
+        lw=3.0,
+    )
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["3, 0.5", "3, 1.0", "5, 0.5", "5, 1.0"]
+    assert figure.get_size_inches().tolist() == [4.5, 2.25]
+    for axes in figure.axes:
+        assert [list(drawn.get_xdata()) for drawn in axes.lines] == [[10, 100]] * 2
+        assert {drawn.get_linewidth() for drawn in axes.lines} == {3.0}
+    assert [axes.get_ylabel() for axes in figure.axes] == ["d = 3", "", "d = 5", ""]
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "", *["judgements, n"] * 2]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["clean", "noisy"]
 
 
-def test_settings():
-    rows = [
-        {"adversary": a, "setting": s, "loss": loss, "n": n, "error_mean": 0.5}
-        for a in ctl_vs_ltc.ADVERSARIES
-        for s in ("CTL", "LTC")
-        for loss in ctl_vs_ltc.LOSSES
-        for n in (100, 1000)
-    ]
-    figure = plots.settings(rows)
-    assert len(figure.axes) == 4
-    assert all(len(line.get_xdata()) == 2 for axes in figure.axes for line in axes.lines)
-
-
-def test_against_m():
-    rows = [
-        {"held": held, "m": m, "estimator": name, "error_mean": 0.5, "error_sd": 0.1}
-        for held in ("as many judgements", "as many users")
-        for m in (1, 10)
-        for name in (rr_vs_m.DEBIASED, rr_vs_m.LIKELIHOOD, "uls", "aup", "maximum likelihood")
-    ]
-    figure = plots.against_m(rows)
-    assert [axes.get_title() for axes in figure.axes] == ["as many judgements", "as many users"]
-    assert all(len(axes.containers) == 5 for axes in figure.axes)
+def test_a_legend_for_all_panels_is_that_of_the_first():
+    figure = Figure()
+    for axes, label in zip(figure.subplots(1, 2), ("first", "second"), strict=True):
+        axes.plot([0, 1], [0, 1], label=label)
+    legend_below(figure, 1)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first"]
