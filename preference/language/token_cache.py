@@ -22,8 +22,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from murmuration.privacy.durable_files import sync_folder
-
 FOLDER = "MURMURATION_CACHE"
 _FORMAT = "murmuration tokens 1"
 _log = logging.getLogger("murmuration")
@@ -89,6 +87,5 @@ def _write(path: Path, key: str, found: Arrays) -> None:
         save_file({"ids": ids, **arrays}, temporary, {"key": key, "cut": str(cut)})
         temporary.chmod(0o600)
         temporary.replace(path)
-        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
