@@ -38,7 +38,8 @@ from murmuration.strategies.base import CohortStrategy, Participants
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build
 from murmuration.strategies.spec import RunContext
-from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, Uls, UlsPlan
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
+from murmuration.strategies.uls import Uls, UlsPlan
 
 _SETTINGS = RunConfig(
     strategy="aup",
