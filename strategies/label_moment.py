@@ -111,11 +111,6 @@ class LabelPlan(SumPlan):
         return noise_for_users(epsilon, plan)
 
     @property
-    @abstractmethod
-    def mechanism(self) -> GaussianSum:
-        """What each round runs and charges: a Gaussian of sensitivity 2C over everybody."""
-
-    @property
     def std(self) -> float:
         """Standard deviation of the noise on each coordinate of a sum."""
         return self.mechanism.std

@@ -48,6 +48,11 @@ class Mechanism(Protocol):
         """What one release costs."""
         ...
 
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of what is released."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class SumPlan(ABC):
