@@ -170,10 +170,6 @@ class RandomizedLabels:
         """
         return self._with_weights(self.weight_J * self.contrast_J**2)
 
-    def weighted_by_contrast(self) -> "RandomizedLabels":
-        """Each counts r as much, which is how L eq. 4 to 6 and A eq. 1 are scaled."""
-        return self._with_weights(self.weight_J * self.contrast_J)
-
     def head(self, count: int) -> "RandomizedLabels":
         """The first ``count`` judgements."""
         return RandomizedLabels(

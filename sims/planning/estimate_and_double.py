@@ -17,8 +17,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 #: From a group size G to the typical length L(G) of a user's averaged gradient.
 Length = Callable[[int], float]
 #: From a cohort M to the noise multiplier σ(M) that meets the target there.
@@ -147,9 +145,3 @@ def rivals(space: Space, length: Length, multiplier: Multiplier) -> Mapping[str,
         "max cohort": max(points, key=lambda point: point.cohort),
         "max group size": max(points, key=lambda point: point.group_size),
     }
-
-
-def at_random(space: Space, generator: np.random.Generator) -> Point:
-    """The paper's "random": any point of the frontier, each equally likely."""
-    points = space.frontier()
-    return points[int(generator.integers(len(points)))]

@@ -15,7 +15,7 @@ The learner knows the coins (``flip_probability``) and nothing of the corruption
 Legend: J judgements.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,26 +90,3 @@ class Corruption:
         said_J = np.where(coins_3J[0] < self.before, wanted_J, first_J)
         told_J = said_J ^ (coins_3J[1] < self.flip_probability)
         return np.where(coins_3J[2] < self.after, wanted_J, told_J)
-
-
-def corrupted_rows(
-    rows: Iterable[Mapping[str, object]], corruption: Corruption, seed: int
-) -> Iterator[dict[str, object]]:
-    """A population's rows of pairs as a learner sees them: sides swapped where the stated label is
-    not the true one, and the coins' ``flip_probability`` where there are coins.
-
-    The chosen response of a row is its first, so ``everywhere(True)`` leaves a corrupted label as
-    it was. Ties are settled by a fair coin before anything happens to them.
-    """
-    generator = np.random.default_rng([seed, 20250])
-    for row in rows:
-        first = bool(generator.random() < 0.5) if row.get("tie") else True
-        stated = bool(corruption.stated(np.array([first]), generator)[0])
-        found = dict(row)
-        if "tie" in found:
-            found["tie"] = False
-        if not stated:
-            found["chosen"], found["rejected"] = row["rejected"], row["chosen"]
-        if corruption.epsilon is not None:
-            found["flip_probability"] = corruption.flip_probability
-        yield found

@@ -52,7 +52,7 @@ def choices(judgements: int, width: int, flip: float, seed: int = 0) -> Randomiz
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(("link", "width"), [("btl", 1), ("plackett-luce", 3), ("thurstone", 1)])
 def test_gradients_are_the_derivatives_of_the_losses(loss, link, width):
-    labels = choices(20, width, 0.3).weighted_by_contrast()
+    labels = choices(20, width, 0.3).weighted_by_information()
     theta_D = normal(3, seed=9).requires_grad_()
     pi_JK, _ = LINKS[link](labels.logits(theta_D), labels.present_JW)
     total = (labels.weight_J * LOSSES[loss].value(labels, pi_JK)).sum()

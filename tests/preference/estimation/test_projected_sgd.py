@@ -108,7 +108,7 @@ def test_decaying_steps_come_close_and_the_published_ones_do_not():
 def test_steps_do_not_depend_on_the_scale_of_weights():
     _, labels = random_pairs(200, 1.0)
     assert torch.allclose(
-        one_pass(labels, ball=2.0), one_pass(labels.weighted_by_contrast(), ball=2.0)
+        one_pass(labels, ball=2.0), one_pass(labels.weighted_by_information(), ball=2.0)
     )
 
 

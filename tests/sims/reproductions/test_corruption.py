@@ -1,17 +1,13 @@
-"""Corruption before and after the coins: how often labels are wrong, and rows of populations."""
+"""Corruption before and after the coins: how often labels are wrong."""
 
 import math
 
 import numpy as np
 import pytest
 
-from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.data.schema import Schema
-from murmuration.sims.population.population import Population
 from murmuration.sims.reproductions.corruption import (
     Corruption,
     against,
-    corrupted_rows,
     everywhere,
     opposite,
 )
@@ -68,28 +64,3 @@ def test_impossible_shares_are_refused(share):
         Corruption(before=share)
     with pytest.raises(ValueError, match="share of corrupted labels"):
         Corruption(after=share)
-
-
-def test_rows_of_a_population_carry_the_channel_of_the_coins_only():
-    rows = list(Population(users=300, seed=2).rows())
-    corruption = Corruption.ltc(0.1, 1.0)
-    seen = list(corrupted_rows(rows, corruption, seed=4))
-    again = list(corrupted_rows(rows, corruption, seed=4))
-    assert seen == again and len(seen) == len(rows)
-    assert seen != list(corrupted_rows(rows, corruption, seed=5))
-    swapped = np.array(
-        [s["chosen"] != r["chosen"] for r, s in zip(rows, seen, strict=True) if not r["tie"]]
-    )
-    wanted = 0.1 + 0.9 / (math.e + 1)
-    assert abs(swapped.mean() - wanted) < 4 * math.sqrt(wanted * (1 - wanted) / len(swapped))
-    assert not any(row["tie"] for row in seen)
-    judgements = Judgements.from_rows(seen, schema=Schema(labels="randomized"))
-    assert judgements.channel.kind == "randomized-response"
-    assert judgements.channel.flip_probability == pytest.approx(1 / (math.e + 1))
-
-
-def test_ties_are_settled_evenly():
-    rows = [{"user_id": "a", "prompt": "p", "chosen": "x", "rejected": "y", "tie": True}] * 4000
-    chosen = [row["chosen"] for row in corrupted_rows(rows, Corruption(), seed=0)]
-    assert abs(chosen.count("x") / 4000 - 0.5) < 0.04
-    assert "flip_probability" not in next(iter(corrupted_rows(rows, Corruption(), seed=0)))
