@@ -243,7 +243,6 @@ DELTA = 1e-5
 CONFIDENCE = 0.99
 ALL = frozenset(Adjacency)
 COMES_OR_GOES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})
-REPLACED = ALL - COMES_OR_GOES
 
 _MEMORY = Path("/dev/shm")
 

@@ -18,35 +18,24 @@ Legend: S sampled users, D dimensions.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
-from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.distributed import (
-    DistributedNoise,
-    NodeNoise,
-    NoisySum,
-    node_noise,
-)
+from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum, node_noise
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
-from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies import uls
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
-from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
+from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import Asked
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
@@ -59,10 +48,16 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     cohort_bytes,
-    promise,
     supported,
 )
-from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit, least_noise
+from murmuration.strategies.sums import (
+    CohortPlan,
+    Discrete,
+    Mechanism,
+    check_size,
+    check_vectors_fit,
+    noise_for_users,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -142,57 +137,80 @@ DEFAULT_RULE = QuantileRule(DEFAULT_START, DEFAULT_QUANTILE)
 _COUNT_NOISE, _COUNT_NOISE_LEAST = 0.05, 2.0
 
 
-@dataclass(frozen=True)
-class AdaptivePlan:
-    """Everything that fixes what is sampled, clipped, noised and accounted, in one object.
+class Rule(Protocol):
+    """Moves a radius that begins at ``start``."""
 
-    ``users``, ``cohort``, ``group_size`` and ``retain`` as in ``UlsPlan``; ``noise_multiplier`` is
-    that of the sum in units of the clip norm in force, ``count_noise`` the standard deviation of
-    the noise on the count. ``discrete`` noise is that of both.
+    @property
+    def start(self) -> float:
+        """The radius of the first round."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusPlan(CohortPlan):
+    """A plan whose clip norm is a radius that moves, and which counts who is within it.
+
+    ``noise_multiplier`` is that of the sum in units of the clip norm in force, ``rule`` where the
+    radius begins and how it moves.
     """
 
-    users: int
-    cohort: int
-    rounds: int
-    delta: float
-    adjacency: Adjacency
-    noise_multiplier: float
-    count_noise: float
-    rule: QuantileRule = DEFAULT_RULE
-    group_size: int = DEFAULT_GROUP_SIZE
-    retain: int = 0
-    discrete: DiscreteNoise | DistributedNoise | None = None
-    hold_out: HoldOut | None = None
+    rule: Rule
+    discrete: Discrete = None
 
     #: Subtracted from each user's bit.
-    middle = 0.5
+    middle: ClassVar[float] = 0.5
 
     def __post_init__(self) -> None:
-        check_size(self.users, self.cohort, self.rounds, self.group_size)
-        check_users_fit(self.users, self.start, UserClip(self.start).step)
-        _ = self.charges  # a plan that cannot be released from cannot be built
-
-    @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> AdaptivePlan:
-        """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
-        check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
-        effective = least_noise(epsilon, plan)
-        count_noise = max(_COUNT_NOISE * plan["cohort"], _COUNT_NOISE_LEAST * effective)
-        sigma = sum_noise_for(effective, count_noise)
-        return cls(noise_multiplier=sigma, count_noise=count_noise, **plan)
-
-    @cached_property
-    def sampler(self) -> PoissonSampler:
-        """Who is in a round."""
-        return PoissonSampler(self.cohort / self.users)
+        super().__post_init__()
+        check_vectors_fit(self.users, UserClip(self.start))
 
     @property
     def start(self) -> float:
         """The radius of the first round."""
         return self.rule.start
 
-    def mechanism(self, radius: float) -> JointSum:
-        """What a round with this radius runs and charges."""
+    @abstractmethod
+    def mechanism_at(self, radius: float) -> Mechanism:
+        """What a round with this radius runs and charges; what it costs is the same at any."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What the first round runs and charges."""
+        return self.mechanism_at(self.start)
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation per coordinate of the averaged gradient, in radii."""
+        return self.noise_multiplier / self.cohort
+
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it besides the radius in force."""
+        return {"middle": self.middle, **super().told}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptivePlan(RadiusPlan):
+    """The radius follows a quantile.
+
+    ``count_noise`` is the standard deviation of the noise on the count. ``discrete`` noise is that
+    of sum and count.
+    """
+
+    count_noise: float
+    rule: QuantileRule = DEFAULT_RULE
+
+    @classmethod
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
+        """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
+        check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
+        effective = noise_for_users(epsilon, plan)
+        count_noise = max(_COUNT_NOISE * plan["cohort"], _COUNT_NOISE_LEAST * effective)
+        sigma = sum_noise_for(effective, count_noise)
+        return cls(noise_multiplier=sigma, count_noise=count_noise, **plan)
+
+    def mechanism_at(self, radius: float) -> JointSum:
+        """What a round with this radius runs and charges; what it costs is the same at any."""
         return JointSum(
             self.sampler,
             UserClip(radius),
@@ -201,20 +219,6 @@ class AdaptivePlan:
             self.adjacency,
             self.discrete,
         )
-
-    @property
-    def charges(self) -> dict[Event, int]:
-        """What the whole run will cost."""
-        return {self.mechanism(self.start).event: self.rounds, **charges_of(self.hold_out)}
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation per coordinate of the averaged gradient, in radii."""
-        return self.noise_multiplier / self.cohort
-
-    def epsilon(self) -> float:
-        """The epsilon of the whole run."""
-        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
 
 
 def contribute(
@@ -254,34 +258,25 @@ def contribute(
 
 
 class Adaptive(CohortStrategy):
-    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
+    """The server half, with an ``AdaptivePlan``; see ``CohortStrategy``.
 
     ``least_unit`` is the least radius that gradients are divided by; see ``strategies.adaptive``.
     ``radius`` is the clip norm of the next round.
-
-    Raises:
-        BudgetExceeded: the ledger's budget does not cover the plan.
     """
 
     name = "adaptive"
+    plan: AdaptivePlan
 
     def __init__(
-        self, plan: AdaptivePlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any
+        self, plan: RadiusPlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any
     ) -> None:
-        super().__init__(sampler=plan.sampler, **arguments)
-        self.plan, self.ledger, self.least_unit = plan, ledger, least_unit
-        self.radius = plan.start
+        super().__init__(plan, ledger, **arguments)
+        self.least_unit, self.radius = least_unit, plan.start
         self._figures: dict[str, float] = {}
-        ledger.clear(plan.charges)
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """The clip norm in force, and how many judgements of a user count."""
-        return {
-            "clip-norm": self.radius,
-            "middle": self.plan.middle,
-            "group-size": self.plan.group_size,
-            "retain": self.plan.retain,
-        }
+        return {"clip-norm": self.radius, **self.plan.told}
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """A sum and a count."""
@@ -314,7 +309,7 @@ class Adaptive(CohortStrategy):
 
     def _release(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum; the radius moves on, once the noise for this one has been added."""
-        noisy_D, within = self.plan.mechanism(self.radius).release(
+        noisy_D, within = self.plan.mechanism_at(self.radius).release(
             totals["sum"],
             float(totals["within"][0]),
             round_=round_,
@@ -368,70 +363,44 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 def quantile_plan(context: RunContext) -> AdaptivePlan:
     """The plan of a strategy whose bound follows a quantile."""
     config = context.config
-    rule = QuantileRule(
-        config.clip or DEFAULT_START, config.of(Quantile).quantile or DEFAULT_QUANTILE
-    )
-    discrete = context.noise.on(context.dimension + 1)  # of sum and count
     return AdaptivePlan.for_epsilon(
-        config.epsilon, rule=rule, discrete=discrete, **plan_sizes(context)
+        config.epsilon,
+        rule=QuantileRule(
+            config.clip or DEFAULT_START, config.of(Quantile).quantile or DEFAULT_QUANTILE
+        ),
+        discrete=context.noise.on(context.dimension + 1),  # of sum and count
+        **context.cohort_sizes,
     )
-
-
-def plan_sizes(context: RunContext) -> dict[str, object]:
-    """What such plans take from the settings, whatever their bound follows."""
-    config = context.config
-    return {
-        "users": context.users,
-        "cohort": config.cohort,
-        "rounds": config.rounds,
-        "delta": config.delta,
-        "adjacency": Adjacency(config.adjacency),
-        "group_size": config.group_size or uls.DEFAULT_GROUP_SIZE,
-        "retain": config.of(Retained).retain,
-        "hold_out": context.hold_out,
-    }
 
 
 def built(
     context: RunContext,
     ledger: Ledger,
     strategy: type[Adaptive],
-    plan: Any,
+    plan: RadiusPlan,
     account: str,
     *,
     down: int,
 ) -> BuiltStrategy:
     """A strategy whose bound adapts, with the figures of its report."""
     optimizer = context.optimizer("sgd", plan.noise, NO_CEILING)
-    return BuiltStrategy(
-        strategy=strategy(
-            plan,  # type: ignore[arg-type]
-            ledger,
-            least_unit_of(context, optimizer),
-            **context.arguments(optimizer),
-        ),
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
+    # Only a step size that was chosen for the user is limited in two ways.
+    given = context.config.learning_rate > 0
+    unit = 0.0 if given else least_unit(optimizer.settings, context.dimension)
+    return BuiltStrategy.of(
+        strategy(plan, ledger, unit, **context.arguments(optimizer)),
+        plan,
+        context,
         clip_norm=plan.start,
         group_size=plan.group_size,
-        noise=plan.noise,
-        guarantee=promise(context.config),
-        gradients=plan.rounds * plan.cohort,
         bytes_per_user=cohort_bytes(context, down=down),
         account=account,
     )
 
 
-def least_unit_of(context: RunContext, optimizer: ServerOptimizer) -> float:
-    """Only a step size that was chosen for the user is limited in two ways."""
-    given = context.config.learning_rate > 0
-    return 0.0 if given else least_unit(optimizer.settings, context.dimension)
-
-
 def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
     """The noise multiplier of the gradients from epsilon, and the noise on the count."""
-    rule = QuantileRule(DEFAULT_START, DEFAULT_QUANTILE)
-    plan = AdaptivePlan.for_epsilon(rule=rule, **asked_sizes(asked, adjacency))
+    plan = AdaptivePlan.for_epsilon(**asked_sizes(asked, adjacency))
     return {
         **asked_numbers(asked),
         "noise_multiplier": plan.noise_multiplier,

@@ -18,13 +18,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from murmuration.privacy.accounting.ledger import BudgetExceeded
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -64,6 +66,25 @@ class Participants:
         return cls(registry, registry.single, np.empty(0, dtype=np.int64))
 
 
+class Plan(Protocol):
+    """What a strategy samples, what that costs, and what nodes do; see ``strategies.sums``."""
+
+    @property
+    def sampler(self) -> PoissonSampler:
+        """Draws the cohort of each round."""
+        ...
+
+    @property
+    def charges(self) -> Mapping[Event, int]:
+        """What the whole run will cost."""
+        ...
+
+    @property
+    def told(self) -> Mapping[str, messages.Scalar]:
+        """What node halves need of it: public constants."""
+        ...
+
+
 @dataclass
 class _Asked:
     """What was asked of each node this round: how many users' contributions its sum may hold.
@@ -80,9 +101,10 @@ class CohortStrategy(Strategy):
     """A Flower Strategy over users instead of nodes; one subclass for each algorithm.
 
     Args:
+        plan: what is sampled, and what it costs.
+        ledger: is charged.
         participants: from ``Registry.ask``.
-        sampler: draws the cohort of each round.
-        optimizer: holds the model; ``SolvedModel`` for a strategy that overrides ``update``.
+        optimizer: holds the model; ``SolvedModel`` for a strategy that ``solves``.
         source: of the cohort's coins.
         features: the feature map's config as JSON, for the nodes.
         model: the name of the model of preferences, for the nodes.
@@ -92,6 +114,10 @@ class CohortStrategy(Strategy):
             drawn, or (below 1) which share of them; 0: any number.
         masked: let nodes' sums arrive under masks (``strategies.protocol.secure_rounds``).
         batch_users: let nodes compute several users at once (``preference.linear.gradients``).
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover the plan.
+        TypeError: an optimizer of the other kind.
     """
 
     #: Name of the node half in ``strategies.registry``.
@@ -101,12 +127,15 @@ class CohortStrategy(Strategy):
     stacked: frozenset[str] = frozenset()
     #: What nodes are told of the plan; see ``strategies.protocol.stated_plan``.
     stated: str = ""
+    #: Whether it solves for the model with everybody, in ``update``, instead of taking steps.
+    solves: bool = False
 
     def __init__(
         self,
+        plan: Plan,
+        ledger: Ledger,
         *,
         participants: Participants,
-        sampler: PoissonSampler,
         optimizer: ServerOptimizer | SolvedModel,
         source: Randomness,
         features: str,
@@ -117,8 +146,12 @@ class CohortStrategy(Strategy):
         masked: bool = False,
         batch_users: bool = False,
     ) -> None:
+        if isinstance(optimizer, SolvedModel) is not self.solves:
+            kind = SolvedModel if self.solves else ServerOptimizer
+            raise TypeError(f"{type(self).__name__} needs a {kind.__name__}")
+        self.plan, self.ledger = plan, ledger
         self.participants = participants
-        self.sampler, self.optimizer = sampler, optimizer
+        self.sampler, self.optimizer = plan.sampler, optimizer
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
         self.model, self.least_nodes = model, least_nodes
         self.attendance = Attendance()
@@ -131,6 +164,7 @@ class CohortStrategy(Strategy):
         self.stopped: str | None = None
         self._asked = _Asked()
         self.slow: set[int] = set()  # nodes that missed the last deadline: nobody waits for them
+        ledger.clear(plan.charges)
 
     def check(self) -> None:
         """ValueError, saying what to change, if sums under masks could not be had as planned."""
@@ -147,9 +181,9 @@ class CohortStrategy(Strategy):
                 "--secure-aggregation, or use --noise discrete"
             )
 
-    @abstractmethod
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """What the node half needs besides the model: public constants of the plan."""
+        return self.plan.told
 
     @abstractmethod
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
@@ -171,10 +205,8 @@ class CohortStrategy(Strategy):
         Here one step of the optimizer with ``gradient``. A strategy that solves for the model does
         so instead. Raises as ``gradient``; the model is then unchanged.
         """
-        if isinstance(self.optimizer, SolvedModel):
-            raise TypeError(f"{type(self).__name__} takes steps and needs a ServerOptimizer")
         gradient_D = self.gradient(round_, totals)
-        self.optimizer.step(round_, gradient_D)
+        cast(ServerOptimizer, self.optimizer).step(round_, gradient_D)
         return float(np.linalg.norm(gradient_D))
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -197,9 +229,12 @@ class CohortStrategy(Strategy):
         """Whether asking a round again would be another draw of who is in it.
 
         Then a round that was asked is released and charged, whatever comes of it: as one of which
-        everybody is left out, if need be. Not in a simulation whose seed brings the same again.
+        everybody is left out, if need be. Not in a simulation whose seed brings the same again. Nor
+        where everybody is asked, by no coin, and can be asked again at no cost, to solve for the
+        model; but what nodes have told with noise of their own they do not tell again.
         """
-        return not (self.source.seeded and self.participants.registry.simulated)
+        drawn = not self.solves or self.node_noise() is not None
+        return drawn and not (self.source.seeded and self.participants.registry.simulated)
 
     def arrays(self) -> Mapping[str, np.ndarray]:
         """What nodes get besides the model: earlier releases only."""

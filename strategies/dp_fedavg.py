@@ -14,7 +14,6 @@ Legend: S sampled users, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,10 +21,8 @@ import numpy as np
 
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies import uls
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
@@ -39,10 +36,9 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     cohort_bytes,
-    promise,
     supported,
 )
-from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan
+from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan, account
 
 if TYPE_CHECKING:
     from murmuration.preference.linear.gradients import Examples
@@ -58,11 +54,25 @@ def default_clip(local: LocalSteps) -> float:
     return DEFAULT_CLIP * local.rate * local.steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FedAvgPlan(UlsPlan):
     """A ULS plan whose clip norm bounds how far a user's own steps may lead."""
 
     local: LocalSteps = DEFAULT_LOCAL
+
+    @property
+    def gradients(self) -> float:
+        """Expected number of users' gradients computed in the whole run."""
+        return super().gradients * self.local.steps
+
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: as for ULS, and the local steps."""
+        return {
+            **super().told,
+            "local-steps": self.local.steps,
+            "local-rate": self.local.rate,
+        }
 
 
 def contribute(
@@ -84,11 +94,6 @@ class DpFedAvg(Uls):
     name = "dp-fedavg"
     plan: FedAvgPlan
 
-    def parameters(self) -> Mapping[str, messages.Scalar]:
-        """Those of ULS, and the local steps."""
-        local = self.plan.local
-        return {**super().parameters(), "local-steps": local.steps, "local-rate": local.rate}
-
 
 @dataclass(frozen=True)
 class FedAvgSettings(Retained, Normalized):
@@ -104,39 +109,25 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     local = LocalSteps(own.local_steps or DEFAULT_LOCAL.steps, own.local_rate or DEFAULT_LOCAL.rate)
     plan = FedAvgPlan.for_epsilon(
         config.epsilon,
-        users=context.users,
-        cohort=config.cohort,
-        rounds=config.rounds,
-        delta=config.delta,
-        adjacency=Adjacency(config.adjacency),
         clip=UserClip(config.clip or default_clip(local)),
         discrete=context.noise.on(context.dimension),
-        group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
-        retain=own.retain,
         normalized=own.normalized,
         local=local,
-        hold_out=context.hold_out,
+        **context.cohort_sizes,
     )
-    ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.cohort
-    optimizer = context.optimizer("sgd", plan.noise, ceiling)
-    return BuiltStrategy(
-        strategy=DpFedAvg(plan, ledger, **context.arguments(optimizer)),
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
+    optimizer = context.optimizer("sgd", plan.noise, plan.rate_ceiling)
+    return BuiltStrategy.of(
+        DpFedAvg(plan, ledger, **context.arguments(optimizer)),
+        plan,
+        context,
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
-        noise=plan.noise,
-        guarantee=promise(config),
-        gradients=plan.rounds * plan.cohort * local.steps,
         bytes_per_user=cohort_bytes(context),
-        account=(
-            f"In each round every user took part with probability {plan.cohort / plan.users:.3g}, "
-            f"by a coin of their own. Whoever did took {local.steps} gradient steps of length "
-            f"{local.rate:g} on at most {plan.group_size:,} of their judgements, starting from the "
-            "model, and contributed one vector: how far these had led, clipped to length "
-            f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
-            f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
-            "many had taken part."
+        account=account(
+            plan,
+            f"took {local.steps} gradient steps of length {local.rate:g} on at most "
+            f"{plan.group_size:,} of their judgements, starting from the model, and contributed "
+            "one vector: how far these had led,",
         ),
     )
 

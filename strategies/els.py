@@ -26,32 +26,21 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
-from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PureChoice
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.coins import heads
-from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.distributed import (
-    DistributedNoise,
-    NodeNoise,
-    NoisySum,
-    node_noise,
-)
-from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.median import release_median
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies import uls
-from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies import sums, uls
 from murmuration.strategies.contributions import batches_users, model_of, retained
 from murmuration.strategies.planning import SIX, Asked
 from murmuration.strategies.protocol import group_size_histogram, messages
@@ -66,8 +55,14 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm_of_each,
-    promise,
     supported,
+)
+from murmuration.strategies.sums import (
+    Discrete,
+    SumPlan,
+    SumStrategy,
+    check_size,
+    check_vectors_fit,
 )
 
 if TYPE_CHECKING:
@@ -79,57 +74,33 @@ _ROWS = 1024  # judgements that a core works on at a time
 _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
 
 
-@dataclass(frozen=True)
-class ElsPlan:
-    """Everything that fixes what is sampled, clipped, noised and accounted, in one object.
+@dataclass(frozen=True, kw_only=True)
+class ElsPlan(SumPlan):
+    """Single judgements are sampled and clipped; their noisy sum is divided by a constant.
 
-    ``users`` is the nominal number N, ``group_size`` G the most judgements that a user keeps,
-    ``probability`` p that of each to be in a round: public constants. ``chosen_at`` is the pure
-    epsilon that was spent on choosing G from the data, 0 if it was given.
+    ``group_size`` G is the most judgements that a user keeps, ``probability`` p that of each to be
+    in a round: public constants. ``chosen_at`` is the pure epsilon that was spent on choosing G
+    from the data, 0 if it was given.
+
+    What was spent on choosing G is added to the rest. G decides what follows, so the two parts are
+    composed adaptively, which plain addition covers; composing the loss distributions of the G that
+    was chosen would not.
     """
 
-    users: int
     group_size: int
     probability: float
-    rounds: int
-    delta: float
-    adjacency: Adjacency
-    noise_multiplier: float
     clip: ExampleClip
     normalized: bool = False
     chosen_at: float = 0.0
-    discrete: DiscreteNoise | DistributedNoise | None = None
-    hold_out: HoldOut | None = None
+    discrete: Discrete = None
 
     #: How a round is accounted for whole users.
     event_kind: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = MixtureGaussian
 
     def __post_init__(self) -> None:
-        uls.check_size(self.users, 1, self.rounds, self.group_size)
-        uls.check_users_fit(self.users * self.group_size, self.clip.norm, self.clip.step)
-        _ = self.mechanism  # a plan that cannot be released from cannot be built
-
-    @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> ElsPlan:
-        """The plan with the least noise that costs at most ``epsilon``; other fields as given.
-
-        What was spent on choosing G is added to the rest. G decides what follows, so the two parts
-        are composed adaptively, which plain addition covers; composing the loss distributions of
-        the G that was chosen would not.
-
-        Raises:
-            ValueError: a field is out of range, or no amount of noise is enough.
-            Unsupported: there is no guarantee under the adjacency.
-        """
-        cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
-
-        def charges(sigma: float) -> dict[Event, int]:
-            return cls(noise_multiplier=sigma, **plan).charges
-
-        sigma = accountant.calibrate_noise(
-            epsilon, charges, delta=plan["delta"], adjacency=plan["adjacency"]
-        )
-        return cls(noise_multiplier=sigma, **plan)
+        check_size(self.users, 1, self.rounds, self.group_size)
+        check_vectors_fit(self.users * self.group_size, self.clip)
+        super().__post_init__()
 
     @cached_property
     def mechanism(self) -> ExampleSum:
@@ -145,10 +116,9 @@ class ElsPlan:
         )
 
     @property
-    def charges(self) -> dict[Event, int]:
-        """What the whole run costs, choosing G included."""
-        chosen: dict[Event, int] = {PureChoice(self.chosen_at): 1} if self.chosen_at else {}
-        return {self.mechanism.event: self.rounds, **chosen, **charges_of(self.hold_out)}
+    def besides(self) -> dict[Event, int]:
+        """What choosing G cost."""
+        return {PureChoice(self.chosen_at): 1} if self.chosen_at else {}
 
     @property
     def batch(self) -> float:
@@ -165,14 +135,24 @@ class ElsPlan:
         """Standard deviation per coordinate of the averaged gradient."""
         return self.mechanism.std / self.divisor
 
-    def epsilon(self) -> float:
-        """The epsilon of the whole run, choosing G included: what ``for_epsilon`` bounds."""
-        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+    @property
+    def gradients(self) -> float:
+        """In gradients of a user under ULS, each over so many judgements."""
+        return self.rounds * self.batch / sums.DEFAULT_GROUP_SIZE
+
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """Clip norm, how many judgements a user keeps, and how often each is in."""
+        return {
+            "clip-norm": self.clip.norm,
+            "group-size": self.group_size,
+            "probability": self.probability,
+        }
 
 
 def same_compute(cohort: int, users: int, group_size: int) -> float:
     """p at which a round has as many judgements as one of ULS with ``cohort`` users; at most 1."""
-    return min(1.0, cohort * uls.DEFAULT_GROUP_SIZE / (users * group_size))
+    return min(1.0, cohort * sums.DEFAULT_GROUP_SIZE / (users * group_size))
 
 
 def contribute(
@@ -230,53 +210,22 @@ def contribute(
     return {"sum": total_D.numpy()}
 
 
-class Els(CohortStrategy):
-    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
+class Els(SumStrategy):
+    """The server half, with an ``ElsPlan``; see ``SumStrategy``.
 
-    Raises:
-        BudgetExceeded: the ledger's budget does not cover the plan.
+    Everybody is asked every round; the coins are tossed by the nodes, one per judgement.
     """
 
     name = "els"
-
-    def __init__(self, plan: ElsPlan, ledger: Ledger, **arguments: Any) -> None:
-        # Everybody is asked every round; the coins are tossed by the nodes, one per judgement.
-        super().__init__(sampler=PoissonSampler(1.0), **arguments)
-        self.plan, self.ledger = plan, ledger
-        ledger.clear(plan.charges)
-
-    def parameters(self) -> Mapping[str, messages.Scalar]:
-        """Clip norm, how many judgements a user keeps, and how often each is in."""
-        return {
-            "clip-norm": self.plan.clip.norm,
-            "group-size": self.plan.group_size,
-            "probability": self.plan.probability,
-        }
-
-    def steps(self) -> Mapping[str, float]:
-        """The grid of the clip."""
-        return {"sum": self.plan.clip.step}
-
-    def node_noise(self) -> NodeNoise | None:
-        """On the sum, if nodes add it."""
-        plan = self.plan
-        noisy = NoisySum(plan.mechanism.std, plan.clip.step, plan.clip.norm)
-        return node_noise(plan.discrete, {"sum": noisy})
+    plan: ElsPlan
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""
-        return self.plan.clip.admits(sums["sum"], users * self.plan.group_size)
+        return super().admits(sums, users * self.plan.group_size)
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
-        noisy_D = self.plan.mechanism.release(
-            totals["sum"],
-            round_=round_,
-            covers="gradient sum",
-            ledger=self.ledger,
-            source=self.source,
-        )
-        return noisy_D / self.plan.divisor
+        return self.release(round_, totals) / self.plan.divisor
 
 
 # ELS and its group-privacy baseline, from settings.
@@ -299,39 +248,13 @@ def build_els(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     if not group_size:
         chosen_at = MEDIAN_SHARE * config.epsilon
         group_size = context.once("group-size", lambda: _median(context, ledger, chosen_at))
-    plan = ElsPlan.for_epsilon(config.epsilon, chosen_at=chosen_at, **_fields(context, group_size))
-    optimizer = context.optimizer("sgd", plan.noise, _ceiling(plan))
-    strategy = Els(plan, ledger, **context.arguments(optimizer))
-    return _built(config, plan, strategy, context.dimension)
+    return _built(context, ledger, Els, ElsPlan, group_size, chosen_at)
 
 
 def build_group(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config = context.config
-    fields = _fields(context, config.group_size or DEFAULT_GROUP_SIZE)
-    plan = GroupPlan.for_epsilon(config.epsilon, **fields)
-    optimizer = context.optimizer("sgd", plan.noise, _ceiling(plan))
-    strategy = Group(plan, ledger, **context.arguments(optimizer))
-    return _built(config, plan, strategy, context.dimension)
-
-
-def _fields(context: RunContext, group_size: int) -> dict[str, object]:
-    config, users = context.config, context.users
-    uls.check_size(users, config.cohort, config.rounds, group_size)
-    norm = config.clip or DEFAULT_CLIP
-    by_cohort = same_compute(config.cohort, users, group_size)
-    return {
-        "users": users,
-        "group_size": group_size,
-        "probability": config.of(ElsSettings).sampling_probability or by_cohort,
-        "rounds": config.rounds,
-        "delta": config.delta,
-        "adjacency": Adjacency(config.adjacency),
-        "clip": ExampleClip(norm),
-        "discrete": context.noise.on(context.dimension),
-        "normalized": config.of(ElsSettings).normalized,
-        "hold_out": context.hold_out,
-    }
+    group_size = context.config.group_size or DEFAULT_GROUP_SIZE
+    return _built(context, ledger, Group, GroupPlan, group_size, 0.0)
 
 
 def _median(context: RunContext, ledger: Ledger, epsilon: float) -> int:
@@ -351,14 +274,36 @@ def _median(context: RunContext, ledger: Ledger, epsilon: float) -> int:
     )
 
 
-def _ceiling(plan: ElsPlan) -> float:
-    return uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.batch
-
-
-def _built(config: Settings, plan: ElsPlan, strategy: Els, dimension: int) -> BuiltStrategy:
+def _built(
+    context: RunContext,
+    ledger: Ledger,
+    strategy: type[Els],
+    kind: type[ElsPlan],
+    group_size: int,
+    chosen_at: float,
+) -> BuiltStrategy:
+    config, own, users = context.config, context.config.of(ElsSettings), context.users
+    check_size(users, config.cohort, config.rounds, group_size)
+    by_cohort = same_compute(config.cohort, users, group_size)
+    plan = kind.for_epsilon(
+        config.epsilon,
+        users=users,
+        group_size=group_size,
+        probability=own.sampling_probability or by_cohort,
+        rounds=config.rounds,
+        delta=config.delta,
+        adjacency=Adjacency(config.adjacency),
+        clip=ExampleClip(config.clip or DEFAULT_CLIP),
+        discrete=context.noise.on(context.dimension),
+        normalized=own.normalized,
+        hold_out=context.hold_out,
+        chosen_at=chosen_at,
+    )
+    ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.batch
+    optimizer = context.optimizer("sgd", plan.noise, ceiling)
     how = (
         "as a mixture of Gaussians, whose means are the numbers of their judgements in the sum"
-        if strategy.name == "els"
+        if kind is ElsPlan
         else "for one judgement, and converted to users as a black box: group privacy, a baseline"
     )
     chosen = (
@@ -367,17 +312,14 @@ def _built(config: Settings, plan: ElsPlan, strategy: Els, dimension: int) -> Bu
         if plan.chosen_at
         else ""
     )
-    return BuiltStrategy(
-        strategy=strategy,
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
+    return BuiltStrategy.of(
+        strategy(plan, ledger, **context.arguments(optimizer)),
+        plan,
+        context,
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
-        noise=plan.noise,
-        guarantee=promise(config),
-        # In gradients of a user under ULS, each over so many judgements.
-        gradients=plan.rounds * plan.batch / uls.DEFAULT_GROUP_SIZE,
-        bytes_per_user=plan.rounds * (4 + 8) * dimension,  # everybody is asked every round
+        # Everybody is asked every round.
+        bytes_per_user=plan.rounds * (4 + 8) * context.dimension,
         account=(
             f"Before training every user kept at most {plan.group_size:,} judgements.{chosen} In "
             f"each round each of these took part with probability {plan.probability:.3g}, by a "
@@ -414,7 +356,7 @@ class GroupPlan(ElsPlan):
     event_kind: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = GroupGaussian
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> ElsPlan:
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
         """As for ELS; ValueError, naming the largest k that works, if the conversion diverges."""
         check(cls(noise_multiplier=_ENORMOUS, **plan), epsilon)
         return super().for_epsilon(epsilon, **plan)

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,22 +50,11 @@ import numpy as np
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import feature_map
-from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.distributed import (
-    DistributedNoise,
-    NodeNoise,
-    NoisySum,
-    node_noise,
-)
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
@@ -79,10 +69,15 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
-    promise,
     supported,
 )
-from murmuration.strategies.uls import check_users_fit, least_noise
+from murmuration.strategies.sums import (
+    Discrete,
+    SumPlan,
+    SumStrategy,
+    check_vectors_fit,
+    noise_for_users,
+)
 
 if TYPE_CHECKING:
     from murmuration.preference.linear.examples import PairExamples
@@ -92,57 +87,72 @@ if TYPE_CHECKING:
 DEFAULT_CLIP = 0.8
 
 
-@dataclass(frozen=True)
-class LabelMomentPlan:
-    """What fixes the release: ``rounds`` is 1 or 2, everybody takes part in each.
+@dataclass(frozen=True, kw_only=True)
+class LabelPlan(SumPlan):
+    """Everybody takes part in every round, with one clipped vector that labels alone may change."""
 
-    ``clip`` bounds a user's moment in units of their public length.
-    """
-
-    users: int
-    rounds: int
-    delta: float
-    adjacency: Adjacency
-    noise_multiplier: float
-    clip: UserClip = field(default_factory=lambda: UserClip(DEFAULT_CLIP))
-    discrete: DiscreteNoise | DistributedNoise | None = None
+    @staticmethod
+    @abstractmethod
+    def declared() -> Strategy:
+        """The strategy that it is the plan of."""
 
     def __post_init__(self) -> None:
-        LABEL_MOMENT.check_adjacency(self.adjacency)
+        self.declared().check_adjacency(self.adjacency)
         if self.users < 1:
             raise ValueError(f"there must be at least one user, got {self.users}")
-        if self.rounds not in (1, 2):
-            raise ValueError(f"--rounds must be 1 or 2, got {self.rounds}")
-        _ = self.mechanism  # a plan that cannot be released from cannot be built
-        check_users_fit(self.users, self.clip.norm, self.clip.step)
+        if self.rounds not in (allowed := self.declared().rounds):
+            listed = " or ".join(map(str, allowed))
+            raise ValueError(f"--rounds must be {listed}, got {self.rounds}")
+        super().__post_init__()
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> LabelMomentPlan:
-        """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
-        LABEL_MOMENT.check_adjacency(plan["adjacency"])
-        sigma = least_noise(epsilon, {**plan, "cohort": plan["users"]})
-        return cls(noise_multiplier=sigma, **plan)
+    def least_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
+        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
+        return noise_for_users(epsilon, plan)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of a sum."""
+        return self.mechanism.std
+
+    @property
+    def noise(self) -> float:
+        """That of the mean over the nominal number of users."""
+        return self.std / self.users
+
+    @property
+    def gradients(self) -> float:
+        """Expected number of users' vectors computed in the whole run."""
+        return self.rounds * self.users
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelMomentPlan(LabelPlan):
+    """``clip`` bounds a user's moment in units of their public length."""
+
+    clip: UserClip = field(default_factory=lambda: UserClip(DEFAULT_CLIP))
+    discrete: Discrete = None
+
+    @staticmethod
+    def declared() -> Strategy:
+        """The strategy that it is the plan of."""
+        return LABEL_MOMENT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_vectors_fit(self.users, self.clip)
 
     @cached_property
     def mechanism(self) -> GaussianSum:
         """What each round runs and charges: a Gaussian of sensitivity 2C over everybody."""
         return GaussianSum(
-            PoissonSampler(1.0), self.clip, self.noise_multiplier, self.adjacency, self.discrete
+            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
         )
 
     @property
-    def charges(self) -> dict[Event, int]:
-        """What the whole run will cost."""
-        return {self.mechanism.event: self.rounds}
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise on each coordinate of a sum of moments."""
-        return self.mechanism.std
-
-    def epsilon(self) -> float:
-        """The epsilon of the whole run."""
-        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: the clip norm."""
+        return {"clip-norm": self.clip.norm}
 
 
 def contribute(
@@ -180,69 +190,30 @@ def contribute(
     return {"sum": sum_D.numpy()}
 
 
-class LabelMoment(CohortStrategy):
-    """The server half.
+class LabelMoment(SumStrategy):
+    """The server half, with a ``LabelMomentPlan``; see ``SumStrategy``.
 
-    Args:
-        plan: what is released and what it costs.
-        ledger: is charged.
-        solver: holds the public examples of the users trained on, in their order.
-
-    Other arguments as in ``CohortStrategy``; its optimizer is a ``SolvedModel``.
-
-    Raises:
-        BudgetExceeded: the ledger's budget does not cover the plan.
+    ``solver`` holds the public examples of the users trained on, in their order.
     """
 
     name = "label-moment"
+    plan: LabelMomentPlan
+    optimizer: SolvedModel
+    covers = "label moments"
+    solves = True
 
     def __init__(
         self, plan: LabelMomentPlan, ledger: Ledger, solver: MomentSolver, **arguments: Any
     ) -> None:
-        super().__init__(sampler=plan.mechanism.sampler, **arguments)
-        self.plan, self.ledger, self.solver = plan, ledger, solver
+        super().__init__(plan, ledger, **arguments)
+        self.solver = solver
         self._moments: list[Moment] = []
-        ledger.clear(plan.charges)
-
-    @property
-    def redrawn(self) -> bool:
-        """No: everybody is asked, by no coin, and can be asked again at no cost.
-
-        But what nodes have told with noise of their own they do not tell again.
-        """
-        return super().redrawn and self.node_noise() is not None
-
-    def parameters(self) -> Mapping[str, messages.Scalar]:
-        """The clip norm."""
-        return {"clip-norm": self.plan.clip.norm}
-
-    def steps(self) -> Mapping[str, float]:
-        """The grid of the clip."""
-        return {"sum": self.plan.clip.step}
-
-    def node_noise(self) -> NodeNoise | None:
-        """On the sum, if nodes add it."""
-        plan = self.plan
-        noisy = NoisySum(plan.mechanism.std, plan.clip.step, plan.clip.norm)
-        return node_noise(plan.discrete, {"sum": noisy})
-
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
-        """Finite, and no longer than ``users`` clip norms."""
-        return self.plan.clip.admits(sums["sum"], users)
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Release the sum of moments, charged to the ledger first, and solve with all so far."""
         from murmuration.strategies.moment_solver import Moment
 
-        if not isinstance(self.optimizer, SolvedModel):
-            raise TypeError("a model that is solved for stands in a SolvedModel")
-        noisy_D = self.plan.mechanism.release(
-            totals["sum"],
-            round_=round_,
-            covers="label moments",
-            ledger=self.ledger,
-            source=self.source,
-        )
+        noisy_D = self.release(round_, totals)
         # The nodes had θ in float32.
         centre_D = self.optimizer.theta_D.astype(np.float64)
         self._moments.append(Moment(noisy_D, centre_D, self.plan.clip, self.plan.std))
@@ -288,7 +259,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     solver = MomentSolver(
         examples, config.model, ridge=own.ridge or None, ball=own.ball or math.inf
     )
-    model = SolvedModel(context.dimension)
     times = "once" if plan.rounds == 1 else "twice"
     account = (
         "What was shown to each user is public and was sent to the server. Everybody took part "
@@ -298,15 +268,12 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         f"{plan.noise_multiplier:.4g} times that per coordinate was added to the sum. The model "
         "was solved for from it and from public features."
     )
-    return BuiltStrategy(
-        strategy=LabelMoment(plan, ledger, solver, **context.arguments(model)),
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
+    return BuiltStrategy.of(
+        LabelMoment(plan, ledger, solver, **context.arguments(SolvedModel(context.dimension))),
+        plan,
+        context,
         clip_norm=plan.clip.norm,
         group_size=most_judgements(examples),
-        noise=plan.std / context.users,
-        guarantee=promise(config),
-        gradients=plan.rounds * context.users,
         bytes_per_user=bytes_with_items(context, sent),
         account=account,
     )

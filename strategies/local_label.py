@@ -150,6 +150,16 @@ class LocalLabelPlan:
         )
         return {event: 1}
 
+    @property
+    def sampler(self) -> PoissonSampler:
+        """Who is asked: everybody."""
+        return PoissonSampler(1.0)
+
+    @property
+    def told(self) -> Mapping[str, messages.Scalar]:
+        """What users are promised: nodes are asked for labels, not for work."""
+        return self.promise.to_config()
+
 
 class LocalLabel(CohortStrategy):
     """The server half.
@@ -160,13 +170,13 @@ class LocalLabel(CohortStrategy):
         items: what was shown to the users trained on, in their order.
         examples: the features of these items.
 
-    Other arguments as in ``CohortStrategy``; its optimizer is a ``SolvedModel``.
-
-    Raises:
-        BudgetExceeded: the ledger's budget does not cover the labels.
+    Other arguments and what is raised as in ``CohortStrategy``.
     """
 
     name = "local-label"
+    plan: LocalLabelPlan
+    optimizer: SolvedModel
+    solves = True
 
     def __init__(
         self,
@@ -176,20 +186,10 @@ class LocalLabel(CohortStrategy):
         examples: PairExamples,
         **arguments: Any,
     ) -> None:
-        super().__init__(sampler=PoissonSampler(1.0), **arguments)
-        self.plan, self.ledger, self.items, self.examples = plan, ledger, items, examples
+        super().__init__(plan, ledger, **arguments)
+        self.items, self.examples = items, examples
         self._asked_users: dict[int, slice] = {}
         self._notes: list[str] = []
-        ledger.clear(plan.charges)
-
-    @property
-    def redrawn(self) -> bool:
-        """No: everybody is asked, by no coin, and can be asked again at no cost."""
-        return False
-
-    def parameters(self) -> Mapping[str, messages.Scalar]:
-        """What users are promised: nodes are asked for labels, not for work."""
-        return self.plan.promise.to_config()
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """No: nothing is summed."""
@@ -226,8 +226,6 @@ class LocalLabel(CohortStrategy):
         """
         from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 
-        if not isinstance(self.optimizer, SolvedModel):
-            raise TypeError("a model that is solved for stands in a SolvedModel")
         told: dict[int, RandomizedLabels] = {}
         for reply in replies:
             node = reply.metadata.src_node_id

@@ -31,23 +31,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.label_moment import (
     PUBLIC_ITEMS,
+    LabelPlan,
     bytes_with_items,
     most_judgements,
     public_examples,
@@ -64,50 +61,39 @@ from murmuration.strategies.spec import (
     NodeHalf,
     RunContext,
     Strategy,
-    promise,
 )
+from murmuration.strategies.sums import SumStrategy
 
 if TYPE_CHECKING:
     from murmuration.preference.linear.examples import PairExamples
 
 
-@dataclass(frozen=True)
-class ObjectivePlan:
+@dataclass(frozen=True, kw_only=True)
+class ObjectivePlan(LabelPlan):
     """What fixes the release: ``length`` is how far one user's labels may move the sum.
 
     0 stands for one, by weights that make everybody's reach the same.
     """
 
-    users: int
-    delta: float
-    adjacency: Adjacency
-    noise_multiplier: float
+    rounds: int = 1
     length: float = 0.0
 
-    def __post_init__(self) -> None:
-        OBJECTIVE_PERTURBATION.check_adjacency(self.adjacency)
-        if self.users < 1:
-            raise ValueError(f"there must be at least one user, got {self.users}")
-        _ = self.mechanism  # a plan that cannot be released from cannot be built
+    @staticmethod
+    def declared() -> Strategy:
+        """The strategy that it is the plan of."""
+        return OBJECTIVE_PERTURBATION
 
     @classmethod
     def for_epsilon(
         cls, epsilon: float, *, calibration: Calibration = "analytic", **plan: Any
-    ) -> ObjectivePlan:
+    ) -> Self:
         """The plan with the least noise that costs at most ``epsilon``, or with the paper's."""
-        OBJECTIVE_PERTURBATION.check_adjacency(plan["adjacency"])
         if calibration == "paper":
+            OBJECTIVE_PERTURBATION.check_adjacency(plan["adjacency"])
             # A label moves a user's vector by up to the length: two clip norms of half of it.
             sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
-        else:
-            sigma = accountant.noise_multiplier_for(
-                epsilon,
-                delta=plan["delta"],
-                probability=1.0,
-                rounds=1,
-                adjacency=plan["adjacency"],
-            )
-        return cls(noise_multiplier=sigma, **plan)
+            return cls(noise_multiplier=sigma, **plan)
+        return super().for_epsilon(epsilon, rounds=1, **plan)
 
     @property
     def clip(self) -> UserClip:
@@ -117,21 +103,12 @@ class ObjectivePlan:
     @cached_property
     def mechanism(self) -> GaussianSum:
         """What the round runs and charges."""
-        return GaussianSum(PoissonSampler(1.0), self.clip, self.noise_multiplier, self.adjacency)
+        return GaussianSum(self.sampler, self.clip, self.noise_multiplier, self.adjacency)
 
     @property
-    def charges(self) -> dict[Event, int]:
-        """What the run will cost."""
-        return {self.mechanism.event: 1}
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of each coordinate of w."""
-        return self.mechanism.std
-
-    def epsilon(self) -> float:
-        """The epsilon of the run."""
-        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: the bound on features."""
+        return {"length": self.length}
 
 
 def contribute(
@@ -169,8 +146,8 @@ def check_pairs(examples: PairExamples) -> None:
         )
 
 
-class ObjectivePerturbation(CohortStrategy):
-    """The server half, for ``replace-labels``.
+class ObjectivePerturbation(SumStrategy):
+    """The server half, with an ``ObjectivePlan``; see ``SumStrategy``.
 
     Args:
         plan: what is released and what it costs.
@@ -179,14 +156,15 @@ class ObjectivePerturbation(CohortStrategy):
         ridge: β; None for the rule that ``label-moment`` has.
         ball: the most that ‖θ‖ may be.
 
-    Other arguments as in ``CohortStrategy``; its optimizer is a ``SolvedModel``.
-
     Raises:
-        BudgetExceeded: the ledger's budget does not cover the plan.
         InputError: judgements are not of pairs.
     """
 
     name = "objective-perturbation"
+    plan: ObjectivePlan
+    optimizer: SolvedModel
+    covers = "labels' sum"
+    solves = True
 
     def __init__(
         self,
@@ -200,12 +178,11 @@ class ObjectivePerturbation(CohortStrategy):
     ) -> None:
         from murmuration.strategies.perturbed_minimiser import user_weights, weighted
 
-        super().__init__(sampler=plan.mechanism.sampler, **arguments)
         check_pairs(examples)
-        self.plan, self.ledger, self.ball = plan, ledger, ball
+        super().__init__(plan, ledger, **arguments)
+        self.ball = ball
         self.loss = weighted(examples, user_weights(examples, plan.length), self.model)
         self._ridge = ridge
-        ledger.clear(plan.charges)
 
     @cached_property
     def ridge(self) -> float:
@@ -214,32 +191,15 @@ class ObjectivePerturbation(CohortStrategy):
 
         return usual_ridge(self.loss, self.plan.std) if self._ridge is None else self._ridge
 
-    @property
-    def redrawn(self) -> bool:
-        """No: everybody is asked, by no coin, and can be asked again at no cost."""
-        return False
-
-    def parameters(self) -> Mapping[str, messages.Scalar]:
-        """The bound on features."""
-        return {"length": self.plan.length}
-
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
-        """Finite, and no longer than ``users`` users can make it."""
-        return self.plan.clip.admits(sums["sum"], users)
+    def steps(self) -> Mapping[str, float]:
+        """None is counted on."""
+        return {"sum": 0.0}
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Release the linear term, charged to the ledger first, and minimise."""
         from murmuration.strategies.perturbed_minimiser import solve
 
-        if not isinstance(self.optimizer, SolvedModel):
-            raise TypeError("a model that is solved for stands in a SolvedModel")
-        noisy_D = self.plan.mechanism.release(
-            totals["sum"],
-            round_=round_,
-            covers="labels' sum",
-            ledger=self.ledger,
-            source=self.source,
-        )
+        noisy_D = self.release(round_, totals)
         return self.optimizer.set(solve(self.loss, noisy_D, self.ridge, self.ball))
 
     def figures(self) -> Mapping[str, float]:
@@ -281,22 +241,20 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         f"{plan.length or 1.0:g}. Gaussian noise of {plan.std:.4g} per coordinate was added to the "
         "sum; with that as its linear term the likelihood was minimised over public features."
     )
-    return BuiltStrategy(
-        strategy=ObjectivePerturbation(
-            plan,
-            ledger,
-            examples,
-            ridge=own.ridge or None,
-            ball=own.ball or math.inf,
-            **context.arguments(SolvedModel(context.dimension)),
-        ),
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
+    strategy = ObjectivePerturbation(
+        plan,
+        ledger,
+        examples,
+        ridge=own.ridge or None,
+        ball=own.ball or math.inf,
+        **context.arguments(SolvedModel(context.dimension)),
+    )
+    return BuiltStrategy.of(
+        strategy,
+        plan,
+        context,
         clip_norm=plan.clip.norm,
         group_size=most_judgements(examples),
-        noise=plan.std / context.users,
-        guarantee=promise(config),
-        gradients=context.users,
         bytes_per_user=bytes_with_items(context, sent),
         account=account,
     )

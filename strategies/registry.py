@@ -19,12 +19,11 @@ from murmuration.strategies.dp_fedavg import DP_FEDAVG
 from murmuration.strategies.els import ELS, GROUP
 from murmuration.strategies.label_moment import LABEL_MOMENT
 from murmuration.strategies.local_label import LOCAL_LABEL
-from murmuration.strategies.nonprivate import NONPRIVATE
 from murmuration.strategies.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.protocol import group_size_histogram
 from murmuration.strategies.settings import Settings
 from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy
-from murmuration.strategies.uls import ULS
+from murmuration.strategies.uls import NONPRIVATE, ULS
 
 ENTRY_POINTS = "murmuration.strategies"
 #: In the order in which they are offered.

@@ -28,8 +28,6 @@ MODEL, RUNTIME, OUTPUT = "Model", "Runtime", "Output"
 PANELS = (DATA, PROMISE, TRAINING, MODEL, RUNTIME, OUTPUT)
 OF_STRATEGY = "Only for"
 
-#: The one strategy that promises nothing.
-NONPRIVATE = "nonprivate"
 NOISES = ("discrete", "gaussian", "distributed")
 #: Where a strategy takes any number.
 ROUNDS = 200
@@ -413,6 +411,11 @@ class Settings:
         """As Flower's flat run config: names with dashes."""
         return {key.replace("_", "-"): value for key, value in asdict(self).items()}
 
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised: by every strategy but one."""
+        return self.strategy != "nonprivate"
+
     def trained_on(self, registered: int) -> int:
         """The nominal number of users to train on: a public constant.
 
@@ -434,7 +437,7 @@ class Settings:
 
         See ``privacy.mechanisms.hold_out``.
         """
-        if self.test or self.exact_heldout or self.strategy == NONPRIVATE:
+        if self.test or self.exact_heldout or not self.private:
             return None
         adjacency = Adjacency(self.adjacency)
         return hold_out.usual(self.heldout, self.epsilon, adjacency, self.heldout_epsilon)

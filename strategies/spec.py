@@ -35,7 +35,8 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.settings import NONPRIVATE, Settings
+from murmuration.strategies.settings import Retained, Settings
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
 
 #: What a release can give: JSON.
 Value = TypeVar("Value", int, list[int])
@@ -241,7 +242,7 @@ def choose_noise(
         if config.noise == "distributed":
             return NoiseChoice("distributed", parties=_parties(config.honest_nodes, nodes))
         return NoiseChoice("discrete")
-    if seeded or config.strategy == NONPRIVATE:
+    if seeded or not config.private:
         return NoiseChoice("gaussian")
     why = strategy.discrete(config)
     if not why and dimension > MOST_COORDINATES:
@@ -360,6 +361,21 @@ class RunContext:
         """The nominal number of users to train on."""
         return self.config.trained_on(len(self.participants.registry))
 
+    @property
+    def cohort_sizes(self) -> dict[str, Any]:
+        """What every ``CohortPlan`` takes from the settings."""
+        config = self.config
+        return {
+            "users": self.users,
+            "cohort": config.cohort,
+            "rounds": config.rounds,
+            "delta": config.delta,
+            "adjacency": Adjacency(config.adjacency),
+            "group_size": config.group_size or DEFAULT_GROUP_SIZE,
+            "retain": config.of(Retained).retain,
+            "hold_out": self.hold_out,
+        }
+
     @cached_property
     def noise(self) -> NoiseChoice:
         """Which noise is drawn."""
@@ -388,7 +404,7 @@ class RunContext:
             settings = replace(settings, rate=noise_limited_rate(noise, settings, ceiling))
         return ServerOptimizer(settings, np.zeros(self.dimension, dtype=np.float32))
 
-    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> dict[str, object]:
+    def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> dict[str, Any]:
         """Arguments of every ``CohortStrategy``."""
         return {
             "participants": self.participants,
@@ -425,6 +441,32 @@ class BuiltStrategy:
     proven: bool = True
     #: Whose ε the promise is: a user's, or an item's where each judgement is protected by itself.
     level: str = "user"
+
+    @classmethod
+    def of(
+        cls,
+        strategy: CohortStrategy,
+        plan: SumPlan,
+        context: RunContext,
+        *,
+        clip_norm: float | None,
+        group_size: int,
+        bytes_per_user: float,
+        account: str = "",
+    ) -> "BuiltStrategy":
+        """With the figures of its plan, which spends the whole budget."""
+        return cls(
+            strategy=strategy,
+            charges=plan.charges,
+            noise_multiplier=plan.noise_multiplier,
+            clip_norm=clip_norm,
+            group_size=group_size,
+            noise=plan.noise,
+            guarantee=promise(context.config),
+            gradients=plan.gradients,
+            bytes_per_user=bytes_per_user,
+            account=account,
+        )
 
 
 def cohort_bytes(context: RunContext, *, down: int = 1, up: int = 8) -> float:

@@ -9,6 +9,9 @@ Formal guarantee: (epsilon, delta) at the level of users under the plan's adjace
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Trusted:
 the server (it sees clipped sums before noise) and the nodes' clipping.
 
+Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
+noise. Formal guarantee of the twin: none; its ledger says epsilon = ∞.
+
 Legend: S sampled users, D dimensions.
 """
 
@@ -21,20 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event, PoissonGaussian
+from murmuration.privacy.accounting.events import Event, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms import grid
-from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.distributed import (
-    DistributedNoise,
-    NodeNoise,
-    NoisySum,
-    node_noise,
-)
-from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
@@ -52,8 +44,16 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     cohort_bytes,
-    promise,
     supported,
+)
+from murmuration.strategies.sums import (
+    DEFAULT_GROUP_SIZE,
+    CohortPlan,
+    Discrete,
+    SumStrategy,
+    check_size,
+    check_vectors_fit,
+    noise_for_users,
 )
 
 if TYPE_CHECKING:
@@ -63,55 +63,33 @@ if TYPE_CHECKING:
 #: start is a few tenths long; clipping well below that makes users count about equally, and leaves
 #: the noise, which is proportional to the clip norm, small beside them.
 DEFAULT_CLIP = 0.1
-DEFAULT_GROUP_SIZE = 16
 #: Step size, in units of the clip norm, at which training converges in about 200 rounds.
 RATE_CEILING = 10.0
 
 
-@dataclass(frozen=True)
-class UlsPlan:
-    """Everything that fixes what is sampled, clipped, noised and accounted, in one object.
+@dataclass(frozen=True, kw_only=True)
+class UlsPlan(CohortPlan):
+    """Sampled users' vectors are clipped; their noisy sum is divided by a constant."""
 
-    ``users`` is the nominal number N, a public constant; ``cohort`` the expected number M of users
-    in a round; ``group_size`` G the most judgements of one user in one round, ``retain`` the most
-    in the whole run (0: any number). ``hold_out`` is how users are held out by a secret coin, if
-    they are.
-    """
-
-    users: int
-    cohort: int
-    rounds: int
-    delta: float
-    adjacency: Adjacency
-    noise_multiplier: float
     clip: UserClip
-    group_size: int = DEFAULT_GROUP_SIZE
-    retain: int = 0
     normalized: bool = False
-    discrete: DiscreteNoise | DistributedNoise | None = None
-    hold_out: HoldOut | None = None
+    discrete: Discrete = None
 
     def __post_init__(self) -> None:
-        check_size(self.users, self.cohort, self.rounds, self.group_size)
-        _ = self.mechanism  # a plan that cannot be released from cannot be built
-        check_users_fit(self.users, self.clip.norm, self.clip.step)
+        super().__post_init__()
+        check_vectors_fit(self.users, self.clip)
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> UlsPlan:
-        """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
-        check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
-        return cls(noise_multiplier=least_noise(epsilon, plan), **plan)
+    def least_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
+        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
+        return noise_for_users(epsilon, plan)
 
     @cached_property
     def mechanism(self) -> GaussianSum:
         """What each round runs and charges."""
-        sampler = PoissonSampler(self.cohort / self.users)
-        return GaussianSum(sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete)
-
-    @property
-    def charges(self) -> dict[Event, int]:
-        """What the whole run will cost."""
-        return {self.mechanism.event: self.rounds, **charges_of(self.hold_out)}
+        return GaussianSum(
+            self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
+        )
 
     @property
     def noise(self) -> float:
@@ -123,58 +101,15 @@ class UlsPlan:
         """What the noisy sum is divided by: M, or M·C with normalized clipping."""
         return self.cohort * (self.clip.norm if self.normalized else 1.0)
 
-    def epsilon(self) -> float:
-        """The epsilon of the whole run."""
-        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+    @property
+    def rate_ceiling(self) -> float:
+        """The step size that would be taken without noise."""
+        return RATE_CEILING / self.clip.norm * self.divisor / self.cohort
 
-
-def least_noise(epsilon: float, plan: Mapping[str, Any]) -> float:
-    """The noise multiplier at which the rounds of a plan with these fields cost ``epsilon``."""
-    probability, rounds = plan["cohort"] / plan["users"], plan["rounds"]
-    delta, adjacency, hold_out = plan["delta"], plan["adjacency"], plan.get("hold_out")
-    sigma = accountant.noise_multiplier_for(
-        epsilon,
-        delta=delta,
-        probability=probability,
-        rounds=rounds,
-        adjacency=adjacency,
-        hold_out=hold_out,
-    )
-    discrete: DiscreteNoise | DistributedNoise | None = plan.get("discrete")
-    if discrete is None:
-        return sigma
-
-    def charges(sigma: float) -> dict[Event, int]:
-        event = discrete.charged(PoissonGaussian(probability, sigma))
-        return {event: rounds, **charges_of(hold_out)}
-
-    # Discrete noise costs next to nothing more: the same, or a hair more of it, is enough.
-    for much in (sigma, sigma * (1 + 1e-7), sigma * (1 + 1e-5)):
-        cost = accountant.epsilon(charges(much).items(), adjacency=adjacency, delta=delta)
-        if cost <= epsilon:
-            return much
-    return accountant.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
-
-
-def check_users_fit(users: int, norm: float, step: float) -> None:
-    """Refuse so many users that a sum over everybody would not be exact."""
-    grid.check_room(2 * users, norm, step)  # N is nominal: twice as many may turn up
-
-
-def check_size(users: int, cohort: int, rounds: int, group_size: int) -> None:
-    """Refuse impossible sizes, naming the option; raises ValueError."""
-    if users < 1:
-        raise ValueError(f"there must be at least one user, got {users}")
-    if rounds < 1:
-        raise ValueError(f"--rounds must be at least 1, got {rounds}")
-    if cohort < 1:
-        raise ValueError(f"--cohort must be at least 1, got {cohort}")
-    if cohort > users:
-        raise ValueError(
-            f"--cohort {cohort} is more than the {users} users there are to train on; lower it"
-        )
-    if group_size < 1:
-        raise ValueError(f"--group-size must be at least 1, got {group_size}")
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: clip norm, and how many judgements of a user count."""
+        return {"clip-norm": self.clip.norm, **super().told}
 
 
 def contribute(
@@ -185,56 +120,18 @@ def contribute(
     A pure function of its arguments (with a seeded ``source``). ``keys_S`` name the users for
     their random draws. Raises KeyError or ValueError for parameters that are missing or wrong.
     """
-    clip = clip_of(work)
-    return {"sum": bounded_sum(examples, work, keys_S, source, clip)}
+    return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}
 
 
-class Uls(CohortStrategy):
-    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
-
-    Raises:
-        BudgetExceeded: the ledger's budget does not cover the plan.
-    """
+class Uls(SumStrategy):
+    """The server half, with a ``UlsPlan``; see ``SumStrategy``."""
 
     name = "uls"
-
-    def __init__(self, plan: UlsPlan, ledger: Ledger, **arguments: Any) -> None:
-        super().__init__(sampler=plan.mechanism.sampler, **arguments)
-        self.plan, self.ledger = plan, ledger
-        ledger.clear(plan.charges)
-
-    def parameters(self) -> Mapping[str, messages.Scalar]:
-        """Clip norm, and how many judgements of a user count."""
-        return {
-            "clip-norm": self.plan.clip.norm,
-            "group-size": self.plan.group_size,
-            "retain": self.plan.retain,
-        }
-
-    def steps(self) -> Mapping[str, float]:
-        """The grid of the clip."""
-        return {"sum": self.plan.clip.step}
-
-    def node_noise(self) -> NodeNoise | None:
-        """On the sum, if nodes add it."""
-        plan = self.plan
-        noisy = NoisySum(plan.mechanism.std, plan.clip.step, plan.clip.norm)
-        return node_noise(plan.discrete, {"sum": noisy})
-
-    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
-        """Finite, and no longer than ``users`` clip norms."""
-        return self.plan.clip.admits(sums["sum"], users)
+    plan: UlsPlan
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
-        noisy_D = self.plan.mechanism.release(
-            totals["sum"],
-            round_=round_,
-            covers="gradient sum",
-            ledger=self.ledger,
-            source=self.source,
-        )
-        return noisy_D / self.plan.divisor
+        return self.release(round_, totals) / self.plan.divisor
 
 
 @dataclass(frozen=True)
@@ -244,41 +141,38 @@ class UlsSettings(Retained, Normalized):
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config, own = context.config, context.config.of(UlsSettings)
+    config = context.config
     plan = UlsPlan.for_epsilon(
         config.epsilon,
-        users=context.users,
-        cohort=config.cohort,
-        rounds=config.rounds,
-        delta=config.delta,
-        adjacency=Adjacency(config.adjacency),
         clip=UserClip(config.clip or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
-        group_size=config.group_size or DEFAULT_GROUP_SIZE,
-        retain=own.retain,
-        normalized=own.normalized,
-        hold_out=context.hold_out,
+        normalized=config.of(UlsSettings).normalized,
+        **context.cohort_sizes,
     )
-    ceiling = RATE_CEILING / plan.clip.norm * plan.divisor / plan.cohort
-    optimizer = context.optimizer("sgd", plan.noise, ceiling)
-    return BuiltStrategy(
-        strategy=Uls(plan, ledger, **context.arguments(optimizer)),
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
+    optimizer = context.optimizer("sgd", plan.noise, plan.rate_ceiling)
+    return BuiltStrategy.of(
+        Uls(plan, ledger, **context.arguments(optimizer)),
+        plan,
+        context,
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
-        noise=plan.noise,
-        guarantee=promise(config),
-        gradients=plan.rounds * plan.cohort,
         bytes_per_user=cohort_bytes(context),
-        account=(
-            f"In each round every user took part with probability {plan.cohort / plan.users:.3g}, "
-            "by a coin of their own. Whoever did contributed one vector: the average gradient over "
-            f"at most {plan.group_size:,} of their judgements, clipped to length "
-            f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
-            f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
-            "many had taken part."
+        account=account(
+            plan,
+            "contributed one vector: the average gradient over at most "
+            f"{plan.group_size:,} of their judgements,",
         ),
+    )
+
+
+def account(plan: UlsPlan, whoever: str) -> str:
+    """For the report: what took place in a round, and what ``whoever`` took part did."""
+    return (
+        f"In each round every user took part with probability {plan.cohort / plan.users:.3g}, "
+        f"by a coin of their own. Whoever did {whoever} clipped to length "
+        f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
+        f"per coordinate was added to the sum, which was divided by {plan.cohort:,}, however "
+        "many had taken part."
     )
 
 
@@ -293,4 +187,93 @@ ULS = Strategy(
     masks=supported,
     node_noise=supported,
     solve=sampled_users,
+)
+
+
+# The non-private twin.
+
+#: Step size of Adam, whose steps do not depend on the scale of unclipped gradients.
+RATE = 0.1
+
+
+@dataclass(frozen=True)
+class NonPrivatePlan:
+    """Sizes only; see ``CohortPlan``."""
+
+    users: int
+    cohort: int
+    rounds: int
+    group_size: int = DEFAULT_GROUP_SIZE
+    retain: int = 0
+
+    def __post_init__(self) -> None:
+        check_size(self.users, self.cohort, self.rounds, self.group_size)
+
+    @property
+    def sampler(self) -> PoissonSampler:
+        """Who is asked in a round."""
+        return PoissonSampler(self.cohort / self.users)
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """Nothing that is planned, as nothing is promised."""
+        return {}
+
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: how many judgements of a user count."""
+        return {"group-size": self.group_size, "retain": self.retain}
+
+
+def contribute_exactly(
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The twin's node half: ``sum``, over the asked users, of their averaged gradients, (D,)."""
+    return {"sum": bounded_sum(examples, work, keys_S, source, NoClip())}
+
+
+class NonPrivate(CohortStrategy):
+    """The twin's server half, with a ``NonPrivatePlan``; see ``CohortStrategy``."""
+
+    name = "nonprivate"
+    plan: NonPrivatePlan
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite."""
+        return NoClip().admits(sums["sum"], users)
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The exact sum over M, recorded as an unprotected release."""
+        self.ledger.charge(Unprotected(), round_=round_, covers="exact gradient sum")
+        return totals["sum"] / self.plan.cohort
+
+
+def build_nonprivate(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """The plan, the strategy and the report's figures."""
+    sizes = context.cohort_sizes
+    plan = NonPrivatePlan(
+        **{name: sizes[name] for name in ("users", "cohort", "rounds", "group_size", "retain")}
+    )
+    optimizer = context.optimizer("adam", 0.0, RATE)
+    return BuiltStrategy(
+        strategy=NonPrivate(plan, ledger, **context.arguments(optimizer)),
+        charges={},
+        noise_multiplier=0.0,
+        clip_norm=None,
+        group_size=plan.group_size,
+        noise=0.0,
+        guarantee="No privacy: exact gradients were released.",
+        gradients=plan.rounds * plan.cohort,
+        bytes_per_user=cohort_bytes(context),
+    )
+
+
+NONPRIVATE = Strategy(
+    name="nonprivate",
+    help="No privacy: what uls would learn without clipping and noise. To compare with only.",
+    build=build_nonprivate,
+    node_halves={"nonprivate": NodeHalf(contribute_exactly, length=None)},
+    settings=Retained,
+    adjacencies=ALL,
+    masks=lambda settings: "what is not clipped has no grid",
 )

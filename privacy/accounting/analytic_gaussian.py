@@ -46,22 +46,6 @@ def least_noise(epsilon: float, delta: float) -> float:
     return high * (1.0 + 1e-10)  # over what rounding in the comparison may have hidden
 
 
-def epsilon_of(noise: float, delta: float) -> float:
-    """The least epsilon of one Gaussian at ``delta``, rounded up."""
-    _check_positive("the noise", noise)
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"delta must be in (0, 1), got {delta}")
-    if delta_of(noise, 0.0) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while delta_of(noise, high) > delta:
-        low, high = high, 2.0 * high
-    while high - low > 1e-12 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if delta_of(noise, middle) > delta else (low, middle)
-    return high * (1.0 + 1e-10)
-
-
 def _check_positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0.0):
         raise ValueError(f"{name} must be a positive finite number, got {value}")

@@ -132,15 +132,6 @@ def score(near_SS: np.ndarray, nominal: int) -> float:
     return float(near_SS.sum()) / nominal
 
 
-def score_sensitivity(size: int, nominal: int) -> float:
-    """How far the score can move when one user joins a cohort of ``size``: (2·size + 1)/ñ.
-
-    The user may be near to everybody, in both orders, and is near to themselves. So it is about 2,
-    not 1, and in a Poisson cohort not bounded at all. Attained.
-    """
-    return (2 * size + 1) / nominal
-
-
 def published_probabilities(degrees_S: np.ndarray, nominal: int) -> np.ndarray:
     """The probabilities with which AUP-RLHF keeps each user (Algorithm 2, line 12), (S,)."""
     return np.clip(6.0 * (degrees_S / nominal - 0.5), 0.0, 1.0)

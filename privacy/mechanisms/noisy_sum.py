@@ -90,10 +90,7 @@ class GaussianSum:
             LedgerError: a seeded round was released before from other values; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
-        if ledger.adjacency is not self.adjacency:
-            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        noise = self.std, self.clip.step, self.discrete
-        return _release(sum_D, noise, self.event, round_, covers, ledger, source, beside)
+        return _release(self, sum_D, round_, covers, ledger, source, beside)
 
 
 @dataclass(frozen=True)
@@ -141,10 +138,7 @@ class ExampleSum:
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
     ) -> np.ndarray:
         """As ``GaussianSum.release``."""
-        if ledger.adjacency is not self.adjacency:
-            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        noise = self.std, self.clip.step, self.discrete
-        return _release(sum_D, noise, self.event, round_, covers, ledger, source)
+        return _release(self, sum_D, round_, covers, ledger, source)
 
 
 def fingerprint(
@@ -159,27 +153,36 @@ def fingerprint(
 
 
 def _release(
-    sum_D: np.ndarray,
-    noise: tuple[float, float, DiscreteNoise | DistributedNoise | None],
-    event: Event,
+    mechanism: GaussianSum | ExampleSum | JointSum,
+    values_D: np.ndarray,
     round_: int,
     covers: str,
     ledger: Ledger,
     source: Randomness,
     beside: float | None = None,
+    last: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    if not np.isfinite(sum_D).all():
+    """Noise on the sum of a mechanism, charged before it exists; ``last`` is scale and step of the
+    last value, if they are others."""
+    if not np.isfinite(values_D).all():
         raise ValueError("a sum with a value that is not finite may not be released")
-    std, step, discrete = noise
-    sum_D = np.asarray(sum_D, dtype=np.float64)
-    seen = sum_D if beside is None else np.append(sum_D, beside)
-    replay = fingerprint(seen, std, round_, covers, source)
-    charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
-    if discrete is not None:
-        return discrete.add(sum_D, np.full_like(sum_D, std), np.full_like(sum_D, step), source)
+    if ledger.adjacency is not mechanism.adjacency:
+        raise ValueError(
+            f"the ledger is for {ledger.adjacency}, the plan for {mechanism.adjacency}"
+        )
+    values_D = np.asarray(values_D, dtype=np.float64)
+    std_D = np.full_like(values_D, mechanism.std)
+    step_D = np.full_like(values_D, mechanism.clip.step)
+    if last is not None:
+        std_D[-1], step_D[-1] = last
+    seen = values_D if beside is None else np.append(values_D, beside)
+    replay = fingerprint(seen, mechanism.std, round_, covers, source)
+    charge = ledger.charge(mechanism.event, round_=round_, covers=covers, replay=replay)
+    if mechanism.discrete is not None:
+        return mechanism.discrete.add(values_D, std_D, step_D, source)
     # A seeded round that meets other values was refused, so its noise is never used twice.
     stream = source.stream(f"noise {covers}", round_, charge.attempt)
-    return sum_D + std * stream.standard_normal(sum_D.shape)
+    return values_D + std_D * stream.standard_normal(values_D.shape)
 
 
 # A sum of clipped vectors and a count of who was not clipped, released as one Gaussian vector.
@@ -313,24 +316,18 @@ class JointSum:
             LedgerError: a seeded round was released before from other values; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
-        values = np.append(np.asarray(sum_D, dtype=np.float64), count)
-        if not np.isfinite(values).all():
-            raise ValueError("a sum with a value that is not finite may not be released")
-        if ledger.adjacency is not self.adjacency:
-            raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        scales_D1 = np.full(len(values), self.std)
-        scales_D1[-1] = self.count_noise
+        values_D1 = np.append(np.asarray(sum_D, dtype=np.float64), count)
         # Both scales count: the same draw at two scales would cancel out, so that is no replay.
-        seen = np.append(values, self.count_noise)
-        replay = fingerprint(seen, self.std, round_, covers, source)
-        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
-        if self.discrete is not None:
-            steps_D1 = np.full(len(values), self.clip.step)
-            steps_D1[-1] = COUNT_STEP
-            noisy_D1 = self.discrete.add(values, scales_D1, steps_D1, source)
-        else:
-            noise = source.stream(f"noise {covers}", round_, charge.attempt)
-            noisy_D1 = values + scales_D1 * noise.standard_normal(values.shape)
+        noisy_D1 = _release(
+            self,
+            values_D1,
+            round_,
+            covers,
+            ledger,
+            source,
+            beside=self.count_noise,
+            last=(self.count_noise, COUNT_STEP),
+        )
         return noisy_D1[:-1], float(noisy_D1[-1])
 
 

@@ -25,7 +25,7 @@ from murmuration.server.config import DELTA_EXPONENT, OWN_SETTINGS, parse_delta
 from murmuration.sims.cli import about_data
 from murmuration.strategies import registry
 from murmuration.strategies.planning import SIX, Asked
-from murmuration.strategies.settings import NONPRIVATE, about, user_isolation
+from murmuration.strategies.settings import about, user_isolation
 
 
 def _choices(name: str) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def planned(
             raise InputError(f"--{name} must be one of {', '.join(_choices(name))}; got {value!r}")
         if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
             raise InputError(f"--{name} is for --strategy aup, not {strategy}")
-    if strategy == NONPRIVATE:
+    if strategy == "nonprivate":
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
     if delta == 0:
         if not users:

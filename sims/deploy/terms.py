@@ -20,7 +20,8 @@ import tomli_w
 from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import RunConfig
-from murmuration.strategies.uls import DEFAULT_CLIP, DEFAULT_GROUP_SIZE
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
+from murmuration.strategies.uls import DEFAULT_CLIP
 
 #: The file of a run's numbers, in the server's folder and in each client's.
 RUN = "run.toml"

@@ -26,7 +26,8 @@ from murmuration.sims.planning.estimate_and_double import Point, Space
 from murmuration.sims.planning.gradient_norms import GroupNorms
 from murmuration.strategies.els import ElsPlan
 from murmuration.strategies.planning import Asked
-from murmuration.strategies.uls import DEFAULT_CLIP, DEFAULT_GROUP_SIZE
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
+from murmuration.strategies.uls import DEFAULT_CLIP
 
 STRATEGIES = ("uls", "els")
 #: Where the doubling starts, as in the paper's experiments.

@@ -17,7 +17,6 @@ from murmuration.strategies.adaptive import (
     asked_numbers,
     asked_sizes,
     built,
-    plan_sizes,
     quantile_plan,
 )
 from murmuration.strategies.aup import corrected, published, schedule
@@ -25,7 +24,7 @@ from murmuration.strategies.aup.centred import AupCentred
 from murmuration.strategies.aup.corrected import AupCorrected, CorrectedPlan
 from murmuration.strategies.aup.published import AupPublished, PublishedPlan
 from murmuration.strategies.aup.schedule import Phase
-from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan
+from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, ThresholdRule
 from murmuration.strategies.contributions import contribute
 from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.planning import Asked
@@ -38,8 +37,8 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     cohort_bytes,
-    promise,
 )
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 
 #: Step size without noise, on gradients that are not clipped: that of ULS at its default clip norm.
 _CEILING = uls.RATE_CEILING / uls.DEFAULT_CLIP
@@ -77,28 +76,16 @@ def build_corrected(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config = context.config
     plan = CorrectedPlan.for_epsilon(
-        config.epsilon,
-        users=context.users,
-        cohort=config.cohort,
-        rounds=config.rounds,
-        delta=config.delta,
-        adjacency=Adjacency(config.adjacency),
-        radius=config.clip or corrected.DEFAULT_RADIUS,
-        group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
-        retain=config.of(AupSettings).retain,
-        hold_out=context.hold_out,
+        config.epsilon, radius=config.clip or corrected.DEFAULT_RADIUS, **context.cohort_sizes
     )
     optimizer = context.optimizer("sgd", plan.noise, _CEILING)
     mechanism = plan.mechanism
-    return BuiltStrategy(
-        strategy=AupCorrected(plan, ledger, **context.arguments(optimizer)),
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
+    return BuiltStrategy.of(
+        AupCorrected(plan, ledger, **context.arguments(optimizer)),
+        plan,
+        context,
         clip_norm=None,
         group_size=plan.group_size,
-        noise=plan.noise,
-        guarantee=promise(config),
-        gradients=plan.rounds * plan.cohort,
         bytes_per_user=cohort_bytes(context, up=4),
         account=(
             "In each round every user took part with probability "
@@ -130,8 +117,7 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         phases=_phases(context),
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        group_size=config.group_size or uls.DEFAULT_GROUP_SIZE,
-        retain=config.of(AupSettings).retain,
+        **{name: context.cohort_sizes[name] for name in ("group_size", "retain")},
     )
     if not config.learning_rate and config.of(AupSettings).schedule == "constant":
         plan = plan.noise_limited()
@@ -160,7 +146,7 @@ def _phases(context: RunContext) -> tuple[Phase, ...]:
     if config.of(AupSettings).schedule == "theorem-4":
         return schedule.theorem_4(
             users,
-            config.group_size or uls.DEFAULT_GROUP_SIZE,
+            config.group_size or DEFAULT_GROUP_SIZE,
             context.dimension,
             epsilon=config.epsilon,
             delta=config.delta,
@@ -204,9 +190,9 @@ def build_centred(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         return built(context, ledger, AupCentred, plan, account, down=2)
     plan = ThresholdPlan.for_epsilon(
         context.config.epsilon,
-        start=context.config.clip or DEFAULT_START,
+        rule=ThresholdRule(context.config.clip or DEFAULT_START),
         discrete=context.noise.on(context.dimension),
-        **plan_sizes(context),
+        **context.cohort_sizes,
     )
     account = (
         f"A user's distance from a released centre is bounded by a radius that shrinks from "
@@ -248,7 +234,7 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
             "least_weight": plan.mechanism.bar,
         }
     if asked.adaptation == "above-threshold":
-        tested = ThresholdPlan.for_epsilon(start=DEFAULT_START, **sizes)
+        tested = ThresholdPlan.for_epsilon(**sizes)
         return {
             **found,
             "noise_multiplier": tested.noise_multiplier,

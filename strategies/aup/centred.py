@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.strategies.adaptive import Adaptive, AdaptivePlan
+from murmuration.strategies.adaptive import Adaptive, RadiusPlan
 
 #: Weight of the past in the average that makes the centre: ten rounds' worth of estimates.
 _MEMORY = 0.9
@@ -80,7 +80,7 @@ class AupCentred(Adaptive):
     name = "aup-centred"
 
     def __init__(
-        self, plan: AdaptivePlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any
+        self, plan: RadiusPlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any
     ) -> None:
         super().__init__(plan, ledger, least_unit, **arguments)
         self.centre = Centre(len(self.optimizer.theta))

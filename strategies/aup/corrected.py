@@ -21,22 +21,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event, TestedGaussian
+from murmuration.privacy.accounting.events import TestedGaussian
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import filtered_mean
 from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
-from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.hold_out import charges_of
 from murmuration.strategies import contributions
 from murmuration.strategies.base import CohortStrategy
-from murmuration.strategies.protocol import messages
-from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size
+from murmuration.strategies.sums import CohortPlan, check_size
 
 #: Default ρ. Averaged gradients of features of unit scale are a few tenths long, and this is what
 #: four in five pairs of users stay within.
@@ -49,35 +46,24 @@ _WEIGHT_SHARE = 0.6
 _AMPLE = 2.0
 
 
-@dataclass(frozen=True)
-class CorrectedPlan:
-    """Everything that fixes what is sampled, filtered, noised and accounted, in one object.
+@dataclass(frozen=True, kw_only=True)
+class CorrectedPlan(CohortPlan):
+    """Sampled users' vectors are filtered; the mean of the rest gets noise if a test passes.
 
-    ``users``, ``cohort``, ``group_size`` and ``retain`` as in ``UlsPlan``; ``radius`` is ρ;
-    ``noise_multiplier`` that of test and mean together. How the two share it and which W₀ the noise
-    is made for follow from these: the pair that adds the least noise to a mean whose cohort weighs
-    0.6 M.
+    ``radius`` is ρ; ``noise_multiplier`` that of test and mean together. How the two share it and
+    which W₀ the noise is made for follow from these: the pair that adds the least noise to a mean
+    whose cohort weighs 0.6 M.
     """
 
-    users: int
-    cohort: int
-    rounds: int
-    delta: float
-    adjacency: Adjacency
-    noise_multiplier: float
     radius: float = DEFAULT_RADIUS
-    group_size: int = DEFAULT_GROUP_SIZE
-    retain: int = 0
-    hold_out: HoldOut | None = None
 
     def __post_init__(self) -> None:
-        check_size(self.users, self.cohort, self.rounds, self.group_size)
         if not 0.0 < self.delta < 1.0:
             raise ValueError(f"--delta must be between 0 and 1, got {self.delta}")
-        _ = self.mechanism  # a plan that cannot be released from cannot be built
+        super().__post_init__()
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> "CorrectedPlan":
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
         """The plan with the least noise that costs at most ``epsilon``; other fields as given.
 
         Raises:
@@ -106,7 +92,7 @@ class CorrectedPlan:
         """What each round runs and charges."""
         share, least = self._best_split()
         return FilteredMean(
-            PoissonSampler(self.cohort / self.users),
+            self.sampler,
             self.radius,
             least,
             self.noise_multiplier,
@@ -134,18 +120,9 @@ class CorrectedPlan:
         return float(shares[best]), float(least[best])
 
     @property
-    def charges(self) -> dict[Event, int]:
-        """What the whole run will cost."""
-        return {self.mechanism.event: self.rounds, **charges_of(self.hold_out)}
-
-    @property
     def noise(self) -> float:
         """Standard deviation per coordinate of the averaged gradient, where one is released."""
         return self.mechanism.std
-
-    def epsilon(self) -> float:
-        """The epsilon of the whole run."""
-        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
 
 
 def _failure(delta: float, rounds: int) -> float:
@@ -153,24 +130,15 @@ def _failure(delta: float, rounds: int) -> float:
 
 
 class AupCorrected(CohortStrategy):
-    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
-
-    Raises:
-        BudgetExceeded: the ledger's budget does not cover the plan.
-    """
+    """The server half, with a ``CorrectedPlan``; see ``CohortStrategy``."""
 
     name = "aup-corrected"
+    plan: CorrectedPlan
     stacked = contributions.STACKED
 
     def __init__(self, plan: CorrectedPlan, ledger: Ledger, **arguments: Any) -> None:
-        super().__init__(sampler=plan.mechanism.sampler, **arguments)
-        self.plan, self.ledger = plan, ledger
+        super().__init__(plan, ledger, **arguments)
         self.failed_tests = 0
-        ledger.clear(plan.charges)
-
-    def parameters(self) -> Mapping[str, messages.Scalar]:
-        """How many judgements of a user count."""
-        return {"group-size": self.plan.group_size, "retain": self.plan.retain}
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """One row a user."""

@@ -39,7 +39,7 @@ from murmuration.strategies.aup.schedule import Phase, phase_of
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import PhasedSettings, PhasedSgd, noise_limited_rate
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, check_size
 
 #: Default τ: what nearly all pairs of averaged gradients stay within, for features of unit scale.
 #: The test wants four fifths of all pairs to.
@@ -138,6 +138,16 @@ class PublishedPlan:
             found[self._on_part(number, self.event(number))] = phase.rounds
         return found
 
+    @property
+    def sampler(self) -> PoissonSampler:
+        """Everybody of those whom the coins of a phase choose; see ``AupPublished.invited``."""
+        return PoissonSampler(1.0)
+
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: how many judgements of a user count."""
+        return {"group-size": self.group_size, "retain": self.retain}
+
     def _on_part(self, number: int, event: Event) -> Event:
         return event if len(self.phases) == 1 else OnPart(number, event)
 
@@ -168,28 +178,21 @@ def multipliers(
 
 
 class AupPublished(CohortStrategy):
-    """The server half; takes the plan and the ledger, and the arguments of ``CohortStrategy``.
+    """The server half, with a ``PublishedPlan``; see ``CohortStrategy``.
 
-    The optimizer must be a ``PhasedSgd`` over the plan's phases.
-
-    Raises:
-        BudgetExceeded: the ledger's budget does not cover what the paper claims the plan to cost.
+    The optimizer must be a ``PhasedSgd`` over the plan's phases; what must fit the budget is what
+    the paper claims the plan to cost.
     """
 
     name = "aup-published"
     stacked = contributions.STACKED
+    plan: PublishedPlan
     optimizer: PhasedSgd
 
     def __init__(self, plan: PublishedPlan, ledger: Ledger, **arguments: Any) -> None:
-        super().__init__(sampler=PoissonSampler(1.0), **arguments)
-        self.plan, self.ledger = plan, ledger
+        super().__init__(plan, ledger, **arguments)
         self._tests: dict[int, OpenThreshold] = {}
         self._names_S = np.empty(0, dtype=np.uint64)  # of the cohort
-        ledger.clear(plan.charges)
-
-    def parameters(self) -> Mapping[str, messages.Scalar]:
-        """How many judgements of a user count."""
-        return {"group-size": self.plan.group_size, "retain": self.plan.retain}
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """One row a user."""

@@ -25,23 +25,17 @@ Legend: D dimensions.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold, OpenThreshold
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
-from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
-from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies.adaptive import DEFAULT_START, bounded
+from murmuration.strategies.adaptive import DEFAULT_START, RadiusPlan, bounded
 from murmuration.strategies.aup.centred import AupCentred
-from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, check_size, check_users_fit
 
 #: The share of the nominal cohort that is to be within the radius.
 _SHARE = 0.8
@@ -52,50 +46,36 @@ _SERIES, _EACH = 2, 0.125
 
 
 @dataclass(frozen=True)
-class ThresholdPlan:
+class ThresholdRule:
+    """Shrinks a radius that begins at ``start`` while the test passes, and widens it at a "no"."""
+
+    start: float = DEFAULT_START
+
+    def next(self, radius: float, passed: bool) -> float:
+        """The radius after a test."""
+        return bounded(radius * (_SHRINK if passed else _WIDEN), self.start)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdPlan(RadiusPlan):
     """As ``AdaptivePlan``, with ``series`` tests of ``test_epsilon`` each, not a noisy count."""
 
-    users: int
-    cohort: int
-    rounds: int
-    delta: float
-    adjacency: Adjacency
-    noise_multiplier: float
     test_epsilon: float
-    start: float = DEFAULT_START
+    rule: ThresholdRule = ThresholdRule()
     series: int = _SERIES
-    group_size: int = DEFAULT_GROUP_SIZE
-    retain: int = 0
-    discrete: DiscreteNoise | None = None
-    hold_out: HoldOut | None = None
 
-    #: Subtracted from each user's bit: the test takes a plain count.
+    #: The test takes a plain count.
     middle = 0.0
 
     def __post_init__(self) -> None:
-        check_size(self.users, self.cohort, self.rounds, self.group_size)
-        check_users_fit(self.users, self.start, UserClip(self.start).step)
+        super().__post_init__()
         if self.series < 1:
             raise ValueError(f"there must be at least one series of tests, got {self.series}")
-        _ = self.charges  # a plan that cannot be released from cannot be built
 
     @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> "ThresholdPlan":
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
         """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
-        plan = {"test_epsilon": _EACH * epsilon, **plan}
-        cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
-        sigma = accountant.calibrate_noise(
-            epsilon,
-            lambda sigma: cls(noise_multiplier=sigma, **plan).charges,
-            delta=plan["delta"],
-            adjacency=plan["adjacency"],
-        )
-        return cls(noise_multiplier=sigma, **plan)
-
-    @cached_property
-    def sampler(self) -> PoissonSampler:
-        """Who is in a round."""
-        return PoissonSampler(self.cohort / self.users)
+        return super().for_epsilon(epsilon, **{"test_epsilon": _EACH * epsilon, **plan})
 
     @cached_property
     def test(self) -> AboveThreshold:
@@ -105,25 +85,15 @@ class ThresholdPlan:
             _SHARE * self.cohort, self.test_epsilon, 1.0, self.adjacency, monotone
         )
 
-    def mechanism(self, radius: float) -> GaussianSum:
+    def mechanism_at(self, radius: float) -> GaussianSum:
         """What a round with this radius runs and charges, besides the test."""
         clip = UserClip(radius)
         return GaussianSum(self.sampler, clip, self.noise_multiplier, self.adjacency, self.discrete)
 
     @property
-    def charges(self) -> dict[Event, int]:
-        """What the whole run will cost, if every series is begun."""
-        rounds = {self.mechanism(self.start).event: self.rounds, self.test.event: self.series}
-        return {**rounds, **charges_of(self.hold_out)}
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation per coordinate of the averaged gradient, in radii."""
-        return self.noise_multiplier / self.cohort
-
-    def epsilon(self) -> float:
-        """The epsilon of the whole run."""
-        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+    def besides(self) -> dict[Event, int]:
+        """Every series, as if all were begun."""
+        return {self.test.event: self.series}
 
 
 class AupThreshold(AupCentred):
@@ -138,7 +108,7 @@ class AupThreshold(AupCentred):
     def __init__(
         self, plan: ThresholdPlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any
     ) -> None:
-        super().__init__(plan, ledger, least_unit, **arguments)  # type: ignore[arg-type]
+        super().__init__(plan, ledger, least_unit, **arguments)
         self._spent = 0
         self._begun = 0  # the round in which the running series began; 0 if none runs
         self._open: OpenThreshold | None = None
@@ -150,7 +120,7 @@ class AupThreshold(AupCentred):
         within = float(totals["within"][0])
         # The question comes second: a seeded round that does not repeat, in sum or count, is
         # refused here, and a series that is opened again gives the answers that it gave before.
-        noisy_D = self.plan.mechanism(self.radius).release(
+        noisy_D = self.plan.mechanism_at(self.radius).release(
             totals["sum"],
             round_=round_,
             covers="gradient sum",
@@ -160,8 +130,7 @@ class AupThreshold(AupCentred):
         )
         self._figures = {"radius": self.radius}
         if self._spent < self.plan.series:
-            factor = _SHRINK if self._ask(round_, within) else _WIDEN
-            self.radius = bounded(self.radius * factor, self.plan.start)
+            self.radius = self.plan.rule.next(self.radius, self._ask(round_, within))
         return noisy_D
 
     def _ask(self, round_: int, within: float) -> bool:

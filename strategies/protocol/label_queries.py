@@ -7,8 +7,10 @@ a request that does not name ``replace-labels``: prompts, responses and how many
 gave are not protected. What a node tells, and that it tells it once, is in
 ``client.labels.memory``.
 
-    labels = ask_labels(grid, registry, users_S, promise)
-    rows_N = places(labels, items)         # which judgements of public items they are about
+    content = request(promise, asked)          # to each node
+    labels = read_reply(reply.content, users)
+    check_promise(labels, promise)
+    rows_N = places(labels, items)             # which judgements of public items they are about
 
 What is trusted: nobody but the user's own node. The server sees no true label.
 
@@ -17,16 +19,13 @@ Legend: S asked users, N their labels, J their public judgements.
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
-from flwr.serverapp import Grid
 
 from murmuration.preference.data.public_items import item_id
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, ToldLabels
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.availability import failed_node
-from murmuration.strategies.protocol.exchange import exchange
 from murmuration.strategies.protocol.public_items import PublicItems
-from murmuration.strategies.protocol.users import Registry, RegistryError
+from murmuration.strategies.protocol.users import RegistryError
 
 #: The message type of the query.
 QUERY = "query.labels"
@@ -109,50 +108,6 @@ def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:
                 f"a node tells labels at {promise.level} level epsilon {spent:.6g}, and "
                 f"{promise} was asked for"
             )
-
-
-def ask_labels(
-    grid: Grid,
-    registry: Registry,
-    users_S: np.ndarray,
-    promise: LabelPromise,
-    *,
-    timeout: float = 3600.0,
-) -> ToldLabels:
-    """The randomized labels of these users (ascending indices in the registry), in their order.
-
-    Raises:
-        RunAborted: a deployed node refused or failed.
-        RegistryError: a node did not answer, told under terms of its own, or something else.
-    """
-    asked = dict(registry.by_node(users_S))
-    outgoing = [
-        messages.outgoing(request(promise, about), QUERY, node) for node, about in asked.items()
-    ]
-    found: dict[int, ToldLabels] = {}
-    for answer in exchange(grid, outgoing, timeout):
-        node = answer.metadata.src_node_id
-        if answer.has_error():
-            reason = str(answer.error.reason)
-            if not registry.simulated:
-                raise failed_node(reason, simulated=False, node=node)
-            raise RegistryError(f"a node told no labels: {reason}")
-        try:
-            found[node] = read_reply(answer.content, len(asked[node]))
-            check_promise(found[node], promise)
-        except messages.MalformedReply as error:
-            raise RegistryError(f"a node's labels cannot be used: {error}") from None
-    if missing := len(asked) - len(found):
-        raise RegistryError(f"{missing} of {len(asked)} nodes did not answer in time")
-    parts = [found[node] for node in asked]
-    counts_S = np.concatenate([np.diff(part.start_U) for part in parts])
-    return ToldLabels(
-        np.concatenate([[0], np.cumsum(counts_S)]),
-        np.concatenate([part.items_N for part in parts]),
-        np.concatenate([part.answers_N for part in parts]),
-        np.concatenate([part.choices_N for part in parts]),
-        np.concatenate([part.per_label_U for part in parts]),
-    )
 
 
 def places(labels: ToldLabels, items: PublicItems) -> np.ndarray:

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from exact_gaussian import epsilon_of
 from hypothesis import settings
 from scipy import stats
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.analytic_gaussian import epsilon_of
 from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
 from murmuration.privacy.adjacency import Adjacency

@@ -6,7 +6,6 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import (
     COMES_OR_GOES,
-    REPLACED,
     Measured,
     Target,
     Task,
@@ -50,7 +49,10 @@ def test_verdicts():
 
 def test_the_usual_adjacency_is_one_that_has_a_claim():
     assert Target("", lambda task: None).usual is Adjacency.ADD_REMOVE
-    assert Target("", lambda task: None, adjacencies=REPLACED).usual is Adjacency.REPLACE
+    assert (
+        Target("", lambda task: None, adjacencies=frozenset(Adjacency) - COMES_OR_GOES).usual
+        is Adjacency.REPLACE
+    )
     assert Target("", lambda task: None, adjacencies=COMES_OR_GOES).usual is Adjacency.ADD_REMOVE
 
 

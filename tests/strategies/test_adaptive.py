@@ -62,11 +62,11 @@ def spread(users, dimension=4, seed=0):
 
 def test_plan_binds_everything():
     plan = AdaptivePlan(**PLAN, noise_multiplier=1.5, count_noise=2.0, rule=QuantileRule(0.3, 0.4))
-    mechanism = plan.mechanism(0.7)
+    mechanism = plan.mechanism_at(0.7)
     assert mechanism.std == pytest.approx(1.05)
-    assert mechanism.event == plan.mechanism(99.0).event  # what it costs does not depend on data
+    assert mechanism.event == plan.mechanism_at(99.0).event  # what it costs does not depend on data
     effective = 1 / np.hypot(1 / 1.5, 0.5 / 2.0)
-    assert plan.charges == {plan.mechanism(1.0).event: 8}
+    assert plan.charges == {plan.mechanism_at(1.0).event: 8}
     assert mechanism.event == PoissonGaussian(0.2, mechanism.event.noise_multiplier)
     assert mechanism.event.noise_multiplier == pytest.approx(effective)
     assert plan.noise == pytest.approx(1.5 / 20)

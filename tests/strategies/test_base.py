@@ -16,7 +16,8 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
-from murmuration.strategies.base import Participants
+from murmuration.strategies.base import CohortStrategy, Participants
+from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Reason, RunAborted
 from murmuration.strategies.uls import Uls
@@ -465,3 +466,33 @@ def test_before_each_round_but_the_first(make_world, examples):
         ("before", 3),
         ("after", 3),
     ]
+
+
+def test_a_strategy_that_says_not_how_it_learns_says_so(make_world, examples):
+    class Neither(Uls):
+        gradient = CohortStrategy.gradient
+
+    world = make_world(examples, strategy=Neither)
+    before_D = world.strategy.optimizer.theta_D
+    with pytest.raises(NotImplementedError, match="Neither has neither gradient nor update"):
+        world.run(1)
+    assert (world.strategy.optimizer.theta_D == before_D).all()
+
+
+def test_steps_and_solutions_are_not_mixed_up(make_world, examples):
+    class Solving(Uls):
+        solves = True
+
+    with pytest.raises(TypeError, match="Solving needs a SolvedModel"):
+        make_world(examples, strategy=Solving)
+    made = make_world(examples).strategy
+    with pytest.raises(TypeError, match="Uls needs a ServerOptimizer"):
+        Uls(
+            made.plan,
+            made.ledger,
+            participants=made.participants,
+            optimizer=SolvedModel(4),
+            source=made.source,
+            features="",
+            log=print,
+        )

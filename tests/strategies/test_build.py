@@ -14,16 +14,15 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import nonprivate, registry, uls
+from murmuration.strategies import registry, sums, uls
 from murmuration.strategies.base import Participants
-from murmuration.strategies.nonprivate import NonPrivate
 from murmuration.strategies.optimizers import noise_limited_rate
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build, named
 from murmuration.strategies.spec import RunContext
-from murmuration.strategies.uls import Uls
+from murmuration.strategies.uls import NonPrivate, Uls
 
 CONFIG = RunConfig(epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
 
@@ -69,7 +68,7 @@ def test_uls(made):
     rounds = {PoissonGaussian(0.25, built.noise_multiplier): 4}
     assert built.charges == rounds | HoldOut(0.2, 0.25).charges
     assert built.noise == pytest.approx(built.noise_multiplier * 0.4 / 20)
-    assert strategy.sampler is plan.mechanism.sampler
+    assert strategy.sampler == plan.mechanism.sampler
     assert strategy.timeout == 9.0
     assert strategy.features == '{"kind": "hashing"}'
     assert "(0.5, 0.001)" in built.guarantee
@@ -80,7 +79,7 @@ def test_uls(made):
 def test_uls_defaults(made):
     built = made()
     plan = built.strategy.plan
-    assert (plan.clip.norm, plan.group_size) == (uls.DEFAULT_CLIP, uls.DEFAULT_GROUP_SIZE)
+    assert (plan.clip.norm, plan.group_size) == (uls.DEFAULT_CLIP, sums.DEFAULT_GROUP_SIZE)
     settings = built.strategy.optimizer.settings
     assert settings.rate == pytest.approx(
         noise_limited_rate(plan.noise, settings, uls.RATE_CEILING / plan.clip.norm)
@@ -113,9 +112,9 @@ def test_nonprivate(made):
     assert isinstance(built.strategy, NonPrivate)
     assert (built.charges, built.noise_multiplier, built.noise) == ({}, 0.0, 0.0)
     assert built.clip_norm is None
-    assert built.group_size == uls.DEFAULT_GROUP_SIZE
+    assert built.group_size == sums.DEFAULT_GROUP_SIZE
     assert built.strategy.optimizer.settings.kind == "adam"
-    assert built.strategy.optimizer.settings.rate == nonprivate.RATE
+    assert built.strategy.optimizer.settings.rate == uls.RATE
     assert "No privacy" in built.guarantee
 
 

@@ -149,7 +149,7 @@ def test_sum_and_count_have_noise_of_their_own(make_world, make_examples):
     whole = {name: share * np.sqrt(parties) for name, share in shares.items()}
     assert whole == pytest.approx({"sum": SIGMA * radius, "within": 7.0}, rel=1e-12)
     both = 1 / np.hypot(radius / whole["sum"], 0.5 / whole["within"])
-    event = world.strategy.plan.mechanism(radius).event
+    event = world.strategy.plan.mechanism_at(radius).event
     assert both == pytest.approx(event.noise_multiplier, rel=1e-12)
 
 

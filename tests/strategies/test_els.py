@@ -17,7 +17,7 @@ from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.coins import heads
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies import els, uls
+from murmuration.strategies import els, sums
 from murmuration.strategies.els import Els, ElsPlan, same_compute
 
 PLAN = {
@@ -108,7 +108,7 @@ def test_one_judgement_a_user_is_the_poisson_gaussian():
 
 def test_cohort_stands_for_the_same_compute():
     probability = same_compute(50, 1000, 8)
-    assert probability * 1000 * 8 == pytest.approx(50 * uls.DEFAULT_GROUP_SIZE)
+    assert probability * 1000 * 8 == pytest.approx(50 * sums.DEFAULT_GROUP_SIZE)
     assert same_compute(900, 1000, 2) == 1.0
 
 

@@ -18,7 +18,7 @@ from murmuration.privacy.mechanisms.median import GRID
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import els, uls
+from murmuration.strategies import els, sums
 from murmuration.strategies.els import MEDIAN_SHARE
 
 #: Of who is held out at ε = 0.5: the coins, and what is told.
@@ -79,7 +79,7 @@ def test_a_given_group_size_costs_nothing(config):
     assert charges(result) == [HELD_OUT[0], *rounds, HELD_OUT[1]]
     assert 0.4995 < result["epsilon"] <= 0.5
     assert "choosing it cost" not in result["account"]
-    assert result["gradients"] == pytest.approx(4 * 0.05 * 3 * 40 / uls.DEFAULT_GROUP_SIZE)
+    assert result["gradients"] == pytest.approx(4 * 0.05 * 3 * 40 / sums.DEFAULT_GROUP_SIZE)
 
 
 @pytest.mark.parametrize("seed", [3, -1])

@@ -306,12 +306,18 @@ def test_a_plan_beyond_the_budget_is_refused(make_moment_world, population):
         make_moment_world(population.examples, budget=0.1)
 
 
-def test_it_needs_a_model_that_is_solved_for(make_moment_world, population, make_world):
-    strategy = make_moment_world(population.examples).strategy
-    trained = make_world(population.examples).strategy.optimizer
-    strategy.optimizer = trained
-    with pytest.raises(TypeError, match="SolvedModel"):
-        strategy.update(1, {"sum": np.zeros(6)})
+def test_it_needs_a_model_that_is_solved_for(make_filter_world, make_world, population):
+    examples = population.examples
+    trained = make_world(examples).strategy.optimizer
+    with pytest.raises(TypeError, match="LabelMoment needs a SolvedModel"):
+        make_filter_world(
+            examples,
+            lambda made, ledger, **more: LabelMoment(
+                made, ledger, MomentSolver(without_labels(examples)), **more
+            ),
+            plan(users=len(examples.counts_U)),
+            trained,
+        )
 
 
 def test_nobody_admits_what_users_cannot_send(make_moment_world, population):

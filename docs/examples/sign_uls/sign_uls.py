@@ -13,14 +13,13 @@ import torch
 
 from murmuration.preference.linear.gradients import Examples
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import spec
 from murmuration.strategies.contributions import bounded_sum
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.uls import DEFAULT_GROUP_SIZE, Uls, UlsPlan
+from murmuration.strategies.uls import Uls, UlsPlan
 
 
 class SignClip(UserClip):
@@ -49,21 +48,15 @@ class SignUls(Uls):
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config, clip = context.config, SignClip(context.config.clip or 1.0)
-    sizes = {"users": context.users, "cohort": config.cohort, "rounds": config.rounds}
-    terms = {"delta": config.delta, "adjacency": Adjacency(config.adjacency)}
-    more = {"discrete": context.noise.on(context.dimension), "hold_out": context.hold_out}
-    more["group_size"] = config.group_size or DEFAULT_GROUP_SIZE
-    plan = UlsPlan.for_epsilon(config.epsilon, clip=clip, **sizes, **terms, **more)
+    discrete = context.noise.on(context.dimension)
+    plan = UlsPlan.for_epsilon(config.epsilon, clip=clip, discrete=discrete, **context.cohort_sizes)
     optimizer = context.optimizer("sgd", plan.noise, 1.0)
-    return spec.BuiltStrategy(
-        strategy=SignUls(plan, ledger, **context.arguments(optimizer)),
-        charges=plan.charges,
-        noise_multiplier=plan.noise_multiplier,
+    return spec.BuiltStrategy.of(
+        SignUls(plan, ledger, **context.arguments(optimizer)),
+        plan,
+        context,
         clip_norm=clip.norm,
         group_size=plan.group_size,
-        noise=plan.noise,
-        guarantee=spec.promise(config),
-        gradients=plan.rounds * plan.cohort,
         bytes_per_user=spec.cohort_bytes(context),
     )
 

@@ -75,7 +75,7 @@ def test_weights_and_heads():
     assert torch.allclose(labels.contrast_J, 1 - 2 * labels.flip_J)
     head = replace(labels, weight_J=labels.contrast_J).head(2)
     assert len(labels) == 4 and len(head) == 2 and head.dimension == 2
-    assert head.weight_J.tolist() == pytest.approx([1.0, 0.8])
+    assert head.weight_J.tolist() == pytest.approx([1.0, 0.64])
 
 
 @pytest.mark.parametrize("flip", [-0.1, 0.5, 0.9, math.nan])

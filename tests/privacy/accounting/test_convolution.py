@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import mpmath
 import numpy as np
 import pytest
+from exact_gaussian import epsilon_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from numpy import fft
 from scipy import special, stats
 
-from murmuration.privacy.accounting.analytic_gaussian import epsilon_of
 from murmuration.privacy.accounting.composition import (
     Composition,
     OneWay,

@@ -113,7 +113,7 @@ def test_the_noise_that_plans_ask_of_nodes_is_what_they_charge():
         "within": NoisySum(plan.count_noise, grid.COUNT_STEP, plan.middle),
     }
     found = node_noise(both, noisy)
-    charged = plan.mechanism(plan.start).event
+    charged = plan.mechanism.event
     assert found.noise_multiplier == pytest.approx(charged.noise_multiplier, rel=1e-12)
     assert node_noise(DiscreteNoise(11), noisy) is None
     assert node_noise(None, noisy) is None

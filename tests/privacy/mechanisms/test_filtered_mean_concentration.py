@@ -18,7 +18,6 @@ from murmuration.privacy.mechanisms.filtered_mean import (
     near,
     published_probabilities,
     score,
-    score_sensitivity,
     there,
     weighted_mean,
 )
@@ -241,7 +240,7 @@ def test_published_score_is_that_of_line_8_and_moves_by_nearly_two():
     for size in (4, 99):
         together = np.zeros((size + 1, 1))
         moved = score(near(together, 1.0), size) - score(near(together[:-1], 1.0), size)
-        assert moved == pytest.approx(score_sensitivity(size, size))
+        assert moved == pytest.approx((2 * size + 1) / size)
         # One of ñ = size + 1 users is swapped: from near to all to near to none.
         swapped = together.copy()
         swapped[-1] = 9.0

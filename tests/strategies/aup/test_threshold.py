@@ -11,7 +11,7 @@ from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
 from murmuration.privacy.accounting.ledger import BudgetExceeded, LedgerError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.above_threshold import OpenThreshold
-from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan
+from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, ThresholdRule
 
 PLAN = {
     "users": 100,
@@ -46,8 +46,8 @@ def lengths(users=100):
 def test_plan_charges_every_series_in_full():
     plan = ThresholdPlan(**PLAN, noise_multiplier=2.0, test_epsilon=0.1, series=3)
     assert plan.charges == {PoissonGaussian(0.2, 2.0): 8, PureDp(0.1): 3}
-    assert plan.mechanism(0.7).std == pytest.approx(1.4)
-    assert plan.mechanism(0.7).event == plan.mechanism(9.0).event
+    assert plan.mechanism_at(0.7).std == pytest.approx(1.4)
+    assert plan.mechanism_at(0.7).event == plan.mechanism_at(9.0).event
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
@@ -99,7 +99,7 @@ def test_noise_of_users_who_have_nothing_to_say(world, make_examples, checks):
 
 
 def test_series_that_were_not_needed_are_charged_once_when_all_is_done(world):
-    made = world(lengths(), rounds=5, series=3, start=64.0)
+    made = world(lengths(), rounds=5, series=3, rule=ThresholdRule(64.0))
     made.run(3)
     assert [c.covers for c in made.ledger.charges if c.event == PureDp(5.0)] == ["radius test 1"]
     for _ in range(2):  # the second time as after a crash that kept the last checkpoint
@@ -110,7 +110,7 @@ def test_series_that_were_not_needed_are_charged_once_when_all_is_done(world):
 
 
 def test_series_are_charged_in_full_where_the_budget_ends_the_run(world, monkeypatch):
-    made = world(lengths(), rounds=5, series=2, start=64.0)
+    made = world(lengths(), rounds=5, series=2, rule=ThresholdRule(64.0))
     release = made.strategy._release
 
     def refused(round_, totals):
@@ -125,7 +125,7 @@ def test_series_are_charged_in_full_where_the_budget_ends_the_run(world, monkeyp
 
 
 def test_a_series_that_the_budget_does_not_cover_does_not_lose_the_result(world):
-    made = world(lengths(), rounds=1, seed=None, start=64.0)
+    made = world(lengths(), rounds=1, seed=None, rule=ThresholdRule(64.0))
     ledger, plan = made.ledger, made.strategy.plan
     ledger.budget = plan.epsilon()
     # Begun, and lost in a crash before the first checkpoint: all that is planned is spent.

@@ -19,7 +19,7 @@ from murmuration.privacy.mechanisms.randomized_response import (
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.protocol import label_queries, messages
-from murmuration.strategies.protocol.label_queries import ask_labels, places
+from murmuration.strategies.protocol.label_queries import places
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import Registry, RegistryError
 
@@ -31,6 +31,26 @@ def run_of(data, nodes, **config):
     """A grid and its registry."""
     grid = LocalGrid(app, nodes, {"data": data, "seed": 3, **config})
     return grid, Registry.ask(grid, Randomness(3), features=FEATURES, counts=True)
+
+
+def told_by(grid, registry, users_S, promise):
+    """What the nodes of these users tell, in the order of users."""
+    parts = []
+    for node, about in registry.by_node(users_S):
+        request = messages.outgoing(
+            label_queries.request(promise, about), label_queries.QUERY, node
+        )
+        (answer,) = grid.send_and_receive([request])
+        if answer.has_error():
+            raise RegistryError(answer.error.reason)
+        parts.append(label_queries.read_reply(answer.content, len(about)))
+        label_queries.check_promise(parts[-1], promise)
+    joined = [
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("items_N", "answers_N", "choices_N", "per_label_U")
+    ]
+    counts_S = np.concatenate([np.diff(part.start_U) for part in parts])
+    return ToldLabels(np.concatenate([[0], np.cumsum(counts_S)]), *joined)
 
 
 def label_of(**fields):
@@ -111,14 +131,14 @@ def test_a_reply_about_other_users():
 def test_labels_are_the_same_on_any_number_of_nodes(crowd, nodes):
     grid, registry = run_of(crowd, nodes)
     users_S = np.array([0, 3, 24, 25, 49])
-    found = ask_labels(grid, registry, users_S, PROMISE)
+    found = told_by(grid, registry, users_S, PROMISE)
     assert registry.counts_N is not None
     assert np.diff(found.start_U).tolist() == np.minimum(registry.counts_N[users_S], 6).tolist()
     expected = RandomizedResponse(2.0 / 6).flip_probability
     np.testing.assert_allclose(found.flips_N, expected, rtol=1e-12)
-    again = ask_labels(grid, registry, users_S, PROMISE)
+    again = told_by(grid, registry, users_S, PROMISE)
     assert again.answers_N.tolist() == found.answers_N.tolist()
-    one = ask_labels(*run_of(crowd, 1), users_S, PROMISE)
+    one = told_by(*run_of(crowd, 1), users_S, PROMISE)
     assert one.answers_N.tolist() == found.answers_N.tolist()
     assert one.items_N.tolist() == found.items_N.tolist()
 
@@ -127,7 +147,7 @@ def test_labels_find_their_public_items(crowd, write_rows, make_rows):
     grid, registry = run_of(crowd, 3)
     users_S = np.array([1, 17, 25, 40])
     # So large an ε that no label is false: what is told is then the truth.
-    labels = ask_labels(grid, registry, users_S, LabelPromise(60.0, "item", cap=20))
+    labels = told_by(grid, registry, users_S, LabelPromise(60.0, "item", cap=20))
     items = PublicItems.ask(grid, registry, users_S)
     rows = places(labels, items)
     assert len(set(rows.tolist())) == len(rows) > 20
@@ -174,7 +194,7 @@ def test_a_node_that_refuses_is_named_with_its_reason(crowd):
     for one in grid._contexts.values():
         one.node_config["data"] = crowd
     with pytest.raises(RegistryError, match="tells no labels: its owner must allow it"):
-        ask_labels(grid, registry, np.array([0]), PROMISE)
+        told_by(grid, registry, np.array([0]), PROMISE)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +218,7 @@ def test_a_node_with_terms_of_its_own_is_found_out(crowd, monkeypatch):
     honest = label_queries.read_request
     monkeypatch.setattr(label_queries, "read_request", lambda content: (told, honest(content)[1]))
     with pytest.raises(RegistryError, match=r"at user level epsilon 2\.666"):
-        ask_labels(grid, registry, np.arange(50), PROMISE)
+        told_by(grid, registry, np.arange(50), PROMISE)
 
 
 def test_a_deployed_node_tells_labels_and_nothing_else_of_them(crowd, tmp_path):
@@ -208,15 +228,15 @@ def test_a_deployed_node_tells_labels_and_nothing_else_of_them(crowd, tmp_path):
     owner |= {"label-min-epsilon": 1.0, "label-cap": 6}
     grid._contexts[1].node_config.update(owner)
     users_S = np.arange(50)
-    first = ask_labels(grid, registry, users_S, PROMISE)
+    first = told_by(grid, registry, users_S, PROMISE)
     assert state.exists()
-    assert ask_labels(grid, registry, users_S, PROMISE).answers_N.tolist() == (
+    assert told_by(grid, registry, users_S, PROMISE).answers_N.tolist() == (
         first.answers_N.tolist()
     )
     with pytest.raises(RegistryError, match="told once with"):
-        ask_labels(grid, registry, users_S, LabelPromise(1.0, cap=6))
+        told_by(grid, registry, users_S, LabelPromise(1.0, cap=6))
     with pytest.raises(RegistryError, match="allows user level, epsilon 1 to 2"):
-        ask_labels(grid, registry, users_S, LabelPromise(3.0))
+        told_by(grid, registry, users_S, LabelPromise(3.0))
     model = messages.model_record(np.zeros(9))
     for kind in ("train", "evaluate"):
         work = messages.work_request(model, {"strategy": "nonprivate"}, asked([0]))

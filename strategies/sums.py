@@ -1,0 +1,265 @@
+"""A plan of noisy sums, and what follows from it alike for every strategy that has one.
+
+One frozen object says what is sampled, clipped, noised and accounted. Its ``mechanism`` is what a
+round runs and what a round is charged as; the charges of a run, its epsilon and the noise that
+meets a budget are computed from that and from nothing else. The server half reads from the same
+object what nodes are told, which sums they can have sent, and what it divides by.
+
+Legend: D dimensions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import Event, PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import grid
+from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
+from murmuration.privacy.mechanisms.distributed import (
+    DistributedNoise,
+    NodeNoise,
+    NoisySum,
+    node_noise,
+)
+from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
+from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies.base import CohortStrategy, Plan
+from murmuration.strategies.protocol import messages
+
+#: Noise on a grid, of the server or of the nodes; None: in floating point.
+Discrete = DiscreteNoise | DistributedNoise | None
+DEFAULT_GROUP_SIZE = 16
+
+
+class Mechanism(Protocol):
+    """What a round runs; see ``privacy.mechanisms``."""
+
+    @property
+    def event(self) -> Event:
+        """What one release costs."""
+        ...
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise on each coordinate of what is released."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumPlan(ABC):
+    """Everything that fixes what is sampled, clipped, noised and accounted, in one object.
+
+    ``users`` is the nominal number N, a public constant; ``noise_multiplier`` the noise over what
+    one vector is clipped to; ``hold_out`` how users are held out by a secret coin, if they are. A
+    strategy's plan adds the fields that are its own.
+    """
+
+    users: int
+    rounds: int
+    delta: float
+    adjacency: Adjacency
+    noise_multiplier: float
+    hold_out: HoldOut | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.charges  # a plan that cannot be released from cannot be built
+
+    @classmethod
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
+        """The plan with the least noise that costs at most ``epsilon``; other fields as given.
+
+        Raises:
+            ValueError: a field is out of range, or no amount of noise is enough.
+            Unsupported: there is no guarantee under the adjacency.
+        """
+        cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
+        return cls(noise_multiplier=cls.least_noise(epsilon, plan), **plan)
+
+    @classmethod
+    def least_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
+        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
+        return accountant.calibrate_noise(
+            epsilon,
+            lambda sigma: cls(noise_multiplier=sigma, **plan).charges,
+            delta=plan["delta"],
+            adjacency=plan["adjacency"],
+        )
+
+    @property
+    def sampler(self) -> PoissonSampler:
+        """Who is asked in a round: everybody."""
+        return PoissonSampler(1.0)
+
+    @property
+    @abstractmethod
+    def mechanism(self) -> Mechanism:
+        """What each round runs and charges."""
+
+    @property
+    @abstractmethod
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: public constants."""
+
+    @property
+    @abstractmethod
+    def noise(self) -> float:
+        """Standard deviation per coordinate of the averaged gradient."""
+
+    @property
+    @abstractmethod
+    def gradients(self) -> float:
+        """Expected number of users' gradients computed in the whole run."""
+
+    @property
+    def besides(self) -> dict[Event, int]:
+        """What is charged besides the rounds and a hold-out."""
+        return {}
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """What the whole run will cost."""
+        return {self.mechanism.event: self.rounds, **self.besides, **charges_of(self.hold_out)}
+
+    def epsilon(self) -> float:
+        """The epsilon of the whole run: what ``for_epsilon`` bounds."""
+        return accountant.epsilon(self.charges.items(), adjacency=self.adjacency, delta=self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CohortPlan(SumPlan):
+    """A plan in which whole users are sampled.
+
+    ``cohort`` is the expected number M of users in a round; ``group_size`` G the most judgements of
+    one user in one round, ``retain`` the most in the whole run (0: any number).
+    """
+
+    cohort: int
+    group_size: int = DEFAULT_GROUP_SIZE
+    retain: int = 0
+
+    def __post_init__(self) -> None:
+        check_size(self.users, self.cohort, self.rounds, self.group_size)
+        super().__post_init__()
+
+    @property
+    def sampler(self) -> PoissonSampler:
+        """Who is asked in a round: each user by a coin of their own."""
+        return PoissonSampler(self.cohort / self.users)
+
+    @property
+    def gradients(self) -> float:
+        """Expected number of users' gradients computed in the whole run."""
+        return self.rounds * self.cohort
+
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: how many judgements of a user count."""
+        return {"group-size": self.group_size, "retain": self.retain}
+
+
+def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:
+    """The noise multiplier at which rounds of one vector a sampled user cost ``epsilon``.
+
+    ``plan`` has the other fields of such a plan; without a ``cohort`` everybody is in every round.
+    """
+    probability, rounds = plan.get("cohort", plan["users"]) / plan["users"], plan["rounds"]
+    delta, adjacency, hold_out = plan["delta"], plan["adjacency"], plan.get("hold_out")
+    sigma = accountant.noise_multiplier_for(
+        epsilon,
+        delta=delta,
+        probability=probability,
+        rounds=rounds,
+        adjacency=adjacency,
+        hold_out=hold_out,
+    )
+    discrete: Discrete = plan.get("discrete")
+    if discrete is None:
+        return sigma
+
+    def charges(sigma: float) -> dict[Event, int]:
+        event = discrete.charged(PoissonGaussian(probability, sigma))
+        return {event: rounds, **charges_of(hold_out)}
+
+    # Discrete noise costs next to nothing more: the same, or a hair more of it, is enough.
+    for much in (sigma, sigma * (1 + 1e-7), sigma * (1 + 1e-5)):
+        cost = accountant.epsilon(charges(much).items(), adjacency=adjacency, delta=delta)
+        if cost <= epsilon:
+            return much
+    return accountant.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
+
+
+def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip) -> None:
+    """Refuse so many vectors, one a user or one a judgement, that their sum would not be exact."""
+    grid.check_room(2 * vectors, clip.norm, clip.step)  # N is nominal: twice as many may turn up
+
+
+def check_size(users: int, cohort: int, rounds: int, group_size: int) -> None:
+    """Refuse impossible sizes, naming the option; raises ValueError."""
+    if users < 1:
+        raise ValueError(f"there must be at least one user, got {users}")
+    if rounds < 1:
+        raise ValueError(f"--rounds must be at least 1, got {rounds}")
+    if cohort < 1:
+        raise ValueError(f"--cohort must be at least 1, got {cohort}")
+    if cohort > users:
+        raise ValueError(
+            f"--cohort {cohort} is more than the {users} users there are to train on; lower it"
+        )
+    if group_size < 1:
+        raise ValueError(f"--group-size must be at least 1, got {group_size}")
+
+
+class ClippedPlan(Plan, Protocol):
+    """A plan whose rounds are one noisy sum of clipped vectors."""
+
+    @property
+    def mechanism(self) -> GaussianSum | ExampleSum:
+        """What each round runs and charges."""
+        ...
+
+
+class SumStrategy(CohortStrategy):
+    """The server half of a plan whose rounds are one noisy sum of clipped vectors.
+
+    Takes the plan and the ledger, and the arguments of ``CohortStrategy``.
+
+    Raises:
+        BudgetExceeded: the ledger's budget does not cover the plan.
+    """
+
+    plan: ClippedPlan
+    #: What the ledger says is released.
+    covers = "gradient sum"
+
+    def steps(self) -> Mapping[str, float]:
+        """The grid of the clip."""
+        return {"sum": self.plan.mechanism.clip.step}
+
+    def node_noise(self) -> NodeNoise | None:
+        """On the sum, if nodes add it."""
+        mechanism = self.plan.mechanism
+        noisy = NoisySum(mechanism.std, mechanism.clip.step, mechanism.clip.norm)
+        return node_noise(mechanism.discrete, {"sum": noisy})
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Finite, and no longer than ``users`` clip norms."""
+        return self.plan.mechanism.clip.admits(sums["sum"], users)
+
+    def release(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The sum with its noise, (D,); charged to the ledger first."""
+        return self.plan.mechanism.release(
+            totals["sum"],
+            round_=round_,
+            covers=self.covers,
+            ledger=self.ledger,
+            source=self.source,
+        )

@@ -1,0 +1,135 @@
+"""Plans of noisy sums: what is released, charged, told and calibrated comes from one mechanism."""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import pytest
+
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian, PureChoice
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
+from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.strategies.adaptive import AdaptivePlan
+from murmuration.strategies.aup.corrected import CorrectedPlan
+from murmuration.strategies.aup.threshold import ThresholdPlan
+from murmuration.strategies.dp_fedavg import FedAvgPlan
+from murmuration.strategies.els import ElsPlan, GroupPlan
+from murmuration.strategies.label_moment import LabelMomentPlan
+from murmuration.strategies.objective_perturbation import ObjectivePlan
+from murmuration.strategies.sums import CohortPlan, SumPlan, check_vectors_fit, noise_for_users
+from murmuration.strategies.uls import Uls, UlsPlan
+
+SIZES = {"users": 400, "rounds": 3, "delta": 1e-4, "adjacency": Adjacency.ADD_REMOVE}
+USERS = {**SIZES, "cohort": 200}
+CLIPPED = {**USERS, "clip": UserClip(0.3)}
+EXAMPLES = {**SIZES, "group_size": 2, "probability": 0.1, "clip": ExampleClip(0.3)}
+LABELS = {"users": 40, "delta": 1e-4, "adjacency": Adjacency.REPLACE_LABELS}
+PLANS = {
+    UlsPlan: CLIPPED,
+    FedAvgPlan: CLIPPED,
+    ElsPlan: EXAMPLES,
+    GroupPlan: EXAMPLES,
+    AdaptivePlan: USERS,
+    ThresholdPlan: USERS,
+    CorrectedPlan: USERS,
+    LabelMomentPlan: {**LABELS, "rounds": 1},
+    ObjectivePlan: LABELS,
+}
+
+
+@pytest.fixture(params=PLANS, ids=lambda kind: kind.__name__)
+def plan(request):
+    return request.param.for_epsilon(8.0, **PLANS[request.param])
+
+
+def test_every_kind_of_plan_is_here():
+    def below(kind):
+        return {kind, *(under for child in kind.__subclasses__() for under in below(child))}
+
+    ours = {kind for kind in below(SumPlan) if kind.__module__.startswith("murmuration.")}
+    assert ours - {kind for kind in ours if kind.__abstractmethods__} == set(PLANS)
+
+
+def test_rounds_are_charged_as_the_mechanism_that_they_run(plan):
+    assert plan.charges[plan.mechanism.event] == plan.rounds
+    assert plan.mechanism.adjacency is plan.adjacency
+    if hasattr(plan.mechanism, "sampler"):
+        assert plan.mechanism.sampler == plan.sampler
+
+
+def test_less_noise_is_charged_for(plan):
+    """No field that makes noise smaller is left out of what the ledger is told."""
+    less = replace(plan, noise_multiplier=0.9 * plan.noise_multiplier)
+    assert less.noise < plan.noise
+    assert less.epsilon() > plan.epsilon()
+    assert less.mechanism.event != plan.mechanism.event
+
+
+def test_a_budget_is_met_from_below(plan):
+    assert 0.99 * 8.0 < plan.epsilon() <= 8.0
+
+
+def test_a_hold_out_is_charged_beside_the_rounds(plan):
+    if isinstance(plan, CohortPlan | ElsPlan):
+        coins = HoldOut(0.2, 0.1)
+        held = replace(plan, hold_out=coins)
+        assert held.charges == {**plan.charges, **coins.charges}
+
+
+def test_nothing_of_a_plan_can_be_changed(plan):
+    for field in fields(plan):
+        with pytest.raises(AttributeError):
+            setattr(plan, field.name, getattr(plan, field.name))
+
+
+def test_a_plan_without_a_mechanism_cannot_be_made():
+    @dataclass(frozen=True, kw_only=True)
+    class Bare(CohortPlan):
+        """Says nothing of what a round runs."""
+
+    with pytest.raises(TypeError, match="abstract"):
+        Bare(**USERS, noise_multiplier=1.0)
+
+
+def test_what_else_is_spent_is_part_of_the_cost():
+    plan = ElsPlan(**EXAMPLES, noise_multiplier=2.0)
+    chosen = replace(plan, chosen_at=0.5)
+    assert chosen.charges == {**plan.charges, PureChoice(0.5): 1}
+    assert chosen.epsilon() == pytest.approx(plan.epsilon() + 0.5)
+
+
+def test_without_a_cohort_everybody_is_in_every_round():
+    everybody = noise_for_users(1.0, SIZES)
+    assert everybody == noise_for_users(1.0, {**SIZES, "cohort": SIZES["users"]})
+    spent = accountant.epsilon(
+        [(PoissonGaussian(1.0, everybody), 3)], adjacency=Adjacency.ADD_REMOVE, delta=1e-4
+    )
+    assert 0.999 < spent <= 1.0
+
+
+@pytest.mark.skipif(not installed(), reason="needs OpenDP")
+def test_noise_on_a_grid_meets_the_budget_as_it_is_charged():
+    plan = UlsPlan.for_epsilon(1.0, **CLIPPED, discrete=DiscreteNoise(100))
+    assert plan.mechanism.discrete == DiscreteNoise(100)
+    assert 0.999 < plan.epsilon() <= 1.0
+
+
+def test_twice_the_nominal_users_must_fit():
+    step = UserClip(1.0).step
+    fits = int(2**52 * step) // 2
+    check_vectors_fit(fits, UserClip(1.0))
+    with pytest.raises(ValueError, match="leave the range"):
+        check_vectors_fit(fits + 1, UserClip(1.0))
+
+
+def test_the_server_half_keeps_to_the_plan(make_world, make_examples):
+    world = make_world(make_examples([1, 2, 3]), strategy=Uls, clip=UserClip(0.7))
+    strategy, plan = world.strategy, world.strategy.plan
+    assert strategy.parameters() == plan.told
+    assert strategy.parameters()["clip-norm"] == 0.7
+    assert strategy.steps() == {"sum": UserClip(0.7).step}
+    assert strategy.admits({"sum": np.array([1.4, 0.0])}, 2)
+    assert not strategy.admits({"sum": np.array([1.41, 0.0])}, 2)
+    assert strategy.node_noise() is None
