@@ -41,7 +41,7 @@ from murmuration.server.run_files import CHECK, check_of, former_nodes, read_jso
 from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.strategies.spec import Value
 
-_PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
+PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 
 #: What stands in private/ before the run's settings.
 _FIRST = ("seed.json", "keys.json", "lock")
@@ -69,7 +69,7 @@ class RunDirectory:
         self._ledger: Ledger | None = None
         try:
             self._check_place()  # before the lock, which makes the folder, and again with it
-            self._lock = RunLock(self.path, patience=_PATIENCE if config.resume else 0.0)
+            self._lock = RunLock(self.path, patience=PATIENCE if config.resume else 0.0)
         except RunInUse as error:
             raise InputError(str(error)) from error
         except OSError as error:

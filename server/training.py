@@ -34,7 +34,7 @@ from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.registry import build
 from murmuration.strategies.spec import BuiltStrategy, RunContext, base_config, trains_layers
 
-_SECONDS_BETWEEN_CHECKPOINTS = 1.0
+SECONDS_BETWEEN_CHECKPOINTS = 1.0
 _EVALUATIONS = 20
 _FEW_EVALUATIONS = 4  # of a language model, each as long as several rounds
 
@@ -211,7 +211,7 @@ def _rounds(
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         now = time.monotonic()
         last = round_ == config.rounds
-        if last or not strategy.source.seeded or now - clock.saved > _SECONDS_BETWEEN_CHECKPOINTS:
+        if last or not strategy.source.seeded or now - clock.saved > SECONDS_BETWEEN_CHECKPOINTS:
             folder.save_checkpoint(round_, strategy.state())
             clock.saved = now
 

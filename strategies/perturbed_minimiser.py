@@ -40,7 +40,7 @@ from murmuration.privacy.mechanisms.objective_noise import (
 )
 from murmuration.strategies.moment_solver import noise_aware_ridge
 
-_TOLERANCE = 1e-7
+TOLERANCE = 1e-7
 
 
 def reach(examples: PairExamples) -> torch.Tensor:
@@ -162,7 +162,7 @@ def perturbed_minimiser(
         x_RD,
         y_R,
         start_U,
-        FullObjective(epsilon, delta, length, cap or 1, _TOLERANCE, calibration),
+        FullObjective(epsilon, delta, length, cap or 1, TOLERANCE, calibration),
         generator,
         ridge,
         ball,

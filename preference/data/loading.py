@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Placed = tuple[str, int, Mapping[str, object] | BadRow]
 
 #: Bytes of a line of JSONL; a judgement over 64 responses of 100,000 characters may have them.
-_MOST_LINE = 2**26
+MOST_LINE = 2**26
 
 _SPLIT = "train"  # of a dataset on the hub
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
@@ -199,8 +199,8 @@ def _jsonl(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadR
             line = line.removeprefix(b"\xef\xbb\xbf")
         if not line.strip():
             continue
-        if len(line) > _MOST_LINE:
-            yield number, BadRow(f"a line of more than {_MOST_LINE} bytes")
+        if len(line) > MOST_LINE:
+            yield number, BadRow(f"a line of more than {MOST_LINE} bytes")
             continue
         try:
             # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
@@ -221,10 +221,10 @@ def _undecodable(line: bytes) -> str:
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Lines; of one that is too long only so much as shows that it is."""
-    while line := stream.readline(_MOST_LINE + 1):
+    while line := stream.readline(MOST_LINE + 1):
         rest = line
-        while len(rest) > _MOST_LINE and not rest.endswith(b"\n"):
-            rest = stream.readline(_MOST_LINE + 1)
+        while len(rest) > MOST_LINE and not rest.endswith(b"\n"):
+            rest = stream.readline(MOST_LINE + 1)
         yield line
 
 

@@ -308,7 +308,7 @@ def _conjugate(
 #
 # Legend: J judgements, W rows in each, U users, B users in a chunk, D dimensions.
 
-_CHUNK_NUMBERS = 2**22
+CHUNK_NUMBERS = 2**22
 
 
 def averaged(
@@ -320,7 +320,7 @@ def averaged(
     """
     starts, width = examples.start_U.tolist(), examples.width
     users, first = len(starts) - 1, 0
-    most = max(1, _CHUNK_NUMBERS // (examples.dimension * width))
+    most = max(1, CHUNK_NUMBERS // (examples.dimension * width))
     while first < users:
         last = first + 1
         while last < users and starts[last + 1] - starts[first] <= most:

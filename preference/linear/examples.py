@@ -27,7 +27,7 @@ from murmuration.preference.features.mapped_rows import filled_rows
 from murmuration.preference.linear import numba_gradients
 from murmuration.preference.models import ABSENT
 
-_CHUNK = 4096
+CHUNK = 4096
 _CHUNK_BYTES = 16 * 2**20  # of features; a map may take several times as much for them
 _GPU_WANTED = "MURMURATION_GPU"  # 1: asked for; the processor does it as fast for most heads
 _GPU_SPARE = 2 * 2**30  # bytes; gradients of a chunk, and others who use it
@@ -211,7 +211,7 @@ def _selected(x_RD: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 def _chunk(dimension: int) -> int:
     """How many rows are worked on at a time."""
-    return max(1, min(_CHUNK, _CHUNK_BYTES // (4 * dimension)))
+    return max(1, min(CHUNK, _CHUNK_BYTES // (4 * dimension)))
 
 
 def labels(judgements: Judgements, there_JW: np.ndarray) -> torch.Tensor:

@@ -42,9 +42,9 @@ from murmuration.preference.models import PreferenceModel
 Examples = PairExamples | LanguageExamples
 
 # Bytes of rows in a chunk: enough that handing it to another core costs nothing in comparison.
-_CHUNK_BYTES, _LARGE_CHUNK_BYTES = 4 * 2**20, 16 * 2**20
+CHUNK_BYTES, _LARGE_CHUNK_BYTES = 4 * 2**20, 16 * 2**20
 _CHUNKS = 4  # as many as a sum is cut into, between these sizes
-_GPU_CHUNK_BYTES = 64 * 2**20  # clipping takes some times as much besides
+GPU_CHUNK_BYTES = 64 * 2**20  # clipping takes some times as much besides
 _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to keep
 
 
@@ -186,7 +186,7 @@ class _Work:
                 f"a model of shape {tuple(theta_D.shape)} for {examples.dimension} features"
             )
         ends_S = np.cumsum(taken_S.numpy())
-        sizes = (_GPU_CHUNK_BYTES,) * 2 if device else (_CHUNK_BYTES, _LARGE_CHUNK_BYTES)
+        sizes = (GPU_CHUNK_BYTES,) * 2 if device else (CHUNK_BYTES, _LARGE_CHUNK_BYTES)
         # Whoever has no judgement takes room for a gradient, too.
         weights_S = np.maximum(taken_S.numpy(), 1)
         cuts = _cuts(np.cumsum(weights_S), 4 * examples.dimension * examples.width, *sizes)

@@ -38,9 +38,9 @@ _TAIL = 0.5 * math.exp(-50)
 #: The same as a quantile of the standard normal distribution.
 _FAR = -float(special.ndtri(_TAIL))
 #: Losses that span more than this, 100 at the finest spacing, are infinite beyond it.
-_MOST_POINTS = 1_000_000
+MOST_POINTS = 1_000_000
 #: The same where the inverse has a closed form: 500.
-_MOST_OF_ONE_COIN = 5_000_000
+MOST_OF_ONE_COIN = 5_000_000
 #: Elements of an (N, K) array that are held at a time.
 _BLOCK = 2**18
 
@@ -197,7 +197,7 @@ def one_coin(
     other = opposite if swapped else _NULL
     low, high = sampled.loss(ends)[0] - other.loss(ends)[0]
     lowest = math.floor(low / interval)
-    highest = max(lowest + 1, min(math.ceil(high / interval), lowest + _MOST_OF_ONE_COIN))
+    highest = max(lowest + 1, min(math.ceil(high / interval), lowest + MOST_OF_ONE_COIN))
     loss_N = np.arange(lowest, highest + 1) * interval
     with np.errstate(divide="ignore", over="ignore"):  # at the ends of what the loss can be
         if swapped:
@@ -246,8 +246,8 @@ def _grid(mixture: _Mixture, interval: float) -> tuple[int, np.ndarray]:
     """
     table_z = np.linspace(-_FAR, mixture.far_end(), 4096)
     table_loss, _ = mixture.loss(table_z)
-    if table_loss[-1] - table_loss[0] > _MOST_POINTS * interval:
-        most = table_loss[0] + _MOST_POINTS * interval
+    if table_loss[-1] - table_loss[0] > MOST_POINTS * interval:
+        most = table_loss[0] + MOST_POINTS * interval
         table_z = np.linspace(-_FAR, np.interp(most, table_loss, table_z), 4096)
         table_loss, _ = mixture.loss(table_z)
     lowest = math.floor(table_loss[0] / interval)

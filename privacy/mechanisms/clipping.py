@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Rounding, also to float32 afterwards, must not carry a scaled vector out of the ball.
 ROUNDING = 1.0 - 2.0**-20
-_COLUMNS = 2**18  # of a float64 copy of users' vectors
+COLUMNS = 2**18  # of a float64 copy of users' vectors
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _steps_there(grads_BD: torch.Tensor, norm: float, step: float) -> torch.Tens
     """
     import torch
 
-    blocks = grads_BD.split(_COLUMNS, dim=1)
+    blocks = grads_BD.split(COLUMNS, dim=1)
     square_B = torch.stack([block.double().square().sum(1) for block in blocks]).sum(0)
     length_B = square_B.sqrt()
     finite_B = torch.isfinite(length_B)

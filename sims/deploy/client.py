@@ -41,7 +41,7 @@ from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol.stated_plan import cost
 
-_RESTART_SECONDS = 5.0
+RESTART_SECONDS = 5.0
 _DIMENSION = 1025  # of the default features, for the sizes that are told
 
 
@@ -293,7 +293,7 @@ def run_node(
                 time.sleep(0.5)
             if not programs[1].alive:
                 say("the SuperNode's executor has ended")
-        until_then = time.monotonic() + _RESTART_SECONDS
+        until_then = time.monotonic() + RESTART_SECONDS
         while time.monotonic() < until_then and not enough():
             time.sleep(0.2)
 

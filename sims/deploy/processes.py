@@ -27,7 +27,7 @@ from murmuration.sims.deploy.register import register
 from murmuration.sims.deploy.templates import EXECUTOR_SECRET
 from murmuration.sims.runtimes.process_reaper import descendants, keeping
 
-_GRACE = 3.0  # seconds from asking a program to end to killing it
+GRACE = 3.0  # seconds from asking a program to end to killing it
 _PATIENCE = 10.0  # that its keeper may take beyond that
 
 
@@ -56,9 +56,9 @@ class Program:
         self.log = log
         inside = in_namespace(command, user or "") if confined else None
         kept = (
-            keeping(command, scratch=scratch, grace=_GRACE, user=user or "")
+            keeping(command, scratch=scratch, grace=GRACE, user=user or "")
             if inside is None
-            else keeping(inside, scratch=scratch, grace=_GRACE)
+            else keeping(inside, scratch=scratch, grace=GRACE)
         )
         with log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -100,7 +100,7 @@ class Program:
         """End it and everything it started: asked first, killed a few seconds later."""
         self.ask_to_end()
         try:
-            self.process.wait(_GRACE + _PATIENCE)
+            self.process.wait(GRACE + _PATIENCE)
         except subprocess.TimeoutExpired:  # its keeper was stopped, by the program perhaps
             for process in descendants(self.process.pid):
                 with contextlib.suppress(psutil.NoSuchProcess):

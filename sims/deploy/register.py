@@ -18,7 +18,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.sims.deploy.init import deployed_address
 
 #: Seconds between tries.
-_PAUSE = 1.0
+PAUSE = 1.0
 
 
 def register(
@@ -59,7 +59,7 @@ def register(
             if not told:
                 say(f"waiting for the SuperLink at {address}")
                 told = True
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)
 
 
 def public_keys(folder: Path) -> dict[str, bytes]:

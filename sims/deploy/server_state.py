@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-_LOCKED = 2.0  # seconds that one attempt waits for the SuperLink's writing
+LOCKED = 2.0  # seconds that one attempt waits for the SuperLink's writing
 _BETWEEN = 0.25
 
 
@@ -41,7 +41,7 @@ def erase_leftovers(database: Path, seconds: float = 15.0) -> bool:
 
 @contextlib.contextmanager
 def _opened(database: Path) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(database, timeout=_LOCKED, isolation_level=None)
+    connection = sqlite3.connect(database, timeout=LOCKED, isolation_level=None)
     try:
         yield connection
     finally:

@@ -21,7 +21,7 @@ from murmuration.preference.models import PreferenceModel
 #: Users that are looked at. The paper takes 128; more make the ratios of lengths steadier.
 USERS = 512
 _DRAWS = 8  # choices of judgements of each user
-_ROWS = 200_000  # judgements whose gradients are held at once, about
+ROWS = 200_000  # judgements whose gradients are held at once, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def _gradients(
     """The gradients of a user's judgements at θ = 0, (J, D) float64; of very many, some."""
     first, last = examples.start_U[user : user + 2].tolist()
     judgements = np.arange(first, last)
-    if len(judgements) > (most := max(1, _ROWS // USERS)):
+    if len(judgements) > (most := max(1, ROWS // USERS)):
         judgements = np.sort(generator.permutation(judgements)[:most])
     picked_J = torch.from_numpy(judgements)
     y_JW = examples.y_R.view(-1, examples.width)[picked_J]

@@ -27,7 +27,7 @@ from murmuration.sims.reproductions.btl import Population, Training
 from murmuration.sims.reproductions.entry import Reproduction
 from murmuration.sims.reproductions.plots import open_corner
 
-_USERS, _EACH, _DIMENSION, _ROUNDS = 120, 10, 40, 60
+_USERS, _EACH, _DIMENSION, ROUNDS = 120, 10, 40, 60
 _RUNS = 100
 _DELTA = 1e-5
 ATTACKS = ("loss threshold", "likelihood ratio")
@@ -55,7 +55,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
         epsilon=epsilon or 1.0,
         delta=_DELTA,
         adjacency="add-remove",
-        rounds=_ROUNDS,
+        rounds=ROUNDS,
         cohort=_USERS // 2,
         users=_USERS,
         test="who is in is the attacker's question",

@@ -30,8 +30,8 @@ from rich.text import Text
 from murmuration.server.reporting.facts import facts
 from murmuration.sims.runtimes.progress import RoundProgress, Tail
 
-_LOOKS_PER_SECOND = 8
-_SECONDS_BETWEEN_LINES = 10.0
+LOOKS_PER_SECOND = 8
+SECONDS_BETWEEN_LINES = 10.0
 
 
 class LiveView:
@@ -96,7 +96,7 @@ class LiveView:
                 live.stop()
 
     def _follow(self) -> None:
-        while not self._over.wait(1 / _LOOKS_PER_SECOND):
+        while not self._over.wait(1 / LOOKS_PER_SECOND):
             self._look(last=False)
 
     def _look(self, *, last: bool) -> None:
@@ -117,7 +117,7 @@ class LiveView:
         now, task = time.monotonic(), self._progress.task
         done, total = task.completed, task.total or 1
         another_tenth = 10 * self._said_round // total != 10 * done // total
-        waited = now - self._said_at >= _SECONDS_BETWEEN_LINES
+        waited = now - self._said_at >= SECONDS_BETWEEN_LINES
         if stage and stage != self._said_stage and not last:
             self._said_stage, text = stage, stage
         elif done != self._said_round and (another_tenth or waited or last):

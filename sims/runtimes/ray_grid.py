@@ -26,7 +26,7 @@ from murmuration.sims.runtimes.local import RAISED, InProcessGrid, Scalar, ident
 from murmuration.sims.runtimes.ray_cluster import Workers, cluster, workers_of
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
-_SILENCE = 15.0  # seconds of waiting for the cluster without a word
+SILENCE = 15.0  # seconds of waiting for the cluster without a word
 _log = logging.getLogger("murmuration")
 
 
@@ -74,7 +74,7 @@ class RayGrid(InProcessGrid):
             self._workers.update((node, worker) for node in mine)
         # Here, so that what is wrong with a cluster shows before the first question.
         begun = [worker.process.remote() for worker in set(self._workers.values())]
-        there, missing = ray.wait(begun, num_returns=len(begun), timeout=_SILENCE)
+        there, missing = ray.wait(begun, num_returns=len(begun), timeout=SILENCE)
         if missing:
             _log.warning(
                 "waiting for the cluster: %d of %d workers have begun; others may be using it",

@@ -41,7 +41,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.sims import main as command_line
 from murmuration.sims.population.population import Population, write
 
-_EPSILON, _DELTA, _COHORT, _USERS = 0.5, 1e-3, 20, 60
+_EPSILON, _DELTA, COHORT, _USERS = 0.5, 1e-3, 20, 60
 _PATIENCE = 300.0  # seconds for a process to reach its next round
 
 
@@ -94,7 +94,7 @@ def check(
     write(folder / "data", Population(users=_USERS, test_users=2, unseen_users=2))
     data = next((folder / "data").glob("train*"))
     options = [
-        *("--data", str(data), "--rounds", str(rounds), "--cohort", str(_COHORT)),
+        *("--data", str(data), "--rounds", str(rounds), "--cohort", str(COHORT)),
         *("--epsilon", str(_EPSILON), "--delta", str(_DELTA), "--users-per-node", "7"),
         *(("--seed", "5") if seeded else ()),
     ]

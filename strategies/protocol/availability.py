@@ -29,7 +29,7 @@ from murmuration.strategies.protocol.messages import OWNER_REFUSES
 
 #: So many rounds in a row may be answered for fewer than half of the users asked.
 _POOR_ROUNDS = 3
-_LOOKS = 0.5  # seconds between looks at who is online
+LOOKS = 0.5  # seconds between looks at who is online
 
 
 class Reason(StrEnum):
@@ -170,7 +170,7 @@ def wait_until_online(
         if time.monotonic() > deadline:
             private = {"nodes online": found, "nodes needed": enough, "seconds": timeout}
             raise RunAborted(Reason.FEW_NODES, private=private)
-        time.sleep(_LOOKS)
+        time.sleep(LOOKS)
 
 
 def failed_node(reason: str, simulated: bool, **where: object) -> RunAborted:

@@ -398,7 +398,7 @@ def test_what_is_released_once_is_kept(config):
 
 
 def test_a_folder_in_use_is_refused_and_left_alone(config, monkeypatch):
-    monkeypatch.setattr(run_directory, "_PATIENCE", 0.2)
+    monkeypatch.setattr(run_directory, "PATIENCE", 0.2)
     with RunDirectory(config) as first:
         before = {path: path.read_bytes() for path in first.path.rglob("*") if path.is_file()}
         for again in (replace(config, resume=True), replace(config, resume=True, seed=7)):

@@ -113,7 +113,7 @@ def killed_after(monkeypatch, round_, checkpoints=True):
 
     monkeypatch.setattr(RunDirectory, "add_metrics", add_metrics)
     if checkpoints:
-        monkeypatch.setattr(training, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+        monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
 
 
 def test_result(config, crowd_test):

@@ -94,7 +94,7 @@ def test_any_grouping_gives_the_same_sum(make_examples, monkeypatch):
     order = np.random.default_rng(0).permutation(7)
     shuffled = bounded_sum(examples, work(np.ones(5), order), keys(order), source, UserClip(0.3))
     np.testing.assert_allclose(shuffled, whole, atol=1e-6)
-    monkeypatch.setattr(gradients, "_CHUNK_BYTES", 100)
+    monkeypatch.setattr(gradients, "CHUNK_BYTES", 100)
     chunked = bounded_sum(examples, work(np.ones(5), users_S), keys(users_S), source, UserClip(0.3))
     np.testing.assert_allclose(chunked, whole, atol=1e-6)
 

@@ -98,7 +98,7 @@ def test_users_may_be_processed_in_any_chunks(make_examples, checks, monkeypatch
 
     examples = make_examples(COUNTS)
     whole = ask(checks, examples, theta_D=np.ones(5))
-    monkeypatch.setattr(gradients, "_CHUNK_BYTES", 100)
+    monkeypatch.setattr(gradients, "CHUNK_BYTES", 100)
     np.testing.assert_allclose(ask(checks, examples, theta_D=np.ones(5)), whole, atol=1e-6)
 
 

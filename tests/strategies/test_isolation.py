@@ -107,7 +107,7 @@ def vectors(given, names, model, kind, width, local, group_size=7):
 )
 @given(data=st.data())
 def test_a_users_vector_is_that_user_s_alone(monkeypatch, name, kind, others, local, data):
-    monkeypatch.setattr(gradients, "_CHUNK_BYTES", data.draw(st.sampled_from([1, 9_000, 2**22])))
+    monkeypatch.setattr(gradients, "CHUNK_BYTES", data.draw(st.sampled_from([1, 9_000, 2**22])))
     drawn = data.draw(crowds(others))
     given = dict(enumerate(user(*one) for one in drawn))
     order = data.draw(st.permutations(list(given)))

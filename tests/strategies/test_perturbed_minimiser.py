@@ -107,7 +107,7 @@ def test_noise_is_as_promised_not_more_and_not_less(adjacency, calibration):
     )  # fmt: skip
     if isinstance(plan, FullObjective):
         assert recorder.sizes == [5, 5]
-        output = FullObjective(**TERMS, tolerance=module._TOLERANCE, calibration=calibration)
+        output = FullObjective(**TERMS, tolerance=module.TOLERANCE, calibration=calibration)
         found = found - output.output_std
         sign = -1.0
     else:
@@ -176,7 +176,7 @@ def test_balls():
 def test_an_inexact_minimum_is_not_released(monkeypatch):
     _, x_RD, y_R, _ = crowd()
     recorder = Recorder()
-    monkeypatch.setattr(module, "_TOLERANCE", 1e-300)
+    monkeypatch.setattr(module, "TOLERANCE", 1e-300)
     # The tolerance is the only number it says: the gradient's length would be data without noise.
     alone = r"^the minimisation stopped with a gradient above [^0-9]*1e-300; nothing is released$"
     with pytest.raises(ValueError, match=alone):

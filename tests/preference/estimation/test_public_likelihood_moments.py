@@ -14,7 +14,7 @@ from murmuration.preference.linear.examples import PairExamples
 @pytest.mark.parametrize("chunk", [1, 40, 10_000])
 @pytest.mark.parametrize("width", [1, 3])
 def test_averages_of_each_user_whatever_the_chunks(make_examples, monkeypatch, chunk, width):
-    monkeypatch.setattr(public_likelihood, "_CHUNK_NUMBERS", chunk)
+    monkeypatch.setattr(public_likelihood, "CHUNK_NUMBERS", chunk)
     counts = [2, 1, 7, 3]
     flat = make_examples([count * width for count in counts])
     start_U = torch.tensor([0, 2, 3, 10, 13])

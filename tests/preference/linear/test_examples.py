@@ -52,7 +52,7 @@ ROWS = [
 @pytest.mark.parametrize("uses_prompt", [False, True])
 @pytest.mark.parametrize("chunk", [1, 2, 3, 4096])
 def test_differences_of_features(monkeypatch, uses_prompt, chunk):
-    monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(module, "CHUNK", chunk)
     features = Counting(uses_prompt)
     got = pair_examples(judgements_of(ROWS), features)
     assert got.x_RD.tolist() == [[-1, -3, 0], [2, 8, 0], [1, 3, 0], [2, 16, 0]]
@@ -121,7 +121,7 @@ def best_of(rows):
 @pytest.mark.parametrize("uses_prompt", [False, True])
 @pytest.mark.parametrize("chunk", [1, 2, 3, 4096])
 def test_the_best_of_several(monkeypatch, uses_prompt, chunk):
-    monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(module, "CHUNK", chunk)
     features = Counting(uses_prompt)
     got = pair_examples(best_of(BEST), features)
     assert (got.width, got.kind, got.flip_J) == (3, "top-1", None)
@@ -179,7 +179,7 @@ def test_one_flip_probability_for_all():
 
 @pytest.mark.parametrize("chunk", [1, 4096])
 def test_a_text_without_finite_features_is_named_by_its_row(monkeypatch, chunk):
-    monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(module, "CHUNK", chunk)
     rows = [*ROWS, ("w", "p", "1", "nan", False)]
     with pytest.raises(InputError, match="features of row 5 "):
         pair_examples(judgements_of(rows), Counting(uses_prompt=False))
@@ -187,7 +187,7 @@ def test_a_text_without_finite_features_is_named_by_its_row(monkeypatch, chunk):
 
 def test_memory_is_the_result_and_little_else(monkeypatch):
     """Texts that are all distinct, in small chunks: no temporary as large as the result."""
-    monkeypatch.setattr(module, "_CHUNK", 64)
+    monkeypatch.setattr(module, "CHUNK", 64)
     rows = [("u", "p", f"a{i}", f"b{i}", False) for i in range(640)]
     largest = 0
 
@@ -261,7 +261,7 @@ def test_in_a_file_they_are_the_same_bit_for_bit(monkeypatch, rows, uses_prompt)
     noise = generator.standard_normal(3).astype(np.float32)
     shifted = type("Shifted", (), {"__call__": lambda self, *given: features(*given) * noise})()
     shifted.dimension, shifted.uses_prompt = 3, uses_prompt
-    monkeypatch.setattr(module, "_CHUNK", 2)
+    monkeypatch.setattr(module, "CHUNK", 2)
     wanted = pair_examples(judgements, shifted)
     monkeypatch.setattr(mapped_rows, "IN_MEMORY", 0)
     found = pair_examples(judgements, shifted)

@@ -34,7 +34,7 @@ def computed(examples, theta_D, users_S, group_size, words_S):
 def test_equal_to_autograd_for_ragged_users(
     make_examples, oracle, monkeypatch, chunk_bytes, group_size
 ):
-    monkeypatch.setattr(gradients, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(gradients, "CHUNK_BYTES", chunk_bytes)
     examples = make_examples([1, 7, 2, 300, 1, 1, 12], dimension=6)
     theta_D = torch.randn(6, generator=torch.Generator().manual_seed(1))
     users_S = np.array([0, 1, 3, 4, 6])
@@ -74,7 +74,7 @@ def test_tensor_operations_on_a_device_sum_to_the_same(
     make_examples, monkeypatch, chunk_bytes, local
 ):
     clip = UserClip(0.3)
-    monkeypatch.setattr(gradients, "_GPU_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(gradients, "GPU_CHUNK_BYTES", chunk_bytes)
     examples = make_examples([1, 7, 2, 300, 1, 1, 12], dimension=6)
     theta_D = torch.linspace(-1, 1, 6)
     chosen = windows(examples.start_U, np.array([0, 1, 3, 4, 6]), 40, words(5))

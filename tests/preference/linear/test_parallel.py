@@ -64,7 +64,7 @@ def test_an_exception_of_a_piece_is_raised(cores, bad):
 
 
 def test_a_sum_over_users_has_the_same_bits_on_any_number_of_cores(make_examples, monkeypatch):
-    monkeypatch.setattr(gradients, "_CHUNK_BYTES", 400)
+    monkeypatch.setattr(gradients, "CHUNK_BYTES", 400)
     examples = make_examples(np.random.default_rng(0).geometric(0.1, 200).tolist(), dimension=33)
     words_S = np.arange(200, dtype=np.uint64)
     rows_K, taken_S = windows(examples.start_U, np.arange(200), 16, words_S)

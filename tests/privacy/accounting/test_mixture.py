@@ -162,7 +162,7 @@ def test_what_is_cut_from_the_mixture_is_charged() -> None:
 def test_losses_out_of_bounds_are_infinite_and_not_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mixture, "_MOST_POINTS", 2000)
+    monkeypatch.setattr(mixture, "MOST_POINTS", 2000)
     loud = loss_of(MixtureGaussian(0.0123, 32, 0.9), Adjacency.ADD_REMOVE, 1e-2)
     assert loud.get_delta_for_epsilon(50.0) == pytest.approx(1.0)
     assert epsilon(0.0123, 32, 0.9, 3, interval=1e-2) == math.inf
@@ -280,7 +280,7 @@ def test_one_coin_has_no_mass_where_there_is_none(adjacency: Adjacency, noise: f
 
 
 def test_losses_of_one_coin_out_of_bounds_are_infinite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixture, "_MOST_OF_ONE_COIN", 2000)
+    monkeypatch.setattr(mixture, "MOST_OF_ONE_COIN", 2000)
     found = loss_of(PoissonGaussian(1.0, 0.123), Adjacency.ADD_REMOVE, 1e-2)
     exact = stats.norm.sf(-0.5 / 0.123 + 5.0 * 0.123) - math.exp(5.0) * stats.norm.sf(
         0.5 / 0.123 + 5.0 * 0.123

@@ -223,7 +223,7 @@ def test_a_clip_norm_out_of_range_is_refused(norm: float) -> None:
 
 
 def test_vectors_on_another_device_are_clipped_the_same(monkeypatch):
-    monkeypatch.setattr(clipping, "_COLUMNS", 3)
+    monkeypatch.setattr(clipping, "COLUMNS", 3)
     vectors_BD = torch.randn(6, 10, generator=torch.Generator().manual_seed(0)) * torch.tensor(
         [[1e-3], [0.1], [1.0], [1e15], [1.0], [0.0]]
     )

@@ -160,7 +160,7 @@ def as_nobody(server, monkeypatch):
     """A client whose executor is an attack program, run as another user; a file of root's."""
     monkeypatch.setattr(deploy_client, "_check_user", lambda user: None)
     monkeypatch.setattr(templates, "supernode", lambda *_: ["sleep", "60"])
-    monkeypatch.setattr(deploy_client, "_RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(deploy_client, "RESTART_SECONDS", 0.0)
     with tempfile.TemporaryDirectory(prefix="mm-victim-") as folder:
         Path(folder).chmod(0o755)
         victim = Path(folder) / "file"

@@ -52,7 +52,7 @@ def attack(folder, stays="60"):
     ],
 )
 def test_a_daemon_does_not_survive_the_program(folder, user, namespaces, monkeypatch):
-    monkeypatch.setattr(processes, "_GRACE", 0.2)
+    monkeypatch.setattr(processes, "GRACE", 0.2)
     if not namespaces:
         monkeypatch.setattr(processes, "in_namespace", lambda command, user: None)
     program = Program(attack(folder), folder / "log", user=user, confined=True, cwd=folder)
@@ -84,7 +84,7 @@ def test_a_daemon_does_not_survive_who_started_it(folder, user, victim):
     code = (
         "import sys, time; from pathlib import Path\n"
         "from murmuration.sims.deploy import processes\n"
-        "from murmuration.sims.deploy.processes import Program\nprocesses._GRACE = 0.2\n"
+        "from murmuration.sims.deploy.processes import Program\nprocesses.GRACE = 0.2\n"
         f"p = Program({attack(folder)!r}, Path({str(folder / 'log')!r}), user={user!r},"
         " confined=True)\n"
         "print(p.process.pid, flush=True); time.sleep(60)"

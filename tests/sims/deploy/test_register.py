@@ -43,7 +43,7 @@ class SuperLink:
 def site(tmp_path, monkeypatch):
     """A function: a deployment, and a SuperLink that is only pretended."""
     write_deployment(tmp_path / "d", Deployment(("127.0.0.1",), 8100, ("alice", "bob")))
-    monkeypatch.setattr(deploy_register, "_PAUSE", 0.0)
+    monkeypatch.setattr(deploy_register, "PAUSE", 0.0)
 
     def make(**how):
         link = SuperLink(**how)

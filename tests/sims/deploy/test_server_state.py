@@ -59,7 +59,7 @@ def test_the_files_are_their_owners_alone(state):
 
 def test_a_superlink_that_writes_is_not_disturbed(state, monkeypatch):
     path, connection = state
-    monkeypatch.setattr(server_state, "_LOCKED", 0.1)
+    monkeypatch.setattr(server_state, "LOCKED", 0.1)
     connection.execute("BEGIN IMMEDIATE")
     connection.execute("INSERT INTO objects VALUES (3, 'x')")
     assert not erase_leftovers(path, seconds=0.1)

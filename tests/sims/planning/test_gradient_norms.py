@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same(monkeypatch):
 
 
 def test_of_very_many_judgements_some(monkeypatch):
-    monkeypatch.setattr(gradient_norms, "_ROWS", 4 * gradient_norms.USERS)
+    monkeypatch.setattr(gradient_norms, "ROWS", 4 * gradient_norms.USERS)
     norms = GroupNorms.of(examples(np.eye(16), [16]), BTL)
     assert norms.lengths[16] == pytest.approx(0.25)  # four of sixteen
     assert norms.median_judgements == 16

@@ -55,7 +55,7 @@ def test_likelihood_ratios_know_each_user_and_leave_the_attacked_run_out():
 
 
 def test_a_quick_run_keeps_to_the_limit_and_draws(monkeypatch):
-    monkeypatch.setattr(murmuration.sims.reproductions.membership, "_ROUNDS", 8)
+    monkeypatch.setattr(murmuration.sims.reproductions.membership, "ROUNDS", 8)
     rows, curves = membership(quick=True, epsilons=(None, 1.0))
     assert [(row["attack"], row["epsilon"]) for row in rows] == [
         (attack, epsilon) for epsilon in (None, 1.0) for attack in ATTACKS

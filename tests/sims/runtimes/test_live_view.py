@@ -138,7 +138,7 @@ def test_plain_lines(tmp_path, plain):
 
 
 def test_plain_lines_are_few(tmp_path, plain, monkeypatch):
-    monkeypatch.setattr(live_view, "_LOOKS_PER_SECOND", 1000)
+    monkeypatch.setattr(live_view, "LOOKS_PER_SECOND", 1000)
     with view(tmp_path, plain, rounds=1000) as shown:
         for t in range(1, 300):
             append(tmp_path, line(t))
@@ -149,7 +149,7 @@ def test_plain_lines_are_few(tmp_path, plain, monkeypatch):
 
 
 def test_a_line_when_nothing_was_said_for_long(tmp_path, plain, monkeypatch):
-    monkeypatch.setattr(live_view, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(live_view, "SECONDS_BETWEEN_LINES", 0.0)
     with view(tmp_path, plain, rounds=1000):
         for t in (1, 2, 3):
             append(tmp_path, line(t))

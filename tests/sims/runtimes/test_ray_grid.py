@@ -118,7 +118,7 @@ def test_what_a_node_raises_is_an_error_reply(ray, config):
 
 @pytest.mark.slow
 def test_a_cluster_that_others_use_is_waited_for_with_a_word(ray, config, monkeypatch, caplog):
-    monkeypatch.setattr(ray_grid, "_SILENCE", 0.5)
+    monkeypatch.setattr(ray_grid, "SILENCE", 0.5)
     chosen = config("r")
     judgements = load(chosen.data, "", "refuse")
 

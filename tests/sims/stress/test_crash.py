@@ -103,6 +103,6 @@ def test_exit_code(monkeypatch, capsys, faults, code):
 
 
 def test_a_run_that_fails_by_itself_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(crash, "_COHORT", 10_000)
+    monkeypatch.setattr(crash, "COHORT", 10_000)
     with pytest.raises(RuntimeError, match="--cohort 10000 is more than"):
         check(tmp_path, kills=1, rounds=3, seeded=True, randomness=random.Random(0))

@@ -53,7 +53,7 @@ def test_a_number_or_a_share_of_those_registered(least, registered, online, enou
 
 
 def test_the_others_are_waited_for(monkeypatch):
-    monkeypatch.setattr(availability, "_LOOKS", 0.0)
+    monkeypatch.setattr(availability, "LOOKS", 0.0)
     grid = Online([], [1], [1, 2])
     wait_until_online(grid, 2, 60.0, [1, 2, 3])
     assert grid.seen == 3
