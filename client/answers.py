@@ -152,7 +152,7 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)
     keys_S = host.store().keys_U[work.users_S]
-    sums = node_half.contribute(examples, work, keys_S, host.source)
+    sums = node_half.client_update(examples, work, keys_S, host.source)
     if not all(np.isfinite(total).all() for total in sums.values()):
         raise FloatingPointError("a sum of bounded contributions is not finite")
     return messages.sums_reply({name: _of_all(name, sums[name], places_S) for name in sums})

@@ -57,5 +57,5 @@ def _seconds(config: RunConfig, built: BuiltStrategy, base: Base, judgements: in
     users_S = np.arange(len(examples.start_U) - 1)
     work, keys_S = Work(arrays, parameters, users_S), users_S.astype(np.uint64)
     begun = time.monotonic()
-    registry.node_halves()[strategy.name].contribute(examples, work, keys_S, Randomness(0))
+    registry.node_halves()[strategy.name].client_update(examples, work, keys_S, Randomness(0))
     return time.monotonic() - begun

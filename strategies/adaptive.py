@@ -221,7 +221,7 @@ class AdaptivePlan(RadiusPlan):
         )
 
 
-def contribute(
+def client_update(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: over the asked users, ``sum`` (D,) and ``within`` (1,), float64.
@@ -442,7 +442,7 @@ ADAPTIVE = Strategy(
     name="adaptive",
     help="As uls, with a clip norm that follows a quantile of the users' gradient norms.",
     build=build,
-    node_halves={"adaptive": NodeHalf(contribute, length=clip_norm, counts=True)},
+    node_halves={"adaptive": NodeHalf(client_update, length=clip_norm, counts=True)},
     settings=AdaptiveSettings,
     adjacencies=ALL,
     discrete=supported,

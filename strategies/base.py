@@ -41,7 +41,7 @@ from murmuration.strategies.protocol.availability import (
     failed_node,
     wait_until_online,
 )
-from murmuration.strategies.protocol.exchange import exchange, lives
+from murmuration.strategies.protocol.exchange import exchange, message_ttl
 from murmuration.strategies.protocol.stated_plan import PARAMETER
 from murmuration.strategies.protocol.users import Registry
 
@@ -276,7 +276,7 @@ class CohortStrategy(Strategy):
             self._asked.total += len(asked)
             content = messages.work_request(model, parameters, asked)
             outgoing.append(
-                messages.outgoing(content, "train", node, server_round, lives(self.timeout))
+                messages.outgoing(content, "train", node, server_round, message_ttl(self.timeout))
             )
         self.attendance.begin(self._asked.total)
         return outgoing
@@ -420,7 +420,9 @@ class CohortStrategy(Strategy):
             parameters[PARAMETER] = self.stated
         for node, asked in self.participants.registry.by_node(held_out):
             content = messages.work_request(arrays, parameters, asked)
-            yield messages.outgoing(content, "evaluate", node, server_round, lives(self.timeout))
+            yield messages.outgoing(
+                content, "evaluate", node, server_round, message_ttl(self.timeout)
+            )
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

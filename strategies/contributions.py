@@ -131,7 +131,7 @@ def bounded_sum(
 STACKED = frozenset({"stack", "present"})
 
 
-def contribute(
+def client_update(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """``stack`` (S, D): averaged gradients at θ; ``present`` (S,): 1, or 0 with a row of zeros.

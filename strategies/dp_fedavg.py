@@ -75,7 +75,7 @@ class FedAvgPlan(UlsPlan):
         }
 
 
-def contribute(
+def client_update(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped way down from θ, (D,).
@@ -136,7 +136,7 @@ DP_FEDAVG = Strategy(
     name="dp-fedavg",
     help="Each sampled user takes a few gradient steps of their own; how far they led is clipped.",
     build=build,
-    node_halves={"dp-fedavg": NodeHalf(contribute, length=clip_norm)},
+    node_halves={"dp-fedavg": NodeHalf(client_update, length=clip_norm)},
     settings=FedAvgSettings,
     adjacencies=ALL,
     discrete=supported,

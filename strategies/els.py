@@ -155,7 +155,7 @@ def same_compute(cohort: int, users: int, group_size: int) -> float:
     return min(1.0, cohort * sums.DEFAULT_GROUP_SIZE / (users * group_size))
 
 
-def contribute(
+def client_update(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum`` of the clipped gradients of kept judgements whose coins came up, (D,).
@@ -467,7 +467,7 @@ ELS = Strategy(
     name="els",
     help="Sample and clip single judgements, and account for whole users (DP-SGD-ELS).",
     build=build_els,
-    node_halves={"els": NodeHalf(contribute, length=clip_norm_of_each)},
+    node_halves={"els": NodeHalf(client_update, length=clip_norm_of_each)},
     settings=ElsSettings,
     adjacencies=COMES_OR_GOES,
     why="nothing is proved for a user whose examples are replaced",
@@ -480,7 +480,7 @@ GROUP = Strategy(
     name="group",
     help="The same, accounted by group privacy as a black box: a baseline.",
     build=build_group,
-    node_halves={"group": NodeHalf(contribute, length=clip_norm_of_each)},
+    node_halves={"group": NodeHalf(client_update, length=clip_norm_of_each)},
     settings=ElsSettings,
     adjacencies=ALL,
     masks=supported,

@@ -155,7 +155,7 @@ class LabelMomentPlan(LabelPlan):
         return {"clip-norm": self.clip.norm}
 
 
-def contribute(
+def client_update(
     examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped scaled moments, (D,).
@@ -319,7 +319,7 @@ LABEL_MOMENT = Strategy(
     name="label-moment",
     help="One noisy vector of labels instead of hundreds of rounds, where prompts are public.",
     build=build,
-    node_halves={"label-moment": NodeHalf(contribute, length=clip_norm, whole=True)},
+    node_halves={"label-moment": NodeHalf(client_update, length=clip_norm, whole=True)},
     settings=Solved,
     adjacencies=LABELS,
     discrete=supported,

@@ -111,7 +111,7 @@ class ObjectivePlan(LabelPlan):
         return {"length": self.length}
 
 
-def contribute(
+def client_update(
     examples: PairExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their vectors, (D,); nothing is drawn.
@@ -267,7 +267,7 @@ OBJECTIVE_PERTURBATION = Strategy(
     node_halves={
         # Whose bound is that of features, or of none.
         "objective-perturbation": NodeHalf(
-            contribute,
+            client_update,
             length=lambda number: (number("length", math.inf) or 1.0) / 2.0,
             whole=True,
         )

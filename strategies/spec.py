@@ -67,7 +67,7 @@ class NodeHalf:
     """What a node computes, and how much of one user can be in it.
 
     Attributes:
-        contribute: from examples, what is asked, the users' random names and the source of draws
+        client_update: from examples, what is asked, the users' random names and the source of draws
             to named sums; a pure function.
         length: from a request's numbers, how long one user's part can be. None: there is no bound,
             and no owner's policy allows it.
@@ -77,7 +77,7 @@ class NodeHalf:
         model: whether it looks at the model at all.
     """
 
-    contribute: Callable[[Any, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
+    client_update: Callable[[Any, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
     length: Callable[[Number], float] | None
     whole: bool = False
     counts: bool = False

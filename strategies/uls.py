@@ -112,7 +112,7 @@ class UlsPlan(CohortPlan):
         return {"clip-norm": self.clip.norm, **super().told}
 
 
-def contribute(
+def client_update(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,).
@@ -180,7 +180,7 @@ ULS = Strategy(
     name="uls",
     help="Average each sampled user's gradient, clip it, add noise to the sum (DP-FedSGD).",
     build=build,
-    node_halves={"uls": NodeHalf(contribute, length=clip_norm)},
+    node_halves={"uls": NodeHalf(client_update, length=clip_norm)},
     settings=UlsSettings,
     adjacencies=ALL,
     discrete=supported,
@@ -225,7 +225,7 @@ class NonPrivatePlan:
         return {"group-size": self.group_size, "retain": self.retain}
 
 
-def contribute_exactly(
+def client_update_exactly(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The twin's node half: ``sum``, over the asked users, of their averaged gradients, (D,)."""
@@ -272,7 +272,7 @@ NONPRIVATE = Strategy(
     name="nonprivate",
     help="No privacy: what uls would learn without clipping and noise. To compare with only.",
     build=build_nonprivate,
-    node_halves={"nonprivate": NodeHalf(contribute_exactly, length=None)},
+    node_halves={"nonprivate": NodeHalf(client_update_exactly, length=None)},
     settings=Retained,
     adjacencies=ALL,
     masks=lambda settings: "what is not clipped has no grid",

@@ -54,7 +54,7 @@ from murmuration.client.agent.plan_check import (
 from murmuration.client.agent.plan_cost import Costly, bounded_cost
 from murmuration.client.agent.policy import HOLD_OUT, Policy, PolicyRefusal
 from murmuration.client.answers import ANSWERS, Host, answer, randomized
-from murmuration.client.labels.memory import LabelState, OtherTerms
+from murmuration.client.labels.memory import LabelState, TermsChanged
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -122,7 +122,7 @@ class Agent:
         """The answer to a request.
 
         Raises:
-            PolicyRefusal, OtherTerms: it is not allowed; this may be told to whoever asked.
+            PolicyRefusal, TermsChanged: it is not allowed; this may be told to whoever asked.
         """
         if kind == plan_query.QUERY:
             return plan_query.reply(self._would_refuse(content))
@@ -131,7 +131,7 @@ class Agent:
             return answer(
                 kind, content, self._host, check=lambda found: self._check_length(content, found)
             )
-        except (PolicyRefusal, OtherTerms) as refusal:
+        except (PolicyRefusal, TermsChanged) as refusal:
             self.ledger.refuse(kind, str(refusal))
             raise
 
@@ -364,7 +364,7 @@ def _serve_one(agent: Agent, connection: socket.socket) -> None:
         connection.settimeout(unix_socket.REQUEST_SECONDS)  # for taking the answer, too
         try:
             found = agent.handle(kind, unix_socket.decoded(data))
-        except (PolicyRefusal, OtherTerms) as refusal:
+        except (PolicyRefusal, TermsChanged) as refusal:
             log.warning("%s", refusal)
             unix_socket.send_refusal(connection, str(refusal))
         except Exception:

@@ -40,7 +40,7 @@ from murmuration.privacy.mechanisms.randomized_response import (
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 
 
-class OtherTerms(InputError):
+class TermsChanged(InputError):
     """Labels that were told under one promise are asked for under another."""
 
 
@@ -83,7 +83,7 @@ class LabelState:
         """Everybody's randomized labels: as told before, and the others by fresh coins.
 
         Raises:
-            OtherTerms: somebody's labels were told under another promise; nothing is told.
+            TermsChanged: somebody's labels were told under another promise; nothing is told.
             InputError: the file is damaged or cannot be written, or the labels are randomized
                 already or no single answers; nothing is told.
             ValueError: so many labels that too little of the budget is left for each.
@@ -227,7 +227,7 @@ def _opened(promise: LabelPromise, given: int) -> dict[str, Any]:
 def _check_terms(record: dict[str, Any], promise: LabelPromise) -> None:
     former = LabelPromise.from_config(record["promise"])
     if former != promise:
-        raise OtherTerms(
+        raise TermsChanged(
             f"labels were told once with {former}, and are not told again with {promise}: "
             "ask with the former terms"
         )

@@ -87,10 +87,10 @@ def minimise(
             return step_D, (gradient_D * step_D).sum(-1)
 
         renewed = kept is None or start_D.shape[-1] < _MANY
-        kept = axes_of(curvature()) if kept is None or renewed else kept
+        kept = eigh_robust(curvature()) if kept is None or renewed else kept
         step_D, slope = step_with(kept)
         if not renewed and before is not None and bool((slope < _KEPT_BELOW * before).any()):
-            kept = axes_of(curvature())
+            kept = eigh_robust(curvature())
             step_D, slope = step_with(kept)
         before = slope
         share = torch.ones_like(slope)
@@ -111,7 +111,7 @@ def minimise(
     return Minimum(theta_D, on_sphere, settled, steps)
 
 
-def axes_of(curvature_DD: torch.Tensor) -> Axes:
+def eigh_robust(curvature_DD: torch.Tensor) -> Axes:
     """Eigenvalues (…, D) and vectors (…, D, D) of symmetric matrices, whatever their rank."""
     try:
         return torch.linalg.eigh(curvature_DD)

@@ -21,7 +21,7 @@ from functools import cached_property
 import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.estimation.ball_newton import axes_of
+from murmuration.preference.estimation.ball_newton import eigh_robust
 from murmuration.preference.linear import numba_gradients
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.models import ABSENT, PreferenceModel, preference_model
@@ -131,7 +131,7 @@ class PublicLikelihood:
             mean_JD = torch.einsum("jw,jwd->jd", p.to(x_RD.dtype), x_RD.view(*p.shape, dimension))
             mean_JD *= a_J.sqrt()[:, None].to(x_RD.dtype)
             gram_DD -= (mean_JD.T @ mean_JD).double()
-        bends_D, axes_DD = axes_of(gram_DD)
+        bends_D, axes_DD = eigh_robust(gram_DD)
         return bends_D.clamp_min(0.0), axes_DD
 
     def _logits(self, theta_D: torch.Tensor) -> torch.Tensor:

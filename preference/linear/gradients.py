@@ -35,7 +35,7 @@ from murmuration.preference.linear import numba_gradients
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.linear.parallel import on_each_core
-from murmuration.preference.linear.torch_gradients import Bags, descents_alone
+from murmuration.preference.linear.torch_gradients import UserBatch, local_updates_alone
 from murmuration.preference.models import PreferenceModel
 
 #: What users' gradients can be computed from: feature differences, or a language model's tokens.
@@ -103,7 +103,7 @@ def user_gradients(
     device = examples.gpu if batch_users else None
     work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
     for chunk in range(work.chunks):
-        yield work.descents(chunk, _ONE_STEP).cpu()
+        yield work.local_updates(chunk, _ONE_STEP).cpu()
 
 
 def sum_over_users(
@@ -139,7 +139,7 @@ def sum_over_users(
     def part_of(part: int) -> torch.Tensor:
         sum_D = torch.zeros(width, dtype=torch.float64)
         for chunk in range(work.chunks * part // parts, work.chunks * (part + 1) // parts):
-            sum_D += reduce(work.descents(chunk, local or _ONE_STEP))
+            sum_D += reduce(work.local_updates(chunk, local or _ONE_STEP))
         return sum_D
 
     parts = min(_PARTS, work.chunks)
@@ -197,7 +197,7 @@ class _Work:
         """How many."""
         return len(self.cuts) - 1
 
-    def descents(self, chunk: int, local: LocalSteps) -> torch.Tensor:
+    def local_updates(self, chunk: int, local: LocalSteps) -> torch.Tensor:
         """θ − θ_u after each user's own gradient steps from θ, (B, D)."""
         users = slice(self.cuts[chunk], self.cuts[chunk + 1])
         first = int(self.ends_S[users.start - 1]) if users.start else 0
@@ -205,12 +205,12 @@ class _Work:
         taken_N = self.taken_N[first : first + int(ends_B[-1])]
         examples = self.examples
         if self.device:
-            bags = Bags.of(examples, taken_N, ends_B, self.device)
-            return bags.descents(self.theta_D, self.model, local)
+            bags = UserBatch.of(examples, taken_N, ends_B, self.device)
+            return bags.local_updates(self.theta_D, self.model, local)
         if self.model.code is None:
-            return descents_alone(examples, taken_N, ends_B, self.theta_D, self.model, local)
+            return local_updates_alone(examples, taken_N, ends_B, self.theta_D, self.model, local)
         out_BD = torch.empty(len(ends_B), examples.dimension)
-        numba_gradients.descents(
+        numba_gradients.local_updates(
             examples.x_RD.numpy(),
             examples.y_R.numpy(),
             examples.width,

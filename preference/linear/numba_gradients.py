@@ -145,7 +145,7 @@ def _ranking(z: np.ndarray, slope: np.ndarray) -> None:
 
 
 @kernel(fastmath=_FAST)
-def descents(
+def local_updates(
     x_RD: np.ndarray,
     y_R: np.ndarray,
     width: int,

@@ -1,10 +1,10 @@
 """Users' averaged gradients by tensor operations: for any preference model, on any device.
 
-``descents_alone`` computes one user after the other, from a copy of that user's rows: a matrix
+``local_updates_alone`` computes one user after the other, from a copy of that user's rows: a matrix
 product's last bits may depend on its shape, on how many threads share it and on where in memory its
 operands begin, and none of these depends on other users then.
 
-``Bags`` computes many users at once, as a GPU asks for. The weighted sums read rows where they lie:
+``UserBatch`` computes many users at once, as a GPU asks for. The sums read rows where they lie:
 nothing is copied but logits and slopes. Every operation gives the same bits each time it is called
 on the same device; that no user's depend on the others' is true of torch's kernels as far as can be
 seen, and promised by nobody.
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
-class Bags:
+class UserBatch:
     """The rows of B users, and where each user's begin; all tensors are on one device."""
 
     x_RD: torch.Tensor
@@ -44,7 +44,7 @@ class Bags:
         taken_N: torch.Tensor,
         ends_B: np.ndarray,
         device: torch.device = CPU,
-    ) -> "Bags":
+    ) -> "UserBatch":
         """User b takes judgements ``taken_N[ends_B[b − 1]:ends_B[b]]``."""
         width = examples.width
         rows_NW = taken_N[:, None] * width + torch.arange(width)
@@ -61,7 +61,7 @@ class Bags:
             torch.from_numpy(np.repeat(np.arange(len(ends_B)), count_B * width)).to(device),
         )
 
-    def descents(
+    def local_updates(
         self, theta_D: torch.Tensor, model: PreferenceModel, local: LocalSteps
     ) -> torch.Tensor:
         """θ − θ_u after each user's own gradient steps from θ, (B, D)."""
@@ -96,7 +96,7 @@ class Bags:
         )[0]
 
 
-def descents_alone(
+def local_updates_alone(
     examples: PairExamples,
     taken_N: torch.Tensor,
     ends_B: np.ndarray,
@@ -104,7 +104,7 @@ def descents_alone(
     model: PreferenceModel,
     local: LocalSteps,
 ) -> torch.Tensor:
-    """θ − θ_u after each user's own gradient steps from θ, (B, D): see ``Bags``, and the top.
+    """θ − θ_u after each user's own gradient steps from θ, (B, D): see ``UserBatch``, and the top.
 
     A user's row is a function of that user's judgements, θ, the model and the steps.
     """

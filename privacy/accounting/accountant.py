@@ -124,7 +124,9 @@ def _of_the_rest(
 ) -> float:
     """Epsilon of what a user of one part is exposed to, but for choices."""
     if any(isinstance(event, GroupGaussian) for event, _ in events):
-        return group_privacy.apart(events, adjacency=adjacency, delta=delta, interval=interval)
+        return group_privacy.epsilon_with_groups(
+            events, adjacency=adjacency, delta=delta, interval=interval
+        )
     found = composed_epsilon(events, adjacency=adjacency, delta=delta, interval=interval)
     return min(found, _added_up(events, delta))
 

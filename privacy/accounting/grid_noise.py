@@ -91,7 +91,7 @@ class OnGrid:
             raise ValueError(f"the precision must be 0 to 48 bits, got {self.precision!r}")
         if not (type(self.parties) is int and self.parties >= 1):
             raise ValueError(f"noise is of at least one party, got {self.parties!r}")
-        if self.scale < math.sqrt(self.parties) or self.excess >= 0.5:
+        if self.scale < math.sqrt(self.parties) or self.delta_overhead >= 0.5:
             raise ValueError(
                 f"the grid is too coarse for noise of {self.scale:g} steps in {self.dimension} "
                 "dimensions: nothing could be said about it"
@@ -108,23 +108,24 @@ class OnGrid:
         return self.event.noise_multiplier * 2.0**self.precision
 
     @property
-    def excess(self) -> float:
+    def delta_overhead(self) -> float:
         """f: what a run may cost beyond the continuous event, as an addition to delta."""
         reach = getattr(self.event, "group_size", 1) / self.event.noise_multiplier
-        return excess(self.dimension, self.scale, reach, self.parties)
+        return delta_overhead(self.dimension, self.scale, reach, self.parties)
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
-        """The continuous event's loss, with mass ``excess`` moved from the bottom to infinity.
+        """The continuous event's loss, with ``delta_overhead`` moved from the bottom to infinity.
 
         Raises:
             Unsupported: the continuous event has no guarantee under ``adjacency``.
         """
         return tuple(
-            masses.moved_to_infinity(self.excess) for masses in self.event.loss(adjacency, interval)
+            masses.moved_to_infinity(self.delta_overhead)
+            for masses in self.event.loss(adjacency, interval)
         )
 
 
-def excess(dimension: int, scale: float, reach: float, parties: int = 1) -> float:
+def delta_overhead(dimension: int, scale: float, reach: float, parties: int = 1) -> float:
     """f for discrete Gaussian noise of this ``scale``, in steps; see the top of this file.
 
     ``reach`` is the longest vector that one user can contribute, in units of the noise, which is

@@ -64,7 +64,7 @@ def group_epsilon(
     return best
 
 
-def apart(
+def epsilon_with_groups(
     events: Iterable[tuple[Event, int]], *, adjacency: Adjacency, delta: float, interval: float
 ) -> float:
     """Epsilon of ``events`` with ``GroupGaussian`` among them, which cannot be composed as PLDs.

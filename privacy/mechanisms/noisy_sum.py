@@ -78,11 +78,11 @@ class GaussianSum:
         covers: str,
         ledger: Ledger,
         source: Randomness,
-        beside: float | None = None,
+        also_hashed: float | None = None,
     ) -> np.ndarray:
         """``sum_D`` with noise, float64, shape (D,); charged to ``ledger`` before it exists.
 
-        ``beside`` is not released here: an exact value of the same cohort that is used next, which
+        also_hashed is not released here: an exact value of the same cohort that is used next, which
         must be the same too for a seeded round to be an exact replay.
 
         Raises:
@@ -90,7 +90,7 @@ class GaussianSum:
             LedgerError: a seeded round was released before from other values; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
-        return _release(self, sum_D, round_, covers, ledger, source, beside)
+        return _release(self, sum_D, round_, covers, ledger, source, also_hashed)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _release(
     covers: str,
     ledger: Ledger,
     source: Randomness,
-    beside: float | None = None,
+    also_hashed: float | None = None,
     last: tuple[float, float] | None = None,
 ) -> np.ndarray:
     """Noise on the sum of a mechanism, charged before it exists; ``last`` is scale and step of the
@@ -175,7 +175,7 @@ def _release(
     step_D = np.full_like(values_D, mechanism.clip.step)
     if last is not None:
         std_D[-1], step_D[-1] = last
-    seen = values_D if beside is None else np.append(values_D, beside)
+    seen = values_D if also_hashed is None else np.append(values_D, also_hashed)
     replay = fingerprint(seen, mechanism.std, round_, covers, source)
     charge = ledger.charge(mechanism.event, round_=round_, covers=covers, replay=replay)
     if mechanism.discrete is not None:
@@ -325,7 +325,7 @@ class JointSum:
             covers,
             ledger,
             source,
-            beside=self.count_noise,
+            also_hashed=self.count_noise,
             last=(self.count_noise, COUNT_STEP),
         )
         return noisy_D1[:-1], float(noisy_D1[-1])

@@ -87,6 +87,6 @@ def _joined(place: int, shares: Sequence[bytes | None], weights: Sequence[int]) 
     if len(known) < len(shares):
         raise ProtocolError(f"a share of party {place} is missing")
     try:
-        return shamir.weighed(known, weights)
+        return shamir.combine_shares(known, weights)
     except ValueError as error:
         raise ProtocolError(f"party {place}: {error}") from None

@@ -41,7 +41,7 @@ def join(shares: Mapping[int, bytes], threshold: int) -> bytes:
     if len(shares) < threshold:
         raise ValueError(f"{len(shares)} shares of the {threshold} that are needed")
     places = sorted(shares)[:threshold]
-    return weighed([shares[place] for place in places], weights(places))
+    return combine_shares([shares[place] for place in places], weights(places))
 
 
 def weights(places: Sequence[int]) -> list[int]:
@@ -63,7 +63,7 @@ def weights(places: Sequence[int]) -> list[int]:
     return found
 
 
-def weighed(shares: Sequence[bytes], weights: Sequence[int]) -> bytes:
+def combine_shares(shares: Sequence[bytes], weights: Sequence[int]) -> bytes:
     """The secret from shares and their ``weights``, which many secrets can have in common.
 
     Raises:

@@ -6,11 +6,11 @@ from typing import Any
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.reporting.figures import (
-    about,
     delta_text,
     duration,
     epsilon_text,
     points_of_error,
+    round_digits,
     share_text,
 )
 
@@ -93,7 +93,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "error_text": _error(run),
         "loss_text": _loss(run),
         "time_text": duration(run["seconds_training"]),
-        "speed_text": about(speed) if speed else "",
+        "speed_text": round_digits(speed) if speed else "",
     }
 
 

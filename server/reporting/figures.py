@@ -43,7 +43,7 @@ def points_of_error(error: float | None) -> str:
     return f"{math.ceil(points * 10) / 10:.1f}" if points < 5 else f"{math.ceil(points)}"
 
 
-def about(value: float, digits: int = 2) -> str:
+def round_digits(value: float, digits: int = 2) -> str:
     """So many significant digits, with thousands separated: 43219 → ``43,000``."""
     if not math.isfinite(value):
         return str(value)

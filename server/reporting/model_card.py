@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
 from murmuration.server.reporting.facts import facts
-from murmuration.server.reporting.figures import about
+from murmuration.server.reporting.figures import round_digits
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -46,7 +46,7 @@ _JINJA = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_JINJA.filters |= {"about": about, "count": "{:,}".format, "number": "{:g}".format}
+_JINJA.filters |= {"round_digits": round_digits, "count": "{:,}".format, "number": "{:g}".format}
 # A line that is indented goes on with the one before.
 _CARD = _JINJA.from_string("""\
 ---
@@ -216,7 +216,7 @@ model = {{ loader }}.from_pretrained("path/to/this/folder")
   {{ group_size|count }} of their {{ words.examples }}.
   {% if private and clip_norm %}
   Each user's vector was clipped to length {{ clip_norm|number }}, and Gaussian noise of
-  {{ noise_multiplier|about(3) }} times that length per coordinate was added to their sum.
+  {{ noise_multiplier|round_digits(3) }} times that length per coordinate was added to their sum.
   {% endif %}
   {% endif %}
   Randomness {{ "was seeded, as in a simulation" if seeded else "came from the operating system" }}.

@@ -21,7 +21,7 @@ from jinja2 import Environment, StrictUndefined
 from murmuration.privacy.durable_files import replace_file
 from murmuration.server.reporting import plots
 from murmuration.server.reporting.facts import facts
-from murmuration.server.reporting.figures import about, delta_text, epsilon_text, share_text
+from murmuration.server.reporting.figures import delta_text, epsilon_text, round_digits, share_text
 
 
 def write_report(
@@ -100,7 +100,7 @@ _JINJA = Environment(
     autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 _JINJA.filters |= {
-    "about": about,
+    "round_digits": round_digits,
     "count": "{:,}".format,
     "delta": delta_text,
     "epsilon": epsilon_text,
@@ -223,9 +223,10 @@ Read it so: a user who gave k judgements has spent up to k times this ε on them
 what the ledger counts, for the user with the most judgements.
 {% else %}
 Read it so: whatever one looks for in what this run released, it is at most e^{{ epsilon_text }}
-{%- if epsilon < 20 %}, about {{ (e ** epsilon)|about }},{% endif %} times as likely with one of two
-neighbouring data sets as with the other, plus at most {{ delta_text }}. This holds for all rounds'
-models taken together, whatever else is known, and for anything that is computed from them later.
+{%- if epsilon < 20 %}, about {{ (e ** epsilon)|round_digits }},{% endif %} times as likely with
+one of two neighbouring data sets as with the other, plus at most {{ delta_text }}. This holds for
+all rounds' models taken together, whatever else is known, and for anything that is computed from
+them later.
 {% endif %}
 </p>
 {{ warning_box("This run stopped early", [stopped] if stopped else []) }}
@@ -355,7 +356,7 @@ something about a person of whom one knows enough.</li>
 {{ row("Model of preferences", model) }}
 {% endif %}
 {% if private %}
-{{ row("Noise multiplier", noise_multiplier|about(4)) }}
+{{ row("Noise multiplier", noise_multiplier|round_digits(4)) }}
 {{ row("Clip norm", clip_norm|number if clip_norm else "none") }}
 {% endif %}
 {{ row(words.rows|capitalize ~ " of a user in a round", "at most " ~ group_size|count,
@@ -368,7 +369,7 @@ something about a person of whom one knows enough.</li>
 {% endcall %}
 {{ row("Weights", dimension|count) }}
 {% if learning_rate %}
-{{ row("Learning rate at its peak", learning_rate|about(3)) }}
+{{ row("Learning rate at its peak", learning_rate|round_digits(3)) }}
 {% else %}
 {{ row("Learning rate at its peak", "none", "The model was solved for, not trained.") }}
 {% endif %}

@@ -59,7 +59,7 @@ def audit_label_moment(task: Task) -> Measured:
     plan = LabelMomentPlan.for_epsilon(
         task.epsilon, users=1, rounds=1, delta=DELTA, adjacency=task.adjacency
     )
-    return _audit_sum(task, plan, label_moment.contribute, **{"clip-norm": plan.clip.norm})
+    return _audit_sum(task, plan, label_moment.client_update, **{"clip-norm": plan.clip.norm})
 
 
 def audit_objective(task: Task) -> Measured:
@@ -67,7 +67,7 @@ def audit_objective(task: Task) -> Measured:
     plan = ObjectivePlan.for_epsilon(
         task.epsilon, users=1, delta=DELTA, adjacency=task.adjacency, length=1.0
     )
-    return _audit_sum(task, plan, objective_perturbation.contribute, length=plan.length)
+    return _audit_sum(task, plan, objective_perturbation.client_update, length=plan.length)
 
 
 def audit_everything(task: Task) -> Measured:

@@ -52,7 +52,7 @@ def measure(setting: Setting, rounds: int) -> dict[str, Any]:
             timed = clock.timed(part, getattr(owner, name))
             stack.enter_context(patch.object(owner, name, timed))
         real = registry.node_halves()
-        timed = replace(real["uls"], contribute=clock.timed(_NODE, real["uls"].contribute))
+        timed = replace(real["uls"], client_update=clock.timed(_NODE, real["uls"].client_update))
         halves = {**real, "uls": timed}
         stack.enter_context(patch.object(registry, "node_halves", lambda: halves))
         stack.enter_context(patch.object(CohortStrategy, "start", clock.of_rounds()))

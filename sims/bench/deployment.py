@@ -22,7 +22,7 @@ from pathlib import Path
 
 from murmuration.server.config import RunConfig
 from murmuration.sims.deploy.init import Deployment, write_deployment
-from murmuration.sims.deploy.processes import Site, ended_by_signals, until
+from murmuration.sims.deploy.processes import Site, ended_by_signals, wait_for
 from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.stress.chaos import POLICY
@@ -85,7 +85,7 @@ def main(folder: Path, rounds: int, dimensions: list[int]) -> list[dict[str, flo
         for name in CLIENTS:
             site.start_agent(name, _data(folder, name), wait=False)
         for number, name in enumerate(CLIENTS):
-            until(site.socket(name).is_socket, 300, "an agent")
+            wait_for(site.socket(name).is_socket, 300, "an agent")
             through = replace(deployment, port=relays[name].port)
             Site.start_node(_at(site, through), name, site.socket(name), 19_400 + number)
         for dimension in [FLOOR, *dimensions]:

@@ -66,7 +66,7 @@ def measure(bench: LmBench, repetitions: int) -> dict[str, Any]:
                     memory=bench.memory,
                 )
             )
-            ways = Ways(examples(bench, base))
+            ways = Variants(examples(bench, base))
             readings = []
             for _ in range(repetitions + 1):  # the first warms up
                 readings.append([timed(way)[1] for way in (ways.plain, ways.ours, ways.loop)])
@@ -101,7 +101,7 @@ def examples(bench: LmBench, base: LanguageBase) -> TokenExamples:
     )
 
 
-class Ways:
+class Variants:
     """The three ways through some examples, at θ away from zero; each gives the sum, (D,).
 
     ``plain``'s is the sum of gradients that nobody clipped.

@@ -5,8 +5,8 @@ them alike:
 
 - the round: everything the runtime does for a cohort, from one push of messages to the
   next: messages, node, ledger with fsync, noise, optimizer, metrics, and now and then a checkpoint;
-- after every eighth round the node: ``strategies.uls.contribute`` for a cohort, from windows to the
-  bounded sum;
+- after every eighth round the node: ``strategies.uls.client_update`` for a cohort, from windows to
+  the bounded sum;
 - and the limit: the same arithmetic (logits, residuals, batched weighted sums, norms, clipping and
   sum) as plain tensor code, for as many users whose rows lie in place already, with torch's threads
   and with one (on a busy machine that is faster by far): the better median is the limit.
@@ -161,7 +161,7 @@ class _Clocks:
         keys_S, source = self.store.keys_U[work.users_S], source_for(self._context)
         if self._limit is None:
             self._limit = limit(examples, self._setting.cohort, work.number("clip-norm"))
-        node = _seconds(lambda: uls.contribute(examples, work, keys_S, source), self._threads)
+        node = _seconds(lambda: uls.client_update(examples, work, keys_S, source), self._threads)
         self.node_rates.append(len(keys_S) / node)
         cohort, run = self._setting.cohort, self._limit
         self.limit_rates.append({t: cohort / _seconds(run, t) for t in sorted({1, self._threads})})

@@ -35,7 +35,13 @@ from murmuration.sims.deploy.certificates import days_left, load_client_key, pub
 from murmuration.sims.deploy.confined import node_environment
 from murmuration.sims.deploy.init import CLIENT_SETTINGS
 from murmuration.sims.deploy.plan import compared, own_ledger
-from murmuration.sims.deploy.processes import Program, agent_command, end_all, node_programs, until
+from murmuration.sims.deploy.processes import (
+    Program,
+    agent_command,
+    end_all,
+    node_programs,
+    wait_for,
+)
 from murmuration.sims.deploy.terms import RUN
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
@@ -263,7 +269,7 @@ def run_client(
             return enough()
 
         try:
-            until(lambda: answers(path), 300, "the agent", agent)
+            wait_for(lambda: answers(path), 300, "the agent", agent)
             say(f"the agent answers; its log is {log}")
             run_node(client, path, port=port, node_user=node_user, say=say, enough=looked_after)
         finally:

@@ -158,7 +158,7 @@ class Site:
         """The SuperLink, listening."""
         command = templates.superlink(self.server, self.deployment.bind, self.deployment.port)
         program = self.start("superlink", command, environment=environment_of(self.server))
-        until(lambda: listens(program, self.deployment.port), 120, "the SuperLink", program)
+        wait_for(lambda: listens(program, self.deployment.port), 120, "the SuperLink", program)
         return program
 
     def start_superexec(self) -> Program:
@@ -182,7 +182,7 @@ class Site:
         command = agent_command(place, data, socket)
         program = self.start(f"{name}-agent", command, cwd=place, user=user)
         if wait:
-            until(lambda: answers(socket), 300, f"the agent of {name}", program)
+            wait_for(lambda: answers(socket), 300, f"the agent of {name}", program)
         return socket
 
     def start_node(self, name: str, socket: Path, port: int, *, user: str | None = None) -> Program:
@@ -239,7 +239,7 @@ def listens(program: Program, port: int) -> bool:
     return False
 
 
-def until(
+def wait_for(
     condition: Callable[[], object], seconds: float, what: str, program: Program | None = None
 ) -> None:
     """Wait for a condition; InputError if it does not come, or the program ends before."""

@@ -105,7 +105,7 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
         users_S = np.flatnonzero(np.isin(keys_N, asked.names_S))
         work = messages.read_work(message.content, users_S)
         half = catalogue.node_halves()[str(work.parameters["strategy"])]
-        sums = half.contribute(examples, work, keys_N[work.users_S], source)
+        sums = half.client_update(examples, work, keys_N[work.users_S], source)
         return Message(messages.sums_reply(sums), reply_to=message)
 
     return LocalGrid(app, 1, {})

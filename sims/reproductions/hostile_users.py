@@ -52,7 +52,7 @@ from murmuration.sims.reproductions.entry import (
 from murmuration.sims.reproductions.plots import line, open_corner
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, noise_limited_rate
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.uls import DEFAULT_CLIP, RATE_CEILING, UlsPlan, contribute
+from murmuration.strategies.uls import DEFAULT_CLIP, RATE_CEILING, UlsPlan, client_update
 
 FLIPPED, AGAINST = "flipped labels", "always against"
 SUM = "sum"
@@ -174,7 +174,7 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
 
         def summed(examples: PairExamples, mine_S: np.ndarray) -> np.ndarray:
             work = Work(theta, {**parameters, "round": round_}, mine_S)  # noqa: B023
-            return contribute(examples, work, names_N[mine_S], source)["sum"]
+            return client_update(examples, work, names_N[mine_S], source)["sum"]
 
         sums = []
         for bucket in range(case.buckets):
@@ -215,7 +215,7 @@ def alignment(world: World) -> float:
     plan, everybody = world.plan, np.arange(world.plan.users)
     parameters = {"clip-norm": plan.clip.norm, "group-size": plan.group_size, "round": 1}
     work = Work({"theta": np.zeros(world.examples.dimension, np.float32)}, parameters, everybody)
-    sum_D = contribute(world.examples, work, everybody.astype(np.uint64), Randomness(0))["sum"]
+    sum_D = client_update(world.examples, work, everybody.astype(np.uint64), Randomness(0))["sum"]
     return float(np.linalg.norm(sum_D)) / (plan.clip.norm * plan.users)
 
 

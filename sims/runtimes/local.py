@@ -24,7 +24,7 @@ class InProcessGrid(Grid):
 
     def __init__(self) -> None:
         self._run = Run.create_empty(run_id=1)
-        identify()
+        set_task_identity()
 
     def set_run(self, run: Run) -> None:
         """Set the run's description."""
@@ -112,7 +112,7 @@ class LocalGrid(InProcessGrid):
             return Message(Error(code=RAISED, reason=reason), reply_to=message)
 
 
-def identify() -> None:
+def set_task_identity() -> None:
     """Messages take their sender from here; Flower sets it in processes of its own."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from murmuration.server.reporting.figures import about, duration, epsilon_text, share_text
+from murmuration.server.reporting.figures import duration, epsilon_text, round_digits, share_text
 
 _FIGURES = ("epsilon", "heldout_accuracy", "heldout_loss")
 
@@ -129,7 +129,7 @@ class RoundProgress:
             None if epsilon is None else f"ε {epsilon_text(epsilon)}{self._target}",
             None if accuracy is None else f"held-out {share_text(accuracy)}",
             None if loss is None else f"{loss:.2f} nats a token",
-            f"{about(self._cohort * speed)} users/s" if speed else None,
+            f"{round_digits(self._cohort * speed)} users/s" if speed else None,
             None if not left else f"{left:.0f} s left" if left < 60 else f"{duration(left)} left",
         ]
         return [text for text in texts if text]

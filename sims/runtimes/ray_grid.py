@@ -22,7 +22,14 @@ from flwr.serverapp import ServerApp
 
 from murmuration.client import store
 from murmuration.preference.data.loading import Data
-from murmuration.sims.runtimes.local import RAISED, InProcessGrid, Scalar, identify, number, serve
+from murmuration.sims.runtimes.local import (
+    RAISED,
+    InProcessGrid,
+    Scalar,
+    number,
+    serve,
+    set_task_identity,
+)
 from murmuration.sims.runtimes.ray_cluster import Workers, cluster, workers_of
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
@@ -162,7 +169,7 @@ class _Worker:
         torch.set_num_threads(workers.cpus)
         if not workers.gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what was not asked for is left to others
-        identify()
+        set_task_identity()
         judgements: Data = ray.get(cloudpickle.loads(part))
         self._client_app, self._contexts = client_app, {}
         for node in mine:

@@ -30,7 +30,7 @@ from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.deploy import outsider
 from murmuration.sims.deploy.init import Deployment, write_deployment
-from murmuration.sims.deploy.processes import Program, Site, ended_by_signals, until
+from murmuration.sims.deploy.processes import Program, Site, ended_by_signals, wait_for
 from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.local import LocalGrid
@@ -176,8 +176,8 @@ class Chaos:
         command = [sys.executable, "-m", "murmuration.sims.stress.rogue_node", str(self.rogue)]
         site.start("x-rogue", [*command, str(self.folder / "harms.jsonl"), "45"])
         for name in HONEST:
-            until(self.socket(name).is_socket, 300, f"agent of {name}")
-        until(self.rogue.is_socket, 300, "the rogue")
+            wait_for(self.socket(name).is_socket, 300, f"agent of {name}")
+        wait_for(self.rogue.is_socket, 300, "the rogue")
         for name in (*HONEST, ROGUE):
             self.start_node(name)
 
@@ -256,7 +256,7 @@ def roll_back(chaos: Chaos) -> None:
     chaos.site.start_agent("c", chaos.data("c"), wait=False)
     program = chaos.site.programs["c-agent"]
     try:
-        until(lambda: not program.alive, 120, "the agent to refuse")
+        wait_for(lambda: not program.alive, 120, "the agent to refuse")
     finally:
         path.write_bytes(whole)
     chaos.site.start_agent("c", chaos.data("c"))

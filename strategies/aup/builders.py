@@ -25,7 +25,7 @@ from murmuration.strategies.aup.corrected import AupCorrected, CorrectedPlan
 from murmuration.strategies.aup.published import AupPublished, PublishedPlan
 from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, ThresholdRule
-from murmuration.strategies.contributions import contribute
+from murmuration.strategies.contributions import client_update
 from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.planning import Asked
 from murmuration.strategies.settings import AT_LEAST_ONE, Quantile, Retained, Settings, setting
@@ -287,9 +287,9 @@ AUP = Strategy(
     help="AUP-RLHF: users far from the others count less; centred, corrected, or as published.",
     build=build,
     node_halves={
-        "aup-centred": NodeHalf(adaptive.contribute, length=clip_norm, counts=True),
-        "aup-corrected": NodeHalf(contribute, length=None),
-        "aup-published": NodeHalf(contribute, length=None),
+        "aup-centred": NodeHalf(adaptive.client_update, length=clip_norm, counts=True),
+        "aup-corrected": NodeHalf(client_update, length=None),
+        "aup-published": NodeHalf(client_update, length=None),
     },
     settings=AupSettings,
     adjacencies=ALL,

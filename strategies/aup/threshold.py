@@ -126,7 +126,7 @@ class AupThreshold(AupCentred):
             covers="gradient sum",
             ledger=self.ledger,
             source=self.source,
-            beside=within,
+            also_hashed=within,
         )
         self._figures = {"radius": self.radius}
         if self._spent < self.plan.series:

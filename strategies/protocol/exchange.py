@@ -29,7 +29,7 @@ UNDECODABLE = (
 _CLOCKS = 120.0
 
 
-def lives(timeout: float) -> float:
+def message_ttl(timeout: float) -> float:
     """How long a message may wait for its node, when its reply is waited for ``timeout`` seconds.
 
     Long enough for clocks that differ; a node that comes back later finds no stale work.

@@ -33,7 +33,7 @@ _SHAPES = {"sum": (len(GRID),)}
 _INSTEAD = "how many judgements users have could not be asked; state --group-size instead"
 
 
-def contribute(
+def client_update(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, how many of the asked users are in each bucket of the grid, (J,)."""

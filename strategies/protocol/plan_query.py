@@ -23,7 +23,7 @@ from flwr.serverapp import Grid
 from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Reason, RunAborted, needed
-from murmuration.strategies.protocol.exchange import exchange, lives
+from murmuration.strategies.protocol.exchange import exchange, message_ttl
 from murmuration.strategies.protocol.users import Registry
 
 #: The message type of the query.
@@ -154,7 +154,7 @@ def ask(
 ) -> Answers:
     """Show every one of ``nodes`` what will be asked; what they said within ``timeout`` seconds."""
     content, found = request(parameters, parties), Answers()
-    outgoing = [messages.outgoing(content, QUERY, node, 0, lives(timeout)) for node in nodes]
+    outgoing = [messages.outgoing(content, QUERY, node, 0, message_ttl(timeout)) for node in nodes]
     waiting = set(nodes)
     for answer in exchange(grid, outgoing, timeout, slow):
         node = answer.metadata.src_node_id

@@ -41,7 +41,7 @@ from murmuration.privacy.secure_aggregation.server import Session, unmasked
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as secure
 from murmuration.strategies.protocol.availability import Attendance, failed_node
-from murmuration.strategies.protocol.exchange import exchange, lives
+from murmuration.strategies.protocol.exchange import exchange, message_ttl
 from murmuration.strategies.protocol.users import Registry
 
 PrivateLog = Callable[[Mapping[str, object]], None]
@@ -235,7 +235,7 @@ class Asker:
 
     def _messages(self, kind: str, contents: Mapping[int, RecordDict]) -> Iterable[Message]:
         for node, content in contents.items():
-            yield messages.outgoing(content, kind, node, self._round, lives(self._timeout))
+            yield messages.outgoing(content, kind, node, self._round, message_ttl(self._timeout))
 
 
 def _by_place(place: Mapping[int, int], found: Mapping[int, Answer]) -> dict[int, Answer]:

@@ -178,7 +178,7 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
     charges = list(charged(plans).items())
     if len(plans) > 1:
         charges = of_several_runs(charges)
-    if any(_beyond(event) for event, _ in charges):
+    if any(_too_costly(event) for event, _ in charges):
         return math.inf
     spread = math.sqrt(sum(count * _spread(event) ** 2 for event, count in charges))
     if not spread <= _MOST_SPREAD:
@@ -194,7 +194,7 @@ def _releases(plan: StatedPlan) -> int:
     return sum(count for event, count in charges if not isinstance(event, PureDp | HoldOut))
 
 
-def _beyond(event: Event) -> bool:
+def _too_costly(event: Event) -> bool:
     """Whether nobody could want to know what this costs, before anything is computed."""
     noise = float(getattr(event, "noise_multiplier", math.inf))
     return noise < _LEAST_NOISE or getattr(event, "group_size", 1) > _MOST_GROUP

@@ -18,7 +18,7 @@ from murmuration.sims.deploy import confined
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import Deployment, write_deployment
 from murmuration.sims.deploy.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
-from murmuration.sims.deploy.processes import Site, listens, until
+from murmuration.sims.deploy.processes import Site, listens, wait_for
 from murmuration.sims.deploy.run import flwr
 from murmuration.sims.runtimes.app_bundle import write_bundle
 
@@ -116,7 +116,7 @@ def _attack_all(folder, site, machine, node_port):
     site.start_superlink()
     site.register()
     node = site.start_node("a", folder / "none.sock", node_port)
-    until(lambda: listens(node, node_port), 60, "the SuperNode", node)
+    wait_for(lambda: listens(node, node_port), 60, "the SuperNode", node)
     flwr(site.server, "run", str(app), "deployed", "--format", "json").check_returncode()
     # The app's task waits for whoever comes first.
     assert attacks() == nothing
@@ -129,7 +129,7 @@ def _attack_all(folder, site, machine, node_port):
     assert tried(local, None)["take a task"] == REFUSED
     # The app runs, and every account can read its token; the node's app has been there.
     site.start_superexec()
-    until((folder / "asked").exists, 120, "the app")
+    wait_for((folder / "asked").exists, 120, "the app")
     assert as_account("nobody", stranger.tokens)
     assert attacks() == nothing
     _examined(site.folder, machine)
@@ -137,9 +137,9 @@ def _attack_all(folder, site, machine, node_port):
     assert "AWS_SECRET_ACCESS_KEY" not in environment
     assert "PATH" in environment
     before = (folder / "beats").stat().st_size
-    until(lambda: (folder / "beats").stat().st_size > before, 5, "the daemon")
+    wait_for(lambda: (folder / "beats").stat().st_size > before, 5, "the daemon")
     (folder / "end").touch()
-    until(lambda: not site.programs["superexec"].started(), 60, "the app's end")
+    wait_for(lambda: not site.programs["superexec"].started(), 60, "the app's end")
     modes = {file.stat().st_mode & 0o077 for file in site.server.glob("state.db*")}
     assert modes == {0}
 
@@ -204,7 +204,7 @@ def test_nothing_stays_when_a_deployment_is_killed(tmp_path, make_rows):
         owner.send_signal(signal.SIGKILL)
         owner.wait()
         owner.stdout.close()
-    until(lambda: not any(_alive(process) for process in family), 30, "the end of all")
+    wait_for(lambda: not any(_alive(process) for process in family), 30, "the end of all")
 
 
 def _alive(process):

@@ -90,7 +90,7 @@ def test_train_answers_with_the_node_halfs_sum_and_nothing_else(ask, store):
     reply = ask(work(users_S, theta_D), "train")
     assert list(reply.content) == ["sums"]
     found = messages.read_sums(reply.content, {"sum": (33,)})["sum"]
-    expected = uls.contribute(
+    expected = uls.client_update(
         store.examples(FEATURES),
         Work({"theta": theta_D}, PARAMETERS, users_S),
         store.keys_U[users_S],

@@ -110,7 +110,7 @@ def sums(store, users_S, strategy, model):
     }  # fmt: skip
     work = messages.Work({"theta": theta_D, "centre": theta_D * 0}, parameters, users_S)
     examples = store.examples(FEATURES)
-    return catalogue.node_halves()[strategy].contribute(
+    return catalogue.node_halves()[strategy].client_update(
         examples, work, store.keys_U[users_S], Randomness(3)
     )
 

@@ -203,7 +203,7 @@ def fails_from(monkeypatch, round_, error, strategy="uls"):
     def node_half(examples, work, *rest):
         if ill and int(work.parameters["round"]) >= round_:
             raise error
-        return real.contribute(examples, work, *rest)
+        return real.client_update(examples, work, *rest)
 
     monkeypatch.setitem(registry.node_halves(), strategy, NodeHalf(node_half, clip_norm))
     return ill.clear

@@ -15,7 +15,7 @@ from flwr.superlink.grid import http_grid
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.server.replies import decode_each_by_itself
-from murmuration.sims.runtimes.local import identify
+from murmuration.sims.runtimes.local import set_task_identity
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.exchange import exchange
 
@@ -70,7 +70,7 @@ def grid(monkeypatch):
     name = "inflate_object_from_contents"
     monkeypatch.setattr(http_grid, name, getattr(http_grid, name))
     decode_each_by_itself()
-    identify()
+    set_task_identity()
 
     def answered(damage):
         replies, contents = {}, {}

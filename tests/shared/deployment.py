@@ -11,7 +11,7 @@ from murmuration.preference.reward import RewardModel
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.deploy.init import Deployment, write_deployment
-from murmuration.sims.deploy.processes import Site, until
+from murmuration.sims.deploy.processes import Site, wait_for
 from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.local import LocalGrid
@@ -86,7 +86,9 @@ class World:
                 site.start_agent(name, self.data(name), wait=False)
             site.register()
             for name, port in zip(self.deployment.clients, self.ports, strict=True):
-                until(site.socket(name).is_socket, 300, "an agent", site.programs[f"{name}-agent"])
+                wait_for(
+                    site.socket(name).is_socket, 300, "an agent", site.programs[f"{name}-agent"]
+                )
                 site.start_node(name, site.socket(name), port)
             yield site
 

@@ -195,12 +195,12 @@ def shared_normaliser(monkeypatch) -> None:
     """A node divides by how many rows it hosts."""
     sound = registry.node_halves()["uls"]
 
-    def contribute(examples, work, *others):
+    def client_update(examples, work, *others):
         step = UserClip(work.number("clip-norm")).step
-        sums = sound.contribute(examples, work, *others)
+        sums = sound.client_update(examples, work, *others)
         return {"sum": toward_zero(sums["sum"] / len(examples.y_R), step)}
 
-    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(contribute, clip_norm))
+    monkeypatch.setitem(registry.node_halves(), "uls", NodeHalf(client_update, clip_norm))
 
 
 def coins_by_place(monkeypatch) -> None:

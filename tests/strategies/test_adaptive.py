@@ -45,7 +45,7 @@ def world(make_world):
 def half(examples, work, keys_S, source):
     """The node half with the parameter that ULS does not have."""
     asked = replace(work, parameters={"middle": 0.5, **work.parameters})
-    return adaptive.contribute(examples, asked, keys_S, source)
+    return adaptive.client_update(examples, asked, keys_S, source)
 
 
 def spread(users, dimension=4, seed=0):
@@ -119,7 +119,7 @@ def count(examples, **parameters):
     theta_D = np.zeros(examples.dimension, np.float32)
     parameters = {"round": 1, "group-size": 16, "clip-norm": 1.0, "middle": 0.5, **parameters}
     work = messages.Work({"theta": theta_D}, parameters, users_S)
-    (found,) = adaptive.contribute(
+    (found,) = adaptive.client_update(
         examples, work, users_S.astype(np.uint64), adaptive.Randomness(0)
     )["within"]
     return float(found)

@@ -21,7 +21,7 @@ def ask(examples, users_S=None, theta_D=None, group_size=16, **parameters):
         users_S,
     )
     keys_S = np.arange(users, dtype=np.uint64)[users_S] * np.uint64(7919)
-    return contributions.contribute(examples, work, keys_S, Randomness(0))
+    return contributions.client_update(examples, work, keys_S, Randomness(0))
 
 
 def test_rows_are_the_users_averaged_gradients_in_the_order_asked(make_examples, oracle):

@@ -20,18 +20,18 @@ FEDAVG = {"strategy": DpFedAvg, "kind": FedAvgPlan}
 
 def ask(checks, examples, *, steps=4, rate=1.0, **more):
     local = {"local-steps": steps, "local-rate": rate}
-    return checks.ask(dp_fedavg.contribute, examples, **local, **more)
+    return checks.ask(dp_fedavg.client_update, examples, **local, **more)
 
 
 def half(steps=4, rate=0.5):
     """The node half with local steps filled in, for checks that know those of ULS."""
 
-    def contribute(examples, work, keys_S, source):
+    def client_update(examples, work, keys_S, source):
         local = {"local-steps": steps, "local-rate": rate}
         asked = type(work)(work.arrays, {**work.parameters, **local}, work.users_S)
-        return dp_fedavg.contribute(examples, asked, keys_S, source)
+        return dp_fedavg.client_update(examples, asked, keys_S, source)
 
-    return contribute
+    return client_update
 
 
 # The node half
@@ -68,7 +68,7 @@ def test_one_local_step_is_uls(make_examples, checks, rate):
     """Bit for bit at rates that are powers of two, which scale without rounding."""
     examples, theta_D = make_examples(COUNTS), np.linspace(-1, 1, 5)
     one = ask(checks, examples, steps=1, rate=rate, theta_D=theta_D, **{"clip-norm": 0.25 * rate})
-    other = checks.ask(uls.contribute, examples, theta_D=theta_D, **{"clip-norm": 0.25})
+    other = checks.ask(uls.client_update, examples, theta_D=theta_D, **{"clip-norm": 0.25})
     np.testing.assert_array_equal(one, rate * other)
 
 
@@ -213,7 +213,7 @@ def test_steps_that_are_clipped_one_by_one(checks):
             theta_D = work.arrays["theta"]
             for _ in range(4):
                 asked = type(work)({"theta": theta_D}, work.parameters, one)
-                step_D = uls.contribute(examples, asked, key, source)["sum"]
+                step_D = uls.client_update(examples, asked, key, source)["sum"]
                 theta_D = (theta_D - 1e-3 * step_D).astype(np.float32)
                 total_D += step_D
         return {"sum": total_D}

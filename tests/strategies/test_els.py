@@ -34,7 +34,7 @@ COUNTS = [1, 30, 3, 1, 8, 60, 2]
 GOLDEN = [-0.034903, -0.025781, -0.000274, 0.002905, 0.037849]
 
 
-def ask(checks, examples, *, probability=1.0, half=els.contribute, **more):
+def ask(checks, examples, *, probability=1.0, half=els.client_update, **more):
     return checks.ask(half, examples, probability=probability, **more)
 
 
@@ -256,17 +256,17 @@ def keeps_the_same(half, checks, seed=0):
 
 
 def test_g_votes_each(checks):
-    g_votes_each(els.contribute, checks)
+    g_votes_each(els.client_update, checks)
 
 
 def test_each_within_the_norm(checks):
-    each_within_the_norm(els.contribute, checks)
+    each_within_the_norm(els.client_update, checks)
 
 
 @pytest.mark.parametrize("seed", [0, 1, None])
 def test_keeps_the_same_judgements_in_every_round(checks, seed):
     """Also without a seed, where every other draw is fresh: nodes do not have to remember."""
-    keeps_the_same(els.contribute, checks, seed)
+    keeps_the_same(els.client_update, checks, seed)
 
 
 def test_a_judgement_that_is_not_finite_counts_as_zero(make_examples, checks):
@@ -309,7 +309,7 @@ def one_vote_whatever_its_rows(half, checks):
 
 
 def test_a_judgement_is_one_vote_whatever_its_rows(checks):
-    one_vote_whatever_its_rows(els.contribute, checks)
+    one_vote_whatever_its_rows(els.client_update, checks)
 
 
 def test_accepts_silence(checks):
@@ -496,7 +496,7 @@ def test_what_choosing_cost_counts_against_the_budget(make_world, make_examples,
 def half(rows_of, total):
     """A node half with its own way to choose rows and to add gradients up."""
 
-    def contribute(examples, work, keys_S, source):
+    def client_update(examples, work, keys_S, source):
         round_, most = int(work.number("round")), int(work.number("group-size"))
         rows_K, taken_S = rows_of(examples, work.users_S, keys_S, most, source, round_)
         rows_K, probability = rows_K.long(), work.number("probability")
@@ -508,7 +508,7 @@ def half(rows_of, total):
         grads_KD = slope_K[:, None] * x_KD * kept_K[:, None]
         return {"sum": total(grads_KD, taken_S, work.number("clip-norm")).numpy()}
 
-    return contribute
+    return client_update
 
 
 def fixed(examples, users_S, keys_S, most, source, round_):

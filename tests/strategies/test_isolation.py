@@ -93,7 +93,7 @@ def vectors(given, names, model, kind, width, local, group_size=7):
     words_S = Randomness(3).user_words("window", 1, keys(names))
     taken = windows(examples.start_U, np.arange(len(names)), group_size, words_S)
     work = gradients._Work.of(examples, THETA_D, *taken, model)
-    found = [work.descents(chunk, local) for chunk in range(work.chunks)]
+    found = [work.local_updates(chunk, local) for chunk in range(work.chunks)]
     assert sum(map(len, found)) == len(names)
     return dict(zip(names, (row.tobytes() for part in found for row in part.numpy()), strict=True))
 
@@ -136,7 +136,9 @@ def contributed(strategy, given, names, model, kind, width):
         arrays["centre"] = np.linspace(-0.1, 0.1, DIMENSION, dtype=np.float32)
     examples = hosted([given[name] for name in names], kind, width)
     work = Work(arrays, parameters, np.arange(len(names)))
-    found = registry.node_halves()[strategy].contribute(examples, work, keys(names), Randomness(5))
+    found = registry.node_halves()[strategy].client_update(
+        examples, work, keys(names), Randomness(5)
+    )
     return np.concatenate([np.asarray(value, np.float64).ravel() for value in found.values()])
 
 

@@ -85,7 +85,7 @@ def moments(examples, theta_D=None, users_S=None, clip=1.0, **parameters):
     users_S = np.arange(users) if users_S is None else np.asarray(users_S)
     theta_D = np.zeros(examples.dimension) if theta_D is None else np.asarray(theta_D)
     work = Work({"theta": theta_D.astype(np.float32)}, {"clip-norm": clip, **parameters}, users_S)
-    return label_moment.contribute(examples, work, np.empty(0), None)["sum"]  # type: ignore[arg-type]
+    return label_moment.client_update(examples, work, np.empty(0), None)["sum"]  # type: ignore[arg-type]
 
 
 def labelled(make_examples, counts, y, seed=0):

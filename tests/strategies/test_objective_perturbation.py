@@ -48,7 +48,7 @@ def test_other_adjacencies_are_refused(adjacency):
 def asked(examples, users_S=None, length=0.0):
     users_S = np.arange(len(examples.counts_U)) if users_S is None else np.asarray(users_S)
     work = Work({"theta": np.zeros(examples.dimension, np.float32)}, {"length": length}, users_S)
-    return objective_perturbation.contribute(examples, work, np.empty(0), None)["sum"]  # type: ignore[arg-type]
+    return objective_perturbation.client_update(examples, work, np.empty(0), None)["sum"]  # type: ignore[arg-type]
 
 
 def test_flipping_labels_attains_the_length_and_never_exceeds_it(make_examples):

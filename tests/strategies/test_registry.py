@@ -27,7 +27,7 @@ def test_gradients_are_those_of_the_model_that_is_asked_for(make_best_of, make_e
     def asked(examples, model):
         theta_D, users_S = np.linspace(-1, 1, 5, dtype=np.float32), np.arange(3)
         work = Work({"theta": theta_D}, {**parameters, "model": model}, users_S)
-        found = registry.node_halves()[name].contribute(
+        found = registry.node_halves()[name].client_update(
             examples, work, np.arange(3, dtype=np.uint64), Randomness(0)
         )
         return np.concatenate([np.ravel(part) for part in found.values()])
@@ -150,7 +150,7 @@ def test_a_strategy_of_another_package(installed):
 def test_what_is_not_declared_is_refused():
     """Of a strategy that says nothing of itself nothing is promised, masked, or allowed."""
     with pytest.raises(TypeError):
-        NodeHalf(ULS.node_halves["uls"].contribute)  # its bound is not said
+        NodeHalf(ULS.node_halves["uls"].client_update)  # its bound is not said
     silent = Strategy("silent", "Says nothing.", ULS.build)
     for adjacency in Adjacency:
         with pytest.raises(Unsupported, match="it declares none"):

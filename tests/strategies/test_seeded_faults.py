@@ -20,7 +20,7 @@ from murmuration.strategies.uls import Uls
 def node_half(combine):
     """A node half that adds up per-user gradients in its own way."""
 
-    def contribute(examples, work, keys_S, source):
+    def client_update(examples, work, keys_S, source):
         words_S = source.user_words("window", int(work.number("round")), keys_S)
         group_size = int(work.number("group-size"))
         rows_K, taken_S = windows(examples.start_U, work.users_S, group_size, words_S)
@@ -30,7 +30,7 @@ def node_half(combine):
         grads_SD = torch.cat([torch.zeros(0, examples.dimension), *(c.clone() for c in chunks)])
         return {"sum": combine(grads_SD, taken_S, work.number("clip-norm")).numpy()}
 
-    return contribute
+    return client_update
 
 
 def clipped(grads_SD, norm):

@@ -98,30 +98,30 @@ def test_a_plan_beyond_the_budget_is_refused(make_world, make_examples, tmp_path
 
 
 def test_one_vote_each(checks):
-    checks.one_vote_each(uls.contribute)
+    checks.one_vote_each(uls.client_update)
 
 
 def test_survives_nan(checks):
-    checks.survives_nan(uls.contribute)
+    checks.survives_nan(uls.client_update)
 
 
 def test_accepts_silence(checks):
-    checks.accepts_silence(uls.contribute)
+    checks.accepts_silence(uls.client_update)
 
 
 def test_node_half_needs_its_parameters(checks, make_examples):
     examples = make_examples([2])
     with pytest.raises(ValueError, match="clip norm"):
-        checks.ask(uls.contribute, examples, **{"clip-norm": 0.0})
+        checks.ask(uls.client_update, examples, **{"clip-norm": 0.0})
     with pytest.raises(ValueError, match="could not convert"):
-        checks.ask(uls.contribute, examples, **{"clip-norm": "wide"})
+        checks.ask(uls.client_update, examples, **{"clip-norm": "wide"})
 
 
 def test_node_half_does_not_touch_its_arguments(checks, make_examples):
     examples = make_examples([2, 30])
     kept = examples.x_RD.clone(), examples.y_R.clone()
-    first = checks.ask(uls.contribute, examples, theta_D=np.ones(5))
-    assert checks.ask(uls.contribute, examples, theta_D=np.ones(5)).tolist() == first.tolist()
+    first = checks.ask(uls.client_update, examples, theta_D=np.ones(5))
+    assert checks.ask(uls.client_update, examples, theta_D=np.ones(5)).tolist() == first.tolist()
     assert torch.equal(kept[0], examples.x_RD)
     assert torch.equal(kept[1], examples.y_R)
 

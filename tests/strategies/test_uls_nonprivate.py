@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from murmuration.privacy.accounting.events import Unprotected
-from murmuration.strategies.uls import NonPrivate, NonPrivatePlan, contribute_exactly
+from murmuration.strategies.uls import NonPrivate, NonPrivatePlan, client_update_exactly
 
 
 class Twin(NonPrivate):
@@ -48,8 +48,8 @@ def test_ledger_says_that_nothing_is_promised(make_world, make_examples):
 def test_survives_nan(checks):
     broken = torch.full((2, 4), torch.nan)
     rows = checks.like_everybody(2)
-    found = checks.ask(contribute_exactly, checks.gather(rows, broken))
-    np.testing.assert_array_equal(found, checks.ask(contribute_exactly, checks.gather(rows)))
+    found = checks.ask(client_update_exactly, checks.gather(rows, broken))
+    np.testing.assert_array_equal(found, checks.ask(client_update_exactly, checks.gather(rows)))
 
 
 def test_admits_what_is_finite(make_world, make_examples):

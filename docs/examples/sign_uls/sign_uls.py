@@ -32,7 +32,7 @@ class SignClip(UserClip):
         return super().clip_sum(signs_BD * (self.norm / math.sqrt(grads_BD.shape[1])))
 
 
-def contribute(
+def client_update(
     examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of the signs of their gradients, (D,)."""
@@ -65,7 +65,7 @@ SIGN_ULS = spec.Strategy(
     name="sign-uls",
     help="As uls, with the signs of gradients instead of the gradients.",
     build=build,
-    node_halves={"sign-uls": spec.NodeHalf(contribute, length=spec.clip_norm)},
+    node_halves={"sign-uls": spec.NodeHalf(client_update, length=spec.clip_norm)},
     adjacencies=spec.ALL,
     solve=sampled_users,
 )

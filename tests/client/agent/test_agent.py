@@ -14,7 +14,7 @@ import murmuration.client.agent.agent
 from murmuration.client.agent.agent import Agent
 from murmuration.client.agent.plan_cost import Costly
 from murmuration.client.agent.policy import Policy, PolicyRefusal
-from murmuration.client.labels.memory import OtherTerms
+from murmuration.client.labels.memory import TermsChanged
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import OnPart, PoissonGaussian
@@ -233,7 +233,7 @@ def test_labels_leave_randomized_and_once(make, store):
     again = label_queries.read_reply(make(LABELS).handle(label_queries.QUERY, request), 3)
     assert first.answers_N.tolist() == again.answers_N.tolist()
     assert first.per_label_U.tolist() == pytest.approx([2 / 3, 2 / 5, 2 / 2], rel=1e-6)
-    with pytest.raises(OtherTerms):
+    with pytest.raises(TermsChanged):
         agent = make(replace(LABELS, label_min_epsilon=1.0))
         agent.handle(label_queries.QUERY, label_queries.request(LabelPromise(1.0), asked(range(3))))
     with pytest.raises(PolicyRefusal, match="label_epsilon"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murmuration.client.labels.memory import LabelState, OtherTerms
+from murmuration.client.labels.memory import LabelState, TermsChanged
 from murmuration.client.labels.private_file import PrivateFile
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
 from murmuration.preference.data.public_items import canonical, item_id
@@ -109,10 +109,10 @@ def test_other_terms_are_refused(state, terms):
     judgements = pairs([5, 2])
     first = answers(state, judgements, LabelPromise(1.0))
     before = state._file.path.read_bytes()
-    with pytest.raises(OtherTerms, match="told once with user level epsilon 1, and are not"):
+    with pytest.raises(TermsChanged, match="told once with user level epsilon 1, and are not"):
         again(state).answer(judgements, terms, SYSTEM)
     # One user's former terms are enough, and nobody else is told either.
-    with pytest.raises(OtherTerms):
+    with pytest.raises(TermsChanged):
         state.answer(pairs([5, 2, 8]), terms, SYSTEM)
     assert state._file.path.read_bytes() == before
     assert answers(state, judgements, LabelPromise(1.0)) == first

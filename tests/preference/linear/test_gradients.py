@@ -94,8 +94,8 @@ def test_a_gpu_is_used_where_there_is_one_and_users_may_be_batched(make_examples
         asked.append(device)
         return real(examples, taken_N, ends_B)
 
-    real = gradients.Bags.of
-    monkeypatch.setattr(gradients.Bags, "of", of)
+    real = gradients.UserBatch.of
+    monkeypatch.setattr(gradients.UserBatch, "of", of)
     clip_sum = UserClip(1.0).clip_sum
     for gpu, together in (
         (None, True),

@@ -34,7 +34,7 @@ def judgements(kind, width, number, dimension, seed, scale=1.0):
 def run(x_RD, y_R, width, taken_N, ends_B, theta_D, model, steps=1, rate=1.0):
     out_BD = np.full((len(ends_B), x_RD.shape[1]), np.nan, dtype=np.float32)
     arrays = (x_RD.numpy(), y_R.numpy(), width, np.asarray(taken_N), np.asarray(ends_B))
-    numba_gradients.descents(*arrays, theta_D.numpy(), model.code, steps, rate, out_BD)
+    numba_gradients.local_updates(*arrays, theta_D.numpy(), model.code, steps, rate, out_BD)
     return torch.from_numpy(out_BD)
 
 

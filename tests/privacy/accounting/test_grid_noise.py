@@ -11,7 +11,7 @@ from scipy import stats
 
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureDp
-from murmuration.privacy.accounting.grid_noise import OnGrid, excess, shares_apart
+from murmuration.privacy.accounting.grid_noise import OnGrid, delta_overhead, shares_apart
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 
@@ -68,7 +68,7 @@ def test_the_exact_divergence_is_within_the_bound(
         (1 - probability) * base + probability * shifted(base, shift) for shift in shifts
     )
     event = PoissonGaussian(probability, scale / length)
-    more = excess(dimension, scale, 1 / event.noise_multiplier)
+    more = delta_overhead(dimension, scale, 1 / event.noise_multiplier)
     assert more < 1.0
     pairs = {
         Adjacency.ADD_REMOVE: [(base, with_first), (with_first, base)],
@@ -94,7 +94,7 @@ def test_the_continuous_loss_alone_would_be_false() -> None:
             # Balle and Wang 2018, Theorem 8.
             continuous = stats.norm.cdf(mu / 2 - epsilon / mu)
             continuous -= math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
-            assert exact - continuous <= excess(1, scale, mu)
+            assert exact - continuous <= delta_overhead(1, scale, mu)
             worst = max(worst, exact - continuous)
     assert worst > 1e-3
 
@@ -113,19 +113,19 @@ def test_composed_it_is_at_least_the_continuous_cost_and_barely_more(adjacency: 
 def test_the_mass_that_is_moved_shows_in_delta_exactly() -> None:
     event = OnGrid(GAUSSIAN, 1000, 10)
     loss, plain = (loss_of(e, Adjacency.ADD_REMOVE, 1e-3) for e in (event, GAUSSIAN))
-    assert 1e-5 < event.excess < 1e-3
+    assert 1e-5 < event.delta_overhead < 1e-3
     for epsilon in (0.0, 0.5, 1.0, 3.0, 10.0):
         more = loss.get_delta_for_epsilon(epsilon) - plain.get_delta_for_epsilon(epsilon)
-        assert more == pytest.approx(event.excess, rel=1e-6)
+        assert more == pytest.approx(event.delta_overhead, rel=1e-6)
 
 
 def test_excess_grows_with_dimension_and_reach_and_falls_with_scale() -> None:
-    base = excess(1000, 2.0**20, 1.0)
-    assert excess(2000, 2.0**20, 1.0) > base
-    assert excess(1000, 2.0**20, 30.0) > base
-    assert excess(1000, 2.0**21, 1.0) < base / 3
-    assert excess(10, 1e-3, 1.0) == math.inf
-    assert excess(10_000, 2.0**28, 1.0) == pytest.approx(1.9e-14, rel=0.02)
+    base = delta_overhead(1000, 2.0**20, 1.0)
+    assert delta_overhead(2000, 2.0**20, 1.0) > base
+    assert delta_overhead(1000, 2.0**20, 30.0) > base
+    assert delta_overhead(1000, 2.0**21, 1.0) < base / 3
+    assert delta_overhead(10, 1e-3, 1.0) == math.inf
+    assert delta_overhead(10_000, 2.0**28, 1.0) == pytest.approx(1.9e-14, rel=0.02)
 
 
 def test_a_mixture_of_examples_has_a_discrete_form_too() -> None:
@@ -140,7 +140,10 @@ def test_a_mixture_of_examples_has_a_discrete_form_too() -> None:
     with pytest.raises(Unsupported):
         event.loss(Adjacency.REPLACE, 1e-3)
     # A user moves the sum by up to four clip norms.
-    assert OnGrid(mixture, 2, 10).excess > OnGrid(PoissonGaussian(0.05, 2.0), 2, 10).excess
+    assert (
+        OnGrid(mixture, 2, 10).delta_overhead
+        > OnGrid(PoissonGaussian(0.05, 2.0), 2, 10).delta_overhead
+    )
 
 
 def test_it_is_written_to_ledgers_and_read_again() -> None:
@@ -198,11 +201,15 @@ def test_the_sum_of_shares_is_one_draw_but_for_tau(share: float, parties: int) -
 
 
 def test_noise_in_shares_costs_more_where_shares_are_small_and_no_more_where_they_are_not() -> None:
-    small = [OnGrid(PoissonGaussian(0.5, 4.0), 1, 0, parties).excess for parties in (1, 4, 9, 16)]
+    small = [
+        OnGrid(PoissonGaussian(0.5, 4.0), 1, 0, parties).delta_overhead for parties in (1, 4, 9, 16)
+    ]
     assert small == sorted(small)
     assert small[-1] > small[0] + 3 * shares_apart(4.0, 16) > small[0] + 0.02
     event = PoissonGaussian(0.5, 1.0)
-    assert OnGrid(event, 10_000, 28, 1000).excess == OnGrid(event, 10_000, 28).excess
+    assert (
+        OnGrid(event, 10_000, 28, 1000).delta_overhead == OnGrid(event, 10_000, 28).delta_overhead
+    )
     with pytest.raises(ValueError, match="too coarse"):
         OnGrid(PoissonGaussian(0.5, 4.0), 1, 0, 17)  # shares of less than one step
 

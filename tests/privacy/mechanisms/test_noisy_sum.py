@@ -181,7 +181,7 @@ def test_a_changed_sum_in_the_same_seeded_round_is_refused(
 def test_what_is_used_next_must_repeat_as_well(checks: SimpleNamespace, ledger: Ledger) -> None:
     def asked(beside: float | None) -> np.ndarray:
         terms = {"round_": 1, "covers": "gradient", "ledger": ledger, "source": Randomness(0)}
-        return plan().release(ZERO_D, **terms, beside=beside)
+        return plan().release(ZERO_D, **terms, also_hashed=beside)
 
     first_D = asked(7.0)
     assert np.array_equal(asked(7.0), first_D)

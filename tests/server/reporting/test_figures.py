@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.server.reporting.figures import (
-    about,
     delta_text,
     duration,
     epsilon_text,
     points_of_error,
+    round_digits,
     share_text,
 )
 
@@ -83,7 +83,7 @@ def test_standard_error_is_bounded_from_above():
     ],
 )
 def test_about_two_digits(value, text):
-    assert about(value) == text
+    assert round_digits(value) == text
 
 
 @pytest.mark.parametrize(

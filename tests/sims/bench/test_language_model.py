@@ -8,7 +8,7 @@ import torch
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.sims.bench import language_model
-from murmuration.sims.bench.language_model import LmBench, Ways, examples, measure
+from murmuration.sims.bench.language_model import LmBench, Variants, examples, measure
 
 SMALL = LmBench(users=3, judgements=2, tokens=6, layers=1, width=16, vocabulary=50, rank=2)
 
@@ -20,7 +20,7 @@ def test_ours_and_the_loop_agree(train, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with language_model._saved(SMALL) as path:
         base = LanguageBase(BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30))
-    ways = Ways(examples(SMALL, base))
+    ways = Variants(examples(SMALL, base))
     ours, loop = ways.ours(), ways.loop()
     assert (ours - loop).norm() / loop.norm() < 1e-5
     # Without a clip, the sum over users is plain training's gradient.

@@ -14,7 +14,7 @@ import pytest
 
 from murmuration.sims.deploy import confined, processes
 from murmuration.sims.deploy.confined import in_namespace, node_environment
-from murmuration.sims.deploy.processes import Program, until
+from murmuration.sims.deploy.processes import Program, wait_for
 
 DAEMON = Path(__file__).parents[2] / "attacks" / "daemon.sh"
 ROOT = str(Path(confined.__file__).parents[2])
@@ -56,7 +56,7 @@ def test_a_daemon_does_not_survive_the_program(folder, user, namespaces, monkeyp
     if not namespaces:
         monkeypatch.setattr(processes, "in_namespace", lambda command, user: None)
     program = Program(attack(folder), folder / "log", user=user, confined=True, cwd=folder)
-    until((folder / "beats").exists, 20, "the daemon", program)
+    wait_for((folder / "beats").exists, 20, "the daemon", program)
     assert beating(folder)
     program.end()
     assert not beating(folder)
@@ -64,7 +64,7 @@ def test_a_daemon_does_not_survive_the_program(folder, user, namespaces, monkeyp
 
 def test_a_daemon_does_not_survive_a_program_that_ends_by_itself(folder):
     program = Program(attack(folder, "0.5"), folder / "log", confined=True)
-    until(lambda: not program.alive, 20, "the end")
+    wait_for(lambda: not program.alive, 20, "the end")
     assert (folder / "beats").exists()
     assert not beating(folder)
 
@@ -93,11 +93,13 @@ def test_a_daemon_does_not_survive_who_started_it(folder, user, victim):
     owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
     try:
         keeper = psutil.Process(int(owner.stdout.readline()))
-        until((folder / "beats").exists, 20, "the daemon")
-        until(lambda: beating(folder), 5, "the daemon")
+        wait_for((folder / "beats").exists, 20, "the daemon")
+        wait_for(lambda: beating(folder), 5, "the daemon")
         family = keeper.children(recursive=True)
         os.kill(owner.pid if victim == "owner" else keeper.pid, signal.SIGKILL)
-        until(lambda: not any(p.is_running() and p.status() != "zombie" for p in family), 10, "end")
+        wait_for(
+            lambda: not any(p.is_running() and p.status() != "zombie" for p in family), 10, "end"
+        )
         assert not beating(folder)
     finally:
         owner.kill()
@@ -130,7 +132,7 @@ def test_keys_and_tokens_stay_with_their_owner(folder, monkeypatch):
         monkeypatch.setenv(name, value)
     environment = node_environment(folder)
     program = Program(["env"], folder / "log", environment=environment, confined=True)
-    until(lambda: not program.alive, 20, "the end")
+    wait_for(lambda: not program.alive, 20, "the end")
     got = dict(line.split("=", 1) for line in program.text().splitlines() if "=" in line)
     assert not secrets.keys() & got.keys()
     assert {*got} - {"PWD", "SHLVL", "_", "LC_CTYPE"} <= {*environment}

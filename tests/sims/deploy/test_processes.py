@@ -26,7 +26,7 @@ from murmuration.sims.deploy.client import Client, run_client
 from murmuration.sims.deploy.confined import node_environment
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import CONNECTION, Deployment, write_deployment
-from murmuration.sims.deploy.processes import Program, Site, listens, new_secret, until
+from murmuration.sims.deploy.processes import Program, Site, listens, new_secret, wait_for
 from murmuration.sims.deploy.run import flwr, run_deployed
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.process_reaper import descendants
@@ -195,7 +195,7 @@ def test_a_node_counts_for_whom_its_key_is_registered(tmp_path):
         rogue = [sys.executable, "-m", "murmuration.sims.stress.rogue_node", str(site.socket("x"))]
         site.start("x-agent", [*rogue, str(tmp_path / "harms.jsonl")])
         for name, port in zip("ax", world.ports, strict=True):
-            until(site.socket(name).is_socket, 300, "an agent", site.programs[f"{name}-agent"])
+            wait_for(site.socket(name).is_socket, 300, "an agent", site.programs[f"{name}-agent"])
             site.start_node(name, site.socket(name), port)
         result = world.run(site, world.config("run", rounds=2, cohort=5, users=5))
     assert result["rounds"] == 2
@@ -219,7 +219,7 @@ def test_a_run_goes_on_after_its_serverapp_was_killed(tmp_path):
 
         def kill_after_two():
             path = tmp_path / "run" / "metrics.jsonl"
-            until(lambda: path.exists() and path.read_text().count("\n") >= 2, 400, "two rounds")
+            wait_for(lambda: path.exists() and path.read_text().count("\n") >= 2, 400, "two rounds")
             for process in site.programs["superexec"].started():
                 process.kill()
 
@@ -341,7 +341,7 @@ def _wrapped(folder: Path, host: list[str], name: str):
 def test_a_program_that_ends_says_so(tmp_path):
     program = Program(["/bin/sh", "-c", "echo 'OSError: no room'; exit 3"], tmp_path / "log")
     with pytest.raises(InputError, match="the thing ended: OSError: no room"):
-        until(lambda: False, 30, "the thing", program)
+        wait_for(lambda: False, 30, "the thing", program)
     program.end()
 
 
@@ -351,7 +351,7 @@ def test_ending_a_program_ends_what_it_started(tmp_path):
         "print(child.pid, flush=True); time.sleep(60)"
     )
     program = Program([sys.executable, "-c", code], tmp_path / "log")
-    until(lambda: re.search(r"\d+", program.text()), 30, "the child", program)
+    wait_for(lambda: re.search(r"\d+", program.text()), 30, "the child", program)
     child = psutil.Process(int(program.text()))
     program.end()
     assert not program.alive
@@ -366,7 +366,7 @@ def test_who_listens(tmp_path):
     code = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(60)"
     program = Program([sys.executable, "-c", code], tmp_path / "log")
     try:
-        until(lambda: listens(program, port), 30, "the listener", program)
+        wait_for(lambda: listens(program, port), 30, "the listener", program)
         assert not listens(program, port + 1)
     finally:
         program.end()

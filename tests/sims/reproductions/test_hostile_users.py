@@ -86,7 +86,7 @@ def test_hostile_users_by_themselves_stay_within_the_bound(world):
 def test_a_user_is_in_one_bucket(world, monkeypatch):
     """Which is why all noisy sums together cost what one does."""
     asked = []
-    real = hostile_users.contribute
+    real = hostile_users.client_update
 
     def seen(examples, work, keys_S, source):
         asked.append((int(work.number("round")), work.users_S.tolist()))

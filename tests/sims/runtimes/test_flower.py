@@ -102,7 +102,7 @@ def alive(processes):
     return found
 
 
-def until(condition, seconds=60.0):
+def wait_for(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "waited too long"
@@ -191,7 +191,7 @@ def test_an_interrupted_run_leaves_no_process_and_no_directory(folder, scratches
     try:
         expected = 8 if moment == "Ray is up" else 2  # 2: the keeper and the SuperLink
         family = set()  # of every process that was ever seen: some are only there for a moment
-        until(lambda: family.update(below(owner.pid)) or len(alive(family)) >= expected)
+        wait_for(lambda: family.update(below(owner.pid)) or len(alive(family)) >= expected)
         assert owner.poll() is None
         assert len(scratches()) == 1
         family.update(below(owner.pid))
@@ -201,8 +201,8 @@ def test_an_interrupted_run_leaves_no_process_and_no_directory(folder, scratches
     if number == signal.SIGINT:
         assert alive(family) == []  # it waited for them
         assert said.strip().endswith("KeyboardInterrupt")
-    until(lambda: not alive(family))
-    until(lambda: not scratches())
+    wait_for(lambda: not alive(family))
+    wait_for(lambda: not scratches())
     assert len(family) >= expected
 
 

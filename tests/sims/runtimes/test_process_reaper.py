@@ -27,7 +27,7 @@ wait
 """
 
 
-def until(condition, seconds=10.0):
+def wait_for(condition, seconds=10.0):
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "waited too long"
@@ -56,8 +56,8 @@ def start(tmp_path, command, **kwargs):
 
 def test_everything_the_command_started_ends_with_the_block(tmp_path):
     with start(tmp_path, ["bash", "-c", FAMILY]) as process:
-        until(lambda: (tmp_path / "output").read_text() == "started\n")
-        family = until(lambda: found if len(found := descendants(process.pid)) >= 4 else None)
+        wait_for(lambda: (tmp_path / "output").read_text() == "started\n")
+        family = wait_for(lambda: found if len(found := descendants(process.pid)) >= 4 else None)
     assert alive(family) == []
     assert process.returncode == 0
     assert not (tmp_path / "scratch").exists()
@@ -65,7 +65,7 @@ def test_everything_the_command_started_ends_with_the_block(tmp_path):
 
 def test_an_exception_in_the_block_passes_through_and_ends_them_too(tmp_path):
     with pytest.raises(KeyboardInterrupt), start(tmp_path, ["sleep", "100"]) as process:
-        family = until(lambda: descendants(process.pid))
+        family = wait_for(lambda: descendants(process.pid))
         raise KeyboardInterrupt
     assert alive(family) == []
     assert not (tmp_path / "scratch").exists()
@@ -74,7 +74,7 @@ def test_an_exception_in_the_block_passes_through_and_ends_them_too(tmp_path):
 def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(tmp_path):
     stubborn = "trap '' TERM; echo started; while true; do sleep 0.05; done"
     with start(tmp_path, ["bash", "-c", stubborn], grace=0.3) as process:
-        until(lambda: (tmp_path / "output").read_text() == "started\n")
+        wait_for(lambda: (tmp_path / "output").read_text() == "started\n")
         family = descendants(process.pid)
         began = time.monotonic()
     assert alive(family) == []
@@ -83,7 +83,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(tmp_path):
 
 def test_what_a_command_leaves_behind_ends_when_the_command_does(tmp_path):
     with start(tmp_path, ["bash", "-c", "setsid sleep 100 & sleep 0.3; exit 7"]) as process:
-        family = until(lambda: found if len(found := descendants(process.pid)) >= 3 else None)
+        family = wait_for(lambda: found if len(found := descendants(process.pid)) >= 3 else None)
         assert process.wait(timeout=10) == 7
         assert alive(family) == []
 
@@ -103,13 +103,13 @@ with kept(["bash", "-c", {FAMILY!r}], scratch=pathlib.Path("scratch"), cwd=pathl
         [sys.executable, "-c", owner_code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": root}
     )
     try:
-        until(lambda: len(descendants(owner.pid)) >= 5)  # the keeper, bash and three sleeps
+        wait_for(lambda: len(descendants(owner.pid)) >= 5)  # the keeper, bash and three sleeps
         family = descendants(owner.pid)
     finally:
         owner.send_signal(number)
     owner.wait(timeout=10)
-    until(lambda: not alive(family))
-    until(lambda: not (tmp_path / "scratch").exists())
+    wait_for(lambda: not alive(family))
+    wait_for(lambda: not (tmp_path / "scratch").exists())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
@@ -119,7 +119,7 @@ def test_the_command_is_another_user_and_its_keeper_is_not(tmp_path):
         process = subprocess.Popen(command, stdout=output, start_new_session=True)
     nobody = pwd.getpwnam("nobody")
     try:
-        until(lambda: (tmp_path / "output").read_text().count("\n") == 2)
+        wait_for(lambda: (tmp_path / "output").read_text().count("\n") == 2)
         assert (tmp_path / "output").read_text() == f"{nobody.pw_uid}\n{nobody.pw_gid}\n"
         assert psutil.Process(process.pid).uids().real == 0
         family = descendants(process.pid)

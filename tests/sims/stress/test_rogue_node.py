@@ -7,7 +7,7 @@ import numpy as np
 from named import asked
 
 from murmuration.client.agent.unix_socket import answers, ask_agent
-from murmuration.sims.deploy.processes import Program, until
+from murmuration.sims.deploy.processes import Program, wait_for
 from murmuration.sims.stress.rogue_node import HARMS
 from murmuration.strategies.protocol import messages
 
@@ -17,7 +17,7 @@ def test_it_registers_and_does_harm_in_turn(tmp_path):
     command = [sys.executable, "-m", "murmuration.sims.stress.rogue_node", str(path), str(log), "0"]
     rogue = Program(command, tmp_path / "log")
     try:
-        until(lambda: answers(path), 120, "the rogue", rogue)
+        wait_for(lambda: answers(path), 120, "the rogue", rogue)
         request = messages.registry_request(b"salt", False, "{}")
         entry = messages.read_registry(ask_agent(str(path), "query.registry", request))
         assert len(entry.keys_U) == 8

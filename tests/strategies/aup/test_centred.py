@@ -35,7 +35,7 @@ def half_around(centre_D):
     def half(examples, work, keys_S, source):
         arrays = {**work.arrays, "centre": np.asarray(centre_D, dtype=np.float32)}
         parameters = {"middle": 0.5, **work.parameters}
-        return adaptive.contribute(
+        return adaptive.client_update(
             examples, replace(work, arrays=arrays, parameters=parameters), keys_S, source
         )
 

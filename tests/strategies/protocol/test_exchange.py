@@ -8,7 +8,7 @@ import pytest
 from flwr.app import Error
 from google.protobuf.message import DecodeError
 
-from murmuration.strategies.protocol.exchange import exchange, lives
+from murmuration.strategies.protocol.exchange import exchange, message_ttl
 from murmuration.strategies.protocol.node_texts import LONGEST
 
 
@@ -168,5 +168,5 @@ def test_too_much_to_send_is_a_round_without_replies():
 
 
 def test_messages_live_longer_than_clocks_differ():
-    assert lives(10) >= 130
-    assert lives(1000) == 2000
+    assert message_ttl(10) >= 130
+    assert message_ttl(1000) == 2000

@@ -7,7 +7,7 @@ import pytest
 from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from murmuration.client.agent.policy import HOLD_OUT, Policy
-from murmuration.sims.runtimes.local import identify
+from murmuration.sims.runtimes.local import set_task_identity
 from murmuration.strategies.protocol import messages, plan_query
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.messages import MalformedReply, RegistryEntry
@@ -114,7 +114,7 @@ class Nodes:
 
 
 def test_every_node_is_asked_once_and_what_it_says_is_its_own():
-    identify()
+    set_task_identity()
     grid = Nodes(
         {
             1: reply(""),
