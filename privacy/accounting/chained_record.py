@@ -188,14 +188,20 @@ class ChainedRecord:
                 self._await_head()
         finally:
             self._disk.shutdown()
-            for descriptor in (self._file, self._head_file):
-                if descriptor >= 0:
-                    os.close(descriptor)
-            self._file = self._head_file = -1
+            self._close_files()
 
     def __del__(self) -> None:
+        # The collector runs in any thread, at any place, and one that is just beginning holds what
+        # the end of another waits for: nothing may be waited for here. A head that is not on disk
+        # yet is one line behind after a loss of power, as after a crash.
         if hasattr(self, "_head_file"):
-            self.close()
+            self._close_files()
+
+    def _close_files(self) -> None:
+        for descriptor in (self._file, self._head_file):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._file = self._head_file = -1
 
     def _lock(self) -> None:
         try:

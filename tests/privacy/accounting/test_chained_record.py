@@ -1,11 +1,14 @@
 """The chained record: nothing that happens to its files makes it shorter unnoticed."""
 
 import contextlib
+import gc
 import itertools
 import json
 import os
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -123,6 +126,29 @@ def test_one_writer_at_a_time_and_readers_beside(path: Path) -> None:
     assert len(read(path).lines) == 2
     first.close()
     assert len(opened(path)) == 2
+
+
+def test_one_that_is_forgotten_waits_for_nothing_and_can_be_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The collector may run in a thread that holds what the end of another waits for.
+    on_disk = threading.Event()
+    real = os.fdatasync
+    record = ChainedRecord(path, FIRST)
+    monkeypatch.setattr(os, "fdatasync", lambda file: (on_disk.wait(60), real(file))[1])
+    record.append({"n": 1})
+    record.cycle = record  # type: ignore[attr-defined]  only the collector ends it
+    gone = weakref.ref(record)
+    del record
+    collecting = threading.Thread(target=gc.collect, daemon=True)
+    collecting.start()
+    collecting.join(20)
+    waited = collecting.is_alive()
+    on_disk.set()
+    collecting.join()
+    assert not waited
+    assert gone() is None
+    assert opened(path) == [FIRST, {"n": 1}]
 
 
 def test_it_can_be_read_while_another_process_writes(path: Path) -> None:
