@@ -79,6 +79,7 @@ def _train(
 ) -> dict[str, object]:
     source = Randomness(config.seed if config.seed >= 0 else None)
     test = public_test(config, features)
+    folder.keep_base(features.to_config())
     features_json = json.dumps(features.to_config())
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, features_json)

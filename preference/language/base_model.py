@@ -23,11 +23,10 @@ Legend: D trained parameters, R texts in a batch, L tokens.
 """
 
 import inspect
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,9 @@ import torch
 
 from murmuration.preference.choices import TASKS, TRAINED
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import (
+    contents_of,
     load_causal,
     load_with_head,
     resolve_base,
@@ -68,6 +69,8 @@ class BaseSettings:
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
         task: one of `preference.choices.TASKS`.
         as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
+        digest: SHA-256 of what is in ``path``; empty: whatever is there.
+        revision: its commit, where it comes from a hub.
 
     Raises:
         InputError: a value out of range.
@@ -82,6 +85,8 @@ class BaseSettings:
     memory: int = 512
     task: str = "reward"
     as_published: bool = False
+    digest: str = ""
+    revision: str = ""
 
     def __post_init__(self) -> None:
         if self.train not in TRAINED:
@@ -107,7 +112,7 @@ class LanguageBase:
     """A loaded model with the head that its task takes, and θ.
 
     Attributes:
-        settings: as given, with an absolute path.
+        settings: as given, with an absolute path, and with digest and revision of what was found.
         model: the network (with LoRA layers where there are any).
         tokenizer: its own.
         texts: from texts to tokens.
@@ -123,8 +128,10 @@ class LanguageBase:
     """
 
     def __init__(self, settings: BaseSettings) -> None:
-        self.settings = BaseSettings(**{**asdict(settings), "path": resolve_base(settings.path)})
-        path, causal = self.settings.path, settings.task != "reward"
+        path, causal = resolve_base(settings.path), settings.task != "reward"
+        found = contents_of(path)
+        check_same(path, found.digest, settings.digest, settings.revision)
+        self.settings = replace(settings, path=path, **vars(found))
         if causal:
             (self.tokenizer, self.model), self.head = load_causal(path), ""
             self.words: int = self.model.get_output_embeddings().weight.shape[0]
@@ -246,15 +253,22 @@ class LanguageBase:
 
 
 def language_base(config: Mapping[str, Any]) -> LanguageBase:
-    """The base that a config describes; a process keeps the last two."""
-    return _kept(json.dumps(dict(config), sort_keys=True))
+    """The base that a config describes; a process keeps the last two, while their files stay.
+
+    Raises:
+        InputError: as `LanguageBase`, or another model is here than the one described.
+    """
+    arguments = {name: value for name, value in config.items() if name != "kind"}
+    settings = BaseSettings(**arguments)
+    path = resolve_base(settings.path)
+    found = contents_of(path)
+    check_same(path, found.digest, settings.digest, settings.revision)
+    return _kept(replace(settings, path=path, **vars(found)))
 
 
 @lru_cache(maxsize=2)
-def _kept(config: str) -> LanguageBase:
-    arguments = json.loads(config)
-    arguments.pop("kind", None)
-    return LanguageBase(BaseSettings(**arguments))
+def _kept(settings: BaseSettings) -> LanguageBase:
+    return LanguageBase(settings)
 
 
 @contextmanager

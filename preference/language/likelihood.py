@@ -16,7 +16,8 @@ import torch
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, context
-from murmuration.preference.language.loading import load_causal
+from murmuration.preference.language.checkpoint import check_same
+from murmuration.preference.language.loading import contents_of, load_causal
 from murmuration.preference.language.reward import (
     SavedReward,
     is_language_model,
@@ -45,6 +46,8 @@ class SavedLikelihood:
         base = read_about(folder)["base"]
         adapter = (folder / "adapter_config.json").exists()
         path = base["path"] if adapter else str(folder)
+        if adapter:
+            check_same(path, contents_of(path).digest, base.get("digest", ""))
         tokenizer, model = load_causal(path)
         limit = context(BaseSettings(path, "full", max_tokens=base["max_tokens"]), model.config)
         return cls(with_adapter(model, folder) if adapter else model, TextTokens(tokenizer, limit))

@@ -7,7 +7,7 @@ Whatever is drawn is drawn from a fixed seed: every node begins with the same ne
 """
 
 import warnings
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,17 @@ from murmuration.preference.data.sources import (
     is_hub_name,
     looks_like_path,
 )
+from murmuration.preference.language.checkpoint import (
+    adapted,
+    check_complete,
+    digest_of,
+    folder_of,
+    revision_of,
+)
 
 _SEED = 0  # of everything that is drawn before training; public
+_NEEDED = "--base needs transformers: pip install 'murmuration[lm]'"
+_NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
 
 def resolve_base(path: str) -> str:
@@ -38,6 +47,32 @@ def resolve_base(path: str) -> str:
     return path
 
 
+@dataclass(frozen=True)
+class Contents:
+    """Which model a path or name leads to: its SHA-256, and the commit of a hub's."""
+
+    digest: str
+    revision: str
+
+
+def contents_of(path: str) -> Contents:
+    """What is there now; of an adapter with what it changes.
+
+    Raises:
+        InputError: nothing is there.
+    """
+    try:
+        folder = folder_of(path, local=not hub_is_reachable())
+        base = adapted(folder)
+        bases = [contents_of(base).digest] if base else []
+        return Contents(digest_of(folder, *bases), revision_of(folder))
+    except ImportError:
+        raise InputError(_NEEDED) from None
+    except OSError as error:
+        where = "cannot be read" if Path(path).is_dir() else _NOT_THERE
+        raise InputError(f"--base {path}: {where}: {first_line(error)}") from error
+
+
 def load_with_head(path: str):
     """Tokenizer and network with a head of one number, and the head's layer.
 
@@ -46,9 +81,9 @@ def load_with_head(path: str):
     Raises:
         InputError: there is no such model, or it and its tokenizer do not fit each other.
     """
-    tokenizer, model, loading = _load(path, "AutoModelForSequenceClassification", num_labels=1)
+    tokenizer, model, new = _load(path, "AutoModelForSequenceClassification", num_labels=1)
     name, head = _head(model, path)
-    if any(f"{name}.weight" in str(key) for key in _new(loading)):
+    if any(f"{name}.weight" in key for key in new):
         torch.nn.init.zeros_(head.weight)
         if head.bias is not None:
             torch.nn.init.zeros_(head.bias)
@@ -61,12 +96,11 @@ def load_causal(path: str):
     Raises:
         InputError: as `load_with_head`, or the model is an encoder, or has no such head.
     """
-    tokenizer, model, loading = _load(path, "AutoModelForCausalLM")
+    tokenizer, model, new = _load(path, "AutoModelForCausalLM")
     said = f"--base {path}: no causal language model, which --task text and sft need"
     head = model.get_output_embeddings()
-    missing = {str(key) for key in _new(loading)}
     if head is None or any(
-        missing & {name, f"{name}.weight"} for name, m in model.named_modules() if m is head
+        new & {name, f"{name}.weight"} for name, m in model.named_modules() if m is head
     ):
         raise InputError(f"{said}: the checkpoint has no head for the next token")
     if not _is_causal(model):
@@ -75,17 +109,19 @@ def load_causal(path: str):
 
 
 def _load(path: str, kind: str, **more: Any):
-    """Tokenizer, network of one of transformers' kinds, and what it says of the loading."""
+    """Tokenizer, network of one of transformers' kinds, and its parameters that the checkpoint did
+    not have: those of a head."""
     try:
         import transformers
     except ImportError:
-        raise InputError("--base needs transformers: pip install 'murmuration[lm]'") from None
+        raise InputError(_NEEDED) from None
     folder = Path(path).is_dir()
     local = folder or not hub_is_reachable()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=local)
+        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
             model, loading = getattr(transformers, kind).from_pretrained(
@@ -97,10 +133,9 @@ def _load(path: str, kind: str, **more: Any):
                 **more,
             )
     except Exception as error:  # broken files raise errors of many unrelated types
-        where = "the folder" if folder else "there is no such folder here, and the hub"
-        raise InputError(
-            f"--base {path}: {where} gives no language model: {first_line(error)}"
-        ) from error
+        where = "the folder gives no language model" if folder else _NOT_THERE
+        raise InputError(f"--base {path}: {where}: {first_line(error)}") from error
+    check_complete(path, model, loading, config, new_head="num_labels" in more)
     if model.config.is_encoder_decoder:
         raise InputError(f"--base {path}: use a causal model or an encoder, not an encoder-decoder")
     embedded = model.get_input_embeddings().weight.shape[0]
@@ -114,7 +149,8 @@ def _load(path: str, kind: str, **more: Any):
             raise InputError(f"--base {path}: the tokenizer has neither padding nor end of text")
         tokenizer.pad_token = tokenizer.eos_token
     model.config.pad_token_id = tokenizer.pad_token_id
-    return tokenizer, model, loading
+    mismatched = {str(name) for name, *_ in loading["mismatched_keys"]}
+    return tokenizer, model, {*map(str, loading["missing_keys"]), *mismatched}
 
 
 def _is_causal(model: torch.nn.Module) -> bool:
@@ -127,11 +163,6 @@ def _is_causal(model: torch.nn.Module) -> bool:
         logits_RLV = model.eval()(input_ids=ids_RL).logits
     before_RLV = logits_RLV[:, :-1].float()
     return bool(torch.allclose(before_RLV[0], before_RLV[1], atol=1e-4, rtol=1e-4))
-
-
-def _new(loading: Mapping[str, Any]) -> list:
-    """Parameters that a checkpoint did not give."""
-    return [key for kind in ("missing_keys", "mismatched_keys") for key in loading.get(kind, ())]
 
 
 def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:

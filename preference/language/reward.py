@@ -24,6 +24,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.checkpoint import check_adapter
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import RewardModel
 
@@ -80,6 +81,8 @@ class SavedReward:
         adapter = (folder / "adapter_config.json").exists()
         path = base["path"] if adapter else str(folder)
         limits = {name: base[name] for name in ("max_tokens", "batch_tokens")}
+        if adapter:  # which is about that base and no other
+            limits["digest"] = base.get("digest", "")
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
         if adapter:
             loaded.model = with_adapter(loaded.model, folder)
@@ -122,10 +125,14 @@ def with_adapter(model: torch.nn.Module, folder: Path) -> torch.nn.Module:
         raise InputError(f"{folder} needs peft: pip install 'murmuration[lm]'") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of what peft asks transformers
-            return peft.PeftModel.from_pretrained(model, str(folder)).eval()  # type: ignore[arg-type]
+            warnings.simplefilter("ignore")  # also of what is missing, which is refused below
+            changed = peft.PeftModel.from_pretrained(model, str(folder)).eval()  # type: ignore[arg-type]
+            found = peft.utils.load_peft_weights(str(folder), device="cpu")
+            expected = peft.get_peft_model_state_dict(changed)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
+    check_adapter(str(folder), expected, found)
+    return changed
 
 
 def read_about(folder: Path) -> dict[str, Any]:
