@@ -1,6 +1,7 @@
 """Runs that train a language model: every strategy, resuming, what is saved, what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import language_base
 from murmuration.preference.language.reward import load_reward
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
@@ -166,6 +168,27 @@ def test_a_node_says_what_is_wrong_before_the_first_round(config, write_rows, ma
     with pytest.raises(InputError, match="row 2: a response of 100 tokens does not fit"):
         run(replace(config, data=write_rows(rows), users=0, cohort=1))
     assert not Path(config.out).exists()
+
+
+def test_a_node_without_the_memory_ends_the_run_before_anything_is_charged(
+    config, tmp_path, monkeypatch
+):
+    shutil.copytree(config.base, tmp_path / "base")  # one that nothing was tried on yet
+    config = replace(config, base=str(tmp_path / "base"))
+    base = language_base(base_config(config))
+    forward = base.model.forward
+
+    def limited(**inputs):
+        if inputs["input_ids"].numel() > 200:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return forward(**inputs)
+
+    monkeypatch.setattr(base.model, "forward", limited, raising=False)
+    with pytest.raises(InputError, match=r"out of memory.*lower --batch-tokens") as refused:
+        run(config)  # though no user's text is that long
+    assert "\n" not in str(refused.value)
+    assert not Path(config.out).exists()
+    assert run(replace(config, batch_tokens=100, max_tokens=50))["rounds"] == 2
 
 
 @pytest.mark.parametrize(
