@@ -237,6 +237,25 @@ class Settings:
     base: str = setting(
         "", "A language model to train (see --task): a folder, or a hub name.", panel=MODEL
     )
+    base_privacy: str = setting(
+        "",
+        "What --base cost those whom it was trained on, where its folder does not say: public, or "
+        "the ledger.jsonl of the run that made it. [default: as its folder says]",
+        panel=PROMISE,
+        base=True,
+    )
+    population: str = setting(
+        "",
+        "Who is trained on, by a name of your own. Where --base was trained on the same, or on "
+        "nobody named, epsilons add up.",
+        panel=PROMISE,
+    )
+    disjoint: bool = setting(
+        False,
+        "Declare that nobody of --population is in another one that --base was trained on.",
+        panel=PROMISE,
+        base=True,
+    )
     task: str = setting(
         "reward",
         "reward: from judgements. text: the next token of users' own texts (user_id, text). sft: "

@@ -36,6 +36,7 @@ import torch
 
 from murmuration.preference.choices import TASKS, TRAINED
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.adapters import check_untied, merged_state
 from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import (
     contents_of,
@@ -71,6 +72,7 @@ class BaseSettings:
         as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
         revision: its commit, where it comes from a hub.
+        merged: what ``path`` was merged into, where it is an adapter.
 
     Raises:
         InputError: a value out of range.
@@ -87,6 +89,7 @@ class BaseSettings:
     as_published: bool = False
     digest: str = ""
     revision: str = ""
+    merged: str = ""
 
     def __post_init__(self) -> None:
         if self.train not in TRAINED:
@@ -142,6 +145,8 @@ class LanguageBase:
         if settings.train == "lora":
             lora = (settings.rank, settings.targets)
             self.model = with_lora(self.model, path, *lora, causal=causal)
+            if found.merged:  # so that it can be saved
+                check_untied(self.model, path)
         self.model.eval()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model.to(self.device)
@@ -180,6 +185,19 @@ class LanguageBase:
             moved = self._initial_D[start:end] + self._unit(name) * change_D[start:end]
             parameter.data.copy_(moved.view(parameter.shape))
             start = end
+
+    def random_theta(self) -> torch.Tensor:
+        """A θ at which nothing is zero, (D,): a head, and changes of the rest by about a third.
+
+        Drawn from a fixed seed.
+        """
+        generator, parts = torch.Generator().manual_seed(0), []
+        for name, parameter in zip(self._trained, self._parameters, strict=True):
+            drawn = torch.randn(parameter.numel(), generator=generator)
+            of_head = self._unit(name) != 1.0
+            wide = parameter.shape[-1] if parameter.ndim > 1 else 10
+            parts.append(drawn if of_head else drawn / (3.0 * math.sqrt(wide)))
+        return torch.cat([torch.zeros(0), *parts])
 
     @contextmanager
     def differentiable(self) -> Iterator[dict[str, torch.nn.Parameter]]:
@@ -241,14 +259,21 @@ class LanguageBase:
         return {"kind": KIND, **asdict(self.settings)}
 
     def write(self, folder: Path, theta_D: np.ndarray) -> None:
-        """Save model (or LoRA adapter) and tokenizer at θ, for `from_pretrained`."""
+        """Save the model and its tokenizer at θ, for `from_pretrained`.
+
+        With LoRA that is the adapter; on a base that an adapter was merged into, the whole model.
+        """
         self.put(theta_D)
         self.save(folder)
 
     def save(self, folder: Path) -> None:
         """As `write`, where it is."""
         network: Any = self.model
-        network.save_pretrained(folder)
+        if self.settings.merged and self.settings.train == "lora":
+            state = merged_state(network)
+            network.get_base_model().save_pretrained(folder, state_dict=state)
+        else:
+            network.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 
@@ -273,16 +298,27 @@ def _kept(settings: BaseSettings) -> LanguageBase:
 
 @contextmanager
 def naming_the_knob() -> Iterator[None]:
-    """Where memory runs out, say what to lower."""
+    """Where memory runs out, and nowhere else, say what to lower."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
+        if not _out_of_memory(error):
             raise
         raise InputError(
             "out of memory: lower --batch-tokens (what is computed at a time) or --user-memory "
             "(gradients of single users that are kept at a time)"
         ) from error
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had: a device's, Python's, or that of torch on a processor, whose
+    error has no type of its own."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    said = str(error)
+    return "DefaultCPUAllocator" in said and (
+        "can't allocate memory" in said or "not enough memory" in said
+    )
 
 
 def context(settings: BaseSettings, config: Any) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import BaseSettings, context
 from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import contents_of, load_causal
@@ -23,7 +24,6 @@ from murmuration.preference.language.reward import (
     is_language_model,
     load_reward,
     read_about,
-    with_adapter,
 )
 from murmuration.preference.language.tokens import TextTokens
 from murmuration.preference.reward import RewardModel

@@ -7,6 +7,8 @@ Whatever is drawn is drawn from a fixed seed: every node begins with the same ne
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from murmuration.preference.data.sources import (
     is_hub_name,
     looks_like_path,
 )
+from murmuration.preference.language.adapters import CAUSAL, REWARD, kind_of, merge, with_adapter
 from murmuration.preference.language.checkpoint import (
     adapted,
     check_complete,
@@ -49,10 +52,12 @@ def resolve_base(path: str) -> str:
 
 @dataclass(frozen=True)
 class Contents:
-    """Which model a path or name leads to: its SHA-256, and the commit of a hub's."""
+    """Which model a path or name leads to: its SHA-256, the commit of a hub's, and, where it is an
+    adapter, the ``merged`` base whose weights it is merged into when it is loaded."""
 
     digest: str
     revision: str
+    merged: str
 
 
 def contents_of(path: str) -> Contents:
@@ -61,27 +66,23 @@ def contents_of(path: str) -> Contents:
     Raises:
         InputError: nothing is there.
     """
-    try:
-        folder = folder_of(path, local=not hub_is_reachable())
+    with _in_one_line(path) as local:
+        folder = folder_of(path, local=local)
         base = adapted(folder)
         bases = [contents_of(base).digest] if base else []
-        return Contents(digest_of(folder, *bases), revision_of(folder))
-    except ImportError:
-        raise InputError(_NEEDED) from None
-    except OSError as error:
-        where = "cannot be read" if Path(path).is_dir() else _NOT_THERE
-        raise InputError(f"--base {path}: {where}: {first_line(error)}") from error
+        return Contents(digest_of(folder, *bases), revision_of(folder), base)
 
 
 def load_with_head(path: str):
     """Tokenizer and network with a head of one number, and the head's layer.
 
-    A head that the checkpoint does not have is zero.
+    A head that the checkpoint does not have is zero. An adapter is merged into the weights that it
+    changes.
 
     Raises:
         InputError: there is no such model, or it and its tokenizer do not fit each other.
     """
-    tokenizer, model, new = _load(path, "AutoModelForSequenceClassification", num_labels=1)
+    tokenizer, model, new = _load(path, REWARD)
     name, head = _head(model, path)
     if any(f"{name}.weight" in key for key in new):
         torch.nn.init.zeros_(head.weight)
@@ -91,12 +92,12 @@ def load_with_head(path: str):
 
 
 def load_causal(path: str):
-    """Tokenizer and network with its own head for the next token.
+    """Tokenizer and network with its own head for the next token; adapters as `load_with_head`.
 
     Raises:
         InputError: as `load_with_head`, or the model is an encoder, or has no such head.
     """
-    tokenizer, model, new = _load(path, "AutoModelForCausalLM")
+    tokenizer, model, new = _load(path, CAUSAL)
     said = f"--base {path}: no causal language model, which --task text and sft need"
     head = model.get_output_embeddings()
     if head is None or any(
@@ -108,34 +109,24 @@ def load_causal(path: str):
     return tokenizer, model
 
 
-def _load(path: str, kind: str, **more: Any):
-    """Tokenizer, network of one of transformers' kinds, and its parameters that the checkpoint did
-    not have: those of a head."""
+def _load(path: str, kind: str):
+    """Tokenizer, network of one of transformers' kinds, and those of its parameters that nothing
+    gave: a head's."""
     try:
         import transformers
     except ImportError:
         raise InputError(_NEEDED) from None
-    folder = Path(path).is_dir()
-    local = folder or not hub_is_reachable()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=local)
-        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_SEED)
-            model, loading = getattr(transformers, kind).from_pretrained(
-                path,
-                dtype=torch.float32,
-                local_files_only=local,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                **more,
-            )
-    except Exception as error:  # broken files raise errors of many unrelated types
-        where = "the folder gives no language model" if folder else _NOT_THERE
-        raise InputError(f"--base {path}: {where}: {first_line(error)}") from error
-    check_complete(path, model, loading, config, new_head="num_labels" in more)
+    with _in_one_line(path) as local:
+        folder = folder_of(path, local=local)
+    if base := adapted(folder):
+        model, new = _merged(folder, base, kind), set()
+    else:
+        model, new = _network(path, kind)
+    written = base if base and not (folder / "tokenizer_config.json").exists() else path
+    with _in_one_line(written) as local:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(written, local_files_only=local)
     if model.config.is_encoder_decoder:
         raise InputError(f"--base {path}: use a causal model or an encoder, not an encoder-decoder")
     embedded = model.get_input_embeddings().weight.shape[0]
@@ -149,8 +140,57 @@ def _load(path: str, kind: str, **more: Any):
             raise InputError(f"--base {path}: the tokenizer has neither padding nor end of text")
         tokenizer.pad_token = tokenizer.eos_token
     model.config.pad_token_id = tokenizer.pad_token_id
+    return tokenizer, model, new
+
+
+def _network(path: str, kind: str) -> tuple[Any, set[str]]:
+    """The network of a whole checkpoint, and the parameters of a head that it does not have."""
+    import transformers
+
+    with _in_one_line(path) as local, torch.random.fork_rng(devices=[]):
+        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local)
+        torch.manual_seed(_SEED)
+        model, loading = getattr(transformers, kind).from_pretrained(
+            path,
+            dtype=torch.float32,
+            local_files_only=local,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **({"num_labels": 1} if kind == REWARD else {}),
+        )
+    check_complete(path, model, loading, config, new_head=kind == REWARD)
     mismatched = {str(name) for name, *_ in loading["mismatched_keys"]}
-    return tokenizer, model, {*map(str, loading["missing_keys"]), *mismatched}
+    return model, {*map(str, loading["missing_keys"]), *mismatched}
+
+
+def _merged(folder: Path, base: str, kind: str) -> Any:
+    """The network that an adapter changes, with its change in the weights.
+
+    One that was trained for the other kind of head gives what is below the head; the head is that
+    of the base, or begins at zero.
+    """
+    own = kind_of(folder)
+    merged = merge(with_adapter(_load(base, own)[1], folder), str(folder))
+    if own == kind:
+        return merged
+    other = load_with_head(base)[1] if kind == REWARD else load_causal(base)[1]
+    other.base_model.load_state_dict(merged.base_model.state_dict())
+    return other
+
+
+@contextmanager
+def _in_one_line(path: str) -> Iterator[bool]:
+    """Gives whether only what is on this machine can be looked at; InputError for what is raised,
+    as broken files raise errors of many unrelated types.
+    """
+    folder = Path(path).is_dir()
+    try:
+        yield folder or not hub_is_reachable()
+    except InputError:
+        raise
+    except Exception as error:
+        where = "the folder gives no language model" if folder else _NOT_THERE
+        raise InputError(f"--base {path}: {where}: {first_line(error)}") from error
 
 
 def _is_causal(model: torch.nn.Module) -> bool:

@@ -11,8 +11,7 @@ here, too, and used by `preference.language.likelihood`.
 
 import json
 import os
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from murmuration.preference.bases import Base
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
+from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-from murmuration.preference.language.checkpoint import check_adapter
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import RewardModel
 
@@ -44,8 +43,17 @@ class LanguageReward:
             raise InputError(f"weights must be {base.dimension} finite numbers")
         self.theta_D, self.base, self.model = theta_D, base, model
 
-    def save(self, folder: str | os.PathLike, card: str = "", *, overwrite: bool = False) -> None:
+    def save(
+        self,
+        folder: str | os.PathLike,
+        card: str = "",
+        *,
+        overwrite: bool = False,
+        beside: Mapping[str, bytes] | None = None,
+    ) -> None:
         """Writes the model's folder, whole or not at all; ``card`` becomes its README.md.
+
+        ``beside`` holds more files by name.
 
         Raises:
             InputError: something is there already, and ``overwrite`` is false or it is not a saved
@@ -57,6 +65,8 @@ class LanguageReward:
             about = {"format": FORMAT, "model": self.model, "base": self.base.to_config()}
             (new / _FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
             (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
+            for name, content in (beside or {}).items():
+                (new / name).write_bytes(content)
 
         replace_folder(folder, write, read_about, overwrite)
 
@@ -111,28 +121,6 @@ def load_reward(folder: str | os.PathLike) -> RewardModel | SavedReward:
 def is_language_model(folder: str | os.PathLike) -> bool:
     """Whether a folder says that it holds a language model."""
     return (Path(folder) / _FILE).exists()
-
-
-def with_adapter(model: torch.nn.Module, folder: Path) -> torch.nn.Module:
-    """A base with the LoRA layers that a folder holds.
-
-    Raises:
-        InputError: peft is not installed, or they do not fit.
-    """
-    try:
-        import peft
-    except ImportError:
-        raise InputError(f"{folder} needs peft: pip install 'murmuration[lm]'") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # also of what is missing, which is refused below
-            changed = peft.PeftModel.from_pretrained(model, str(folder)).eval()  # type: ignore[arg-type]
-            found = peft.utils.load_peft_weights(str(folder), device="cpu")
-            expected = peft.get_peft_model_state_dict(changed)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
-    check_adapter(str(folder), expected, found)
-    return changed
 
 
 def read_about(folder: Path) -> dict[str, Any]:

@@ -58,8 +58,15 @@ def what(result: Mapping[str, Any], base: str) -> str:
         return f"the language model `{base}` with a head, all {numbers} weights trained."
     return (
         f"the language model `{base}` with a head and LoRA of rank {features['rank']}, together "
-        f"{numbers} trained weights; this folder holds these, and needs the base."
+        f"{numbers} trained weights; {_holds(features)}."
     )
+
+
+def _holds(features: Mapping[str, Any]) -> str:
+    """What is in the folder of a model with LoRA."""
+    if features.get("merged"):
+        return "the base is an adapter itself, so this folder holds the whole model, merged"
+    return "this folder holds these, and needs the base"
 
 
 def next_tokens(result: Mapping[str, Any], base: str) -> str:
@@ -75,8 +82,7 @@ def next_tokens(result: Mapping[str, Any], base: str) -> str:
     trained = (
         f"all {numbers} weights trained"
         if features["train"] == "full"
-        else f"with LoRA of rank {features['rank']}, {numbers} trained weights; this folder holds "
-        "these, and needs the base"
+        else f"with LoRA of rank {features['rank']}, {numbers} trained weights; {_holds(features)}"
     )
     return (
         f"It says how likely each next token of a text is, and so can write: the language model "
@@ -92,7 +98,7 @@ def use(result: Mapping[str, Any], base: str) -> str:
     kind = "AutoModelForCausalLM" if says else "AutoModelForSequenceClassification"
     plain = f"{kind}.from_pretrained({place})"
     head = f"from transformers import {kind}\n"
-    if features.get("train") == "lora":
+    if features.get("train") == "lora" and not features.get("merged"):
         head += "from peft import PeftModel\n"
         plain = (
             f'{kind}.from_pretrained("{base}"{"" if says else ", num_labels=1"})\n'
