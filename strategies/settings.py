@@ -272,9 +272,16 @@ class Settings:
     lora_rank: int = setting(
         0, "Rank of LoRA. [default: 16]", panel=MODEL, base=True, **AT_LEAST_ONE
     )
+    lora_alpha: int = setting(
+        0,
+        "Alpha of LoRA, whose change is multiplied by alpha / rank. [default: the rank]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
     lora_targets: str = setting(
         "",
-        "Layers that LoRA changes, comma-separated. [default: by architecture]",
+        "Layers that LoRA changes, comma-separated, or all-linear. [default: by architecture]",
         panel=MODEL,
         base=True,
     )

@@ -63,8 +63,9 @@ class BaseSettings:
         path: a local folder, or a name on a hub.
         train: one of `TRAINED`.
         rank: of LoRA's factors.
-        targets: names of the layers that LoRA changes, comma-separated; empty: those that peft
-            knows for the architecture.
+        alpha: their product is multiplied by alpha / rank; 0: as the rank.
+        targets: names of the layers that LoRA changes, comma-separated, or `all-linear`; empty:
+            queries and values, as peft or the layers' names have it for the architecture.
         max_tokens: the most tokens of prompt and response together.
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
@@ -81,6 +82,7 @@ class BaseSettings:
     path: str
     train: str = "lora"
     rank: int = 16
+    alpha: int = 0
     targets: str = ""
     max_tokens: int = 256
     batch_tokens: int = 0
@@ -107,8 +109,9 @@ class BaseSettings:
         ):
             if getattr(self, name) < 1:
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
-        if self.batch_tokens < 0:
-            raise InputError(f"--batch-tokens must be at least 1; got {self.batch_tokens}")
+        for name, option in (("batch_tokens", "--batch-tokens"), ("alpha", "--lora-alpha")):
+            if getattr(self, name) < 0:
+                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
 
 
 class LanguageBase:
@@ -143,8 +146,8 @@ class LanguageBase:
             width = self.model.get_submodule(self.head).in_features
             self._head_unit, self.words = 1.0 / math.sqrt(width), 0
         if settings.train == "lora":
-            lora = (settings.rank, settings.targets)
-            self.model = with_lora(self.model, path, *lora, causal=causal)
+            lora = {"rank": settings.rank, "alpha": settings.alpha or settings.rank}
+            self.model = with_lora(self.model, path, settings.targets, **lora, causal=causal)
             if found.merged:  # so that it can be saved
                 check_untied(self.model, path)
         self.model.eval()

@@ -32,6 +32,15 @@ from murmuration.preference.language.checkpoint import (
 )
 
 _SEED = 0  # of everything that is drawn before training; public
+#: What layers of queries and values are called, alone or fused with keys.
+_QUERIES_AND_VALUES = (
+    ("q_proj", "v_proj"),
+    ("qkv_proj",),
+    ("query_key_value",),
+    ("query", "value"),
+    ("c_attn",),
+    ("Wqkv",),
+)
 _NEEDED = "--base needs transformers: pip install 'murmuration[lm]'"
 _NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
@@ -218,7 +227,13 @@ def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
 
 
 def with_lora(
-    model: torch.nn.Module, path: str, rank: int, targets_text: str, *, causal: bool = False
+    model: torch.nn.Module,
+    path: str,
+    targets_text: str,
+    *,
+    rank: int,
+    alpha: int,
+    causal: bool = False,
 ) -> torch.nn.Module:
     """The network with LoRA layers, and only these and a reward's head requiring gradients.
 
@@ -230,22 +245,25 @@ def with_lora(
     except ImportError:
         raise InputError("--train lora needs peft: pip install 'murmuration[lm]'") from None
     targets = [name.strip() for name in targets_text.split(",") if name.strip()]
+    if targets == ["all-linear"]:
+        targets = _all_linear(model)
+    targets = targets or _usual_targets(model)
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of what peft asks transformers
+            warnings.simplefilter("ignore")  # of what peft asks transformers, or makes of targets
             torch.manual_seed(_SEED)
-            return peft.get_peft_model(
+            changed = peft.get_peft_model(
                 model,  # type: ignore[arg-type]
                 peft.LoraConfig(
                     task_type=peft.TaskType.CAUSAL_LM if causal else peft.TaskType.SEQ_CLS,
                     r=rank,
-                    lora_alpha=rank,
+                    lora_alpha=alpha,
                     lora_dropout=0.0,
                     target_modules=targets or None,
                     fan_in_fan_out=_has_transposed(model, targets),
                 ),
             )
-    except ValueError as error:
+    except (ValueError, AttributeError) as error:
         layers = sorted(
             {
                 name.rpartition(".")[2]
@@ -257,6 +275,46 @@ def with_lora(
             f"--lora-targets {targets_text or '(the default)'}: {first_line(error)} "
             f"Layers of {path}: {', '.join(layers)}"
         ) from error
+    _check_layers(changed, targets)
+    return changed
+
+
+def _usual_targets(model: Any) -> list[str]:
+    """Queries and values: as peft has it for the architecture, else by what they are called; empty
+    where nothing is called so, or peft has a pattern of names."""
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
+
+    if (known := KNOWN.get(model.config.model_type)) is not None:
+        return [] if isinstance(known, str) else list(known)
+    there = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    return next((list(names) for names in _QUERIES_AND_VALUES if there.issuperset(names)), [])
+
+
+def _all_linear(model: Any) -> list[str]:
+    """Names of all linear layers below the head."""
+    network = model.base_model
+    return sorted(
+        {name.rpartition(".")[2] for name, layer in network.named_modules() if _is_linear(layer)}
+    )
+
+
+def _is_linear(layer: torch.nn.Module) -> bool:
+    return isinstance(layer, torch.nn.Linear) or type(layer).__name__ == "Conv1D"
+
+
+def _check_layers(changed: Any, targets: list[str]) -> None:
+    """InputError if LoRA changes anything but linear layers and embeddings.
+
+    Experts, whose weights peft changes as a whole, see the tokens of all sequences in one row.
+    """
+    for name, layer in changed.get_base_model().named_modules():
+        if (base := getattr(layer, "base_layer", None)) is None:
+            continue
+        if not (_is_linear(base) or isinstance(base, torch.nn.Embedding)):
+            raise InputError(
+                f"--lora-targets {','.join(targets)}: {name!r} is no linear layer but a "
+                f"{type(base).__name__}, in which users cannot be told apart: leave it out"
+            )
 
 
 def _has_transposed(model: torch.nn.Module, targets: list[str]) -> bool:

@@ -13,6 +13,7 @@ BAD = {
     "task": ["", "write"],
     "train": ["half"],
     "lora_rank": [-1],
+    "lora_alpha": [-1],
     "max_tokens": [-1],
     "batch_tokens": [-1],
     "user_memory": [-1],

@@ -237,3 +237,32 @@ def test_settings_reach_the_base(config):
     head = base_config(replace(config, train="head", lora_rank=0))
     assert json.dumps(head)
     assert head["kind"] == "language-head"
+
+
+@pytest.mark.parametrize("part", ["lora", "head"])
+def test_a_response_that_does_not_fit_is_a_bad_row(config, write_rows, make_rows, caplog, part):
+    rows = make_rows([2] * 20)
+    rows[3]["rejected"] = "save it " * 50
+    test = make_rows([2] * 5, seed=3)
+    test[1]["chosen"] = "save it " * 50
+    config = replace(
+        config, data=write_rows(rows), test=write_rows(test, "test.jsonl"), train=part,
+        lora_rank=2 if part == "lora" else 0,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="does not fit into the"):
+        run(config)
+    result = run(replace(config, on_bad_rows="skip"))
+    assert result["rounds"] == 2
+    assert result["heldout_users"] == 5
+    said = [record.getMessage() for record in caplog.records]
+    assert any(text.startswith("1 rows are left out, the first: row 4") for text in said)
+    assert any(text.startswith("1 rows of --test are left out, the first: row 2") for text in said)
+
+
+def test_a_test_of_bad_rows_alone_is_refused(config, write_rows, make_rows):
+    test = make_rows([2] * 2)
+    for row in test:
+        row["chosen"] = "save it " * 50
+    config = replace(config, test=write_rows(test), on_bad_rows="skip")
+    with pytest.raises(InputError, match="all 4 rows are bad, the first: row 1: a response"):
+        run(config)

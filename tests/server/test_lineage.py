@@ -137,7 +137,7 @@ def test_an_unknown_base_of_ours_is_refused(config, tmp_path):
     (found,) = lineage_of(replace(then, base_privacy=str(ledger))).runs
     result = json.loads((Path(config.out) / "result.json").read_text())
     assert (found.epsilon, found.ledger_head) == (result["epsilon"], result["ledger_head"])
-    with pytest.raises(InputError, match="--base-privacy .*nowhere"):
+    with pytest.raises(InputError, match=r"--base-privacy .*nowhere"):
         lineage_of(replace(then, base_privacy=str(tmp_path / "nowhere")))
 
 
