@@ -141,7 +141,8 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     examples = store.examples(str(work.parameters["features"]))
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)
-    sums = node_half.contribute(examples, work, store.keys_U[users_S], host.source)
+    source = host.source.again(int(work.parameters.get(messages.DRAW, 0)))
+    sums = node_half.contribute(examples, work, store.keys_U[users_S], source)
     if not all(np.isfinite(total).all() for total in sums.values()):
         raise FloatingPointError("a sum of bounded contributions is not finite")
     return messages.sums_reply({name: _of_all(name, sums[name], places_S) for name in sums})

@@ -264,6 +264,7 @@ class Adaptive(CohortStrategy):
     """
 
     name = "adaptive"
+    draws_again = True
 
     def __init__(
         self, plan: AdaptivePlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any

@@ -238,6 +238,7 @@ class Els(CohortStrategy):
     """
 
     name = "els"
+    draws_again = True
 
     def __init__(self, plan: ElsPlan, ledger: Ledger, **arguments: Any) -> None:
         # Everybody is asked every round; the coins are tossed by the nodes, one per judgement.

@@ -197,6 +197,7 @@ class Uls(CohortStrategy):
     """
 
     name = "uls"
+    draws_again = True
 
     def __init__(self, plan: UlsPlan, ledger: Ledger, **arguments: Any) -> None:
         super().__init__(sampler=plan.mechanism.sampler, **arguments)

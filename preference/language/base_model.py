@@ -151,10 +151,9 @@ class LanguageBase:
             if found.merged:  # so that it can be saved
                 check_untied(self.model, path)
         self.model.eval()
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = usual_device()
         self.model.to(self.device)
-        most = max(1, _MOST_LOGITS // max(1, self.words))
-        self.batch_tokens = settings.batch_tokens or min(_BATCH_TOKENS[self.device.type], most)
+        self.batch_tokens = settings.batch_tokens or usual_batch(self.device, self.words)
         self.texts = TextTokens(self.tokenizer, context(self.settings, self.model.config))
         if settings.train == "head":  # by another way: nothing here is trained
             self.model.requires_grad_(False)
@@ -322,6 +321,16 @@ def _out_of_memory(error: BaseException) -> bool:
     return "DefaultCPUAllocator" in said and (
         "can't allocate memory" in said or "not enough memory" in said
     )
+
+
+def usual_device() -> torch.device:
+    """A GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def usual_batch(device: torch.device, words: int) -> int:
+    """Tokens to compute at a time, where for each a number for every one of ``words`` is made."""
+    return min(_BATCH_TOKENS[device.type], max(1, _MOST_LOGITS // max(1, words)))
 
 
 def context(settings: BaseSettings, config: Any) -> int:

@@ -24,6 +24,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.tokens import length_batches
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import RewardModel
 
@@ -95,17 +96,20 @@ class SavedReward:
             limits["digest"] = base.get("digest", "")
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
         if adapter:
-            loaded.model = with_adapter(loaded.model, folder)
+            loaded.model = with_adapter(loaded.model, folder).to(loaded.device)
         return cls(loaded)
 
     def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """The rewards of R prompts with R responses, (R,) float64; only differences count."""
+        """The rewards of R prompts with R responses, (R,) float64; only differences count.
+
+        Computed in batches of texts of about equal length: last digits may depend on them.
+        """
         if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
             raise InputError("score takes equally many prompts and responses")
         tokens, found = self._base.texts(prompt, response), np.empty(len(response))
         with torch.no_grad():
-            for text in range(len(response)):  # one by one: no digit depends on what stands beside
-                found[text] = float(self._base.rewards(tokens, np.array([text]))[0])
+            for texts_R in length_batches(tokens.lengths_T, self._base.batch_tokens):
+                found[texts_R] = self._base.rewards(tokens, texts_R).cpu()
         return found
 
 

@@ -11,7 +11,7 @@ something else. A text by itself is cut into windows.
 Legend: T texts (a prompt with a response), R of them in a batch, L tokens of the longest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,19 @@ import torch
 from murmuration.preference.data.judgements import InputError
 
 _BETWEEN = "\n\n"  # prompt and response, where no template says
+
+
+def length_batches(lengths_T: np.ndarray, most: int) -> Iterator[np.ndarray]:
+    """Places of texts of about equal length, of at most ``most`` tokens together, padding included,
+    or a single one; each text once, the shortest first.
+    """
+    order_T = np.argsort(lengths_T, kind="stable")
+    at = 0
+    while at < len(order_T):
+        tokens = lengths_T[order_T[at:]] * np.arange(1, len(order_T) - at + 1)
+        end = at + max(1, int((tokens <= most).sum()))  # ascending, as lengths are
+        yield order_T[at:end]
+        at = end
 
 
 @dataclass(frozen=True, eq=False)

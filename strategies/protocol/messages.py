@@ -34,6 +34,8 @@ Scalar = bool | int | float | str | bytes
 NOBODY = np.empty(0, dtype=np.int64)
 #: Where it stands whom a request is about.
 COHORT = "cohort"
+#: Among a request's parameters: how often its round was drawn before; left out for never.
+DRAW = "draw"
 #: In the text of an error by which a node's owner refuses what is asked.
 OWNER_REFUSES = "the owner's policy refuses"
 
