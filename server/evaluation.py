@@ -19,7 +19,7 @@ from murmuration.preference.bases import Base, Examples, accuracy_at, examples_o
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.language.next_tokens import NextTokens
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.server.config import RunConfig
 from murmuration.server.resuming import HELD_OUT_FIGURES
@@ -143,4 +143,10 @@ def _told(
     """Ask the nodes, and release; BudgetExceeded if that is not paid for."""
     sum_F = strategy.tally(context.grid, theta_D, release.tally)
     after = context.config.rounds + 1  # the last of them
-    return release.release(sum_F, round_=after, ledger=ledger, source=context.source)
+    draw = 0
+    while True:
+        source = context.source.again(draw)
+        try:
+            return release.release(sum_F, round_=after, ledger=ledger, source=source)
+        except NotRepeated:  # a seeded run that is resumed, and has other last digits than before
+            draw += 1

@@ -40,6 +40,8 @@ _WEIGHTS = (
     ("pytorch_model*.bin", "adapter_model.bin"),
 )
 _MOST_NAMED = 8
+#: Of heads for pretraining that checkpoints have beside the one that they declare.
+_HEADS = ("cls", "predictions", "sop_classifier", "lm_head", "qa_outputs")
 #: SHA-256 of files, by path, size and time of the last change.
 _hashed: dict[tuple[str, int, int], str] = {}
 
@@ -136,12 +138,16 @@ def check_complete(
 
     missing = [str(name) for name in loading["missing_keys"]]
     cut = {str(entry[0]): entry for entry in loading["mismatched_keys"]}
-    known = {name.split(".")[0] for name in body}
+    computed = {_plain(model, name) for name, _ in model.named_buffers()}
+    tops = {name.split(".")[0] for name in body}
+    heads = {*_HEADS, *(name.split(".")[0] for name in own)} - tops
 
     def dropped(name: str) -> bool:
-        """Whether the checkpoint's own architecture has it, and the task has no use for it."""
+        """Whether it is of a head that the task does not use, or no weight: earlier versions of
+        transformers saved buffers that are computed."""
         plain = _plain(model, name)
-        return plain in own if own else plain.split(".")[0] not in known
+        top = plain.split(".")[0]
+        return plain in own or plain in computed or (top in heads if own else top not in tops)
 
     said = [
         _listed("it lacks", [name for name in missing if not anew(name)]),

@@ -263,3 +263,28 @@ def test_a_round_whose_sum_differs_is_drawn_and_charged_again(
     assert result["epsilon"] <= 4.0
     (said,) = [text for text in result["warnings"] if "drawn and charged again" in text]
     assert said.startswith("2 rounds (the first: 1) did not repeat to the last digit")
+
+
+def test_held_out_figures_that_differ_are_charged_again_or_not_told(tmp_path, crowd):
+    class Elsewhere(LocalGrid):
+        """A user of the test is counted otherwise."""
+
+        def pull_messages(self, message_ids):
+            for reply in super().pull_messages(message_ids):
+                if "tally" in reply.content.array_records.get("sums", {}):
+                    sums = reply.content.array_records["sums"]
+                    sums["tally"] = encoded(decoded(sums["tally"]) * 0.0)
+                yield reply
+
+    config = RunConfig(
+        data=crowd, heldout=0.4, epsilon=4.0, delta=1e-3, rounds=2, cohort=15, seed=3,
+        out=str(tmp_path / "run"),
+    )  # fmt: skip
+    first = run(config)
+    assert first["heldout_accuracy"] is not None
+    for name in ("result.json", "released.json"):
+        (Path(config.out) / name).unlink()
+    config = replace(config, resume=True)
+    result = train(config, Elsewhere(client_app, 1, config.to_run_config()))
+    assert result["heldout_accuracy"] is None  # there was no budget to tell it twice
+    assert result["epsilon"] == first["epsilon"]

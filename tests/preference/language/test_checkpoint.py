@@ -83,6 +83,13 @@ def test_a_head_that_another_weight_gives_is_not_missing(changed):
     LanguageBase(BaseSettings(folder, task="text"))
 
 
+def test_what_pretraining_and_earlier_versions_left_is_no_part_of_the_model(changed):
+    """As in bert-base-uncased, which declares a head for masked words and has another one, too."""
+    more = {"cls.seq_relationship.bias": torch.zeros(2)}
+    more["embeddings.position_ids"] = torch.arange(64)[None]
+    LanguageBase(BaseSettings(changed("bert", lambda tensors: tensors.update(more))))
+
+
 def test_heads_of_other_tasks_make_room_for_a_reward(language_model, tmp_path):
     from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
