@@ -18,7 +18,7 @@ whoever can write the folder can write another history (``privacy.accounting.cha
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +107,15 @@ class Lineage:
             ]
         if (earlier := len(self.runs) - 1) < 1:
             return []
+        rows = composed(self.runs)
+        apart = len({name for row in rows for name in row["populations"]}) > 1 and all(
+            len(row["populations"]) < 2 for row in rows
+        )
         return [
             f"THE BASE WAS TRAINED ON USERS, TOO, by {earlier} earlier "
-            f"{'run' if earlier == 1 else 'runs'}: {' '.join(map(_said, composed(self.runs)))} "
-            "Epsilons and deltas of runs under the same adjacency are added (basic composition)."
+            f"{'run' if earlier == 1 else 'runs'}: {'; '.join(map(_said, rows))}. Epsilons and "
+            "deltas of runs under the same adjacency are added (basic composition)."
+            + (" Nobody is in two of these populations, as was declared." if apart else "")
         ]
 
 
@@ -158,13 +163,13 @@ def _said(row: Mapping[str, Any]) -> str:
         listed = " and ".join(map(repr, names))
         who = f"whoever is in {listed}, which nobody declared disjoint"
     if row["why"]:
-        return f"for {who} there is no figure: {row['why']}."
+        return f"for {who} there is no figure: {row['why']}"
     # Upwards, in the last digit that is shown.
     epsilon = math.ceil(row["epsilon"] * 1e4 - 1e-6) / 1e4
     times = "one run" if row["runs"] == 1 else f"{row['runs']} runs together"
     return (
         f"for {who}, epsilon = {epsilon:g} and delta = {row['delta']:g} in {times} "
-        f"({row['adjacency']})."
+        f"({row['adjacency']})"
     )
 
 
@@ -174,21 +179,22 @@ def lineage_of(config: RunConfig) -> Lineage:
     Raises:
         InputError: it looks like one of ours and what it cost is not known, or not to be believed.
     """
-    declared = config.base_privacy
-    if declared == "public" or not config.base:
-        return Lineage(public=bool(declared))
-    if declared:
-        return _of_ledger(Path(declared).expanduser())
+    if config.base_privacy == "public" or not config.base:
+        return Lineage(public=bool(config.base_privacy))
+    names = [name.strip() for name in config.base_privacy.split(",") if name.strip()]
+    given = Lineage()
+    for name in names:
+        given = _joined(given, _of_ledger(Path(name).expanduser()))
     found, path = Lineage(), config.base
     while path:
         try:
             folder = folder_of(path, local=not hub_is_reachable())
         except OSError as error:
             raise InputError(f"--base {path}: cannot be read: {first_line(error)}") from None
-        if _ours(folder):
-            found = _joined(_read(folder), found)
+        if _ours(folder) and not (given.runs and not (folder / FILE).exists()):
+            found = _joined(_read(folder, given), found)
         path = adapted(folder)
-    return found
+    return _joined(found, given)
 
 
 def _ours(folder: Path) -> bool:
@@ -216,31 +222,31 @@ def _ledger(place: int) -> str:
     return f"ledger-{place + 1}.jsonl"
 
 
-def _read(folder: Path) -> Lineage:
-    """What a model's folder says, compared with the ledgers in it."""
-    advice = (
-        "say what it cost with --base-privacy LEDGER (the ledger.jsonl of the run that made it), "
-        "or --base-privacy public"
-    )
+def _read(folder: Path, given: Lineage) -> Lineage:
+    """What a model's folder says, compared with the ledgers in it, or with those that are given."""
+    elsewhere = {run.ledger_head: place for place, run in enumerate(given.runs)}
+    runs, ledgers = [], []
     try:
         about = json.loads((folder / FILE).read_bytes())
-        if about["format"] != FORMAT:
-            raise ValueError(f"not of format {FORMAT}")
-        runs = tuple(Trained(**run) for run in about["runs"])
-        if not runs:
-            raise ValueError("it names no run")
-        for place, run in enumerate(runs):
-            _check(folder / _ledger(place), run)
-        ledgers = tuple(
-            (place.read_bytes(), head_path(place).read_bytes())
-            for place in (folder / _ledger(place) for place in range(len(runs)))
-        )
+        if about["format"] != FORMAT or not about["runs"]:
+            raise ValueError(f"{FILE} names no run in format {FORMAT}")
+        for place, run in enumerate(Trained(**run) for run in about["runs"]):
+            if (at := elsewhere.get(run.ledger_head)) is not None:
+                run = replace(run, epsilon=given.runs[at].epsilon)
+                ledgers.append(given.ledgers[at])
+            else:
+                ledger = folder / _ledger(place)
+                _check(ledger, run)
+                ledgers.append((ledger.read_bytes(), head_path(ledger).read_bytes()))
+            runs.append(run)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"--base {folder}: a model that was trained on users, and what that cost them is not "
-            f"known: {first_line(error)}; {advice}"
+            f"known: {first_line(error)}; say what it cost with --base-privacy LEDGER (the "
+            "ledger.jsonl of the run that made it; of several runs all, comma-separated), or "
+            "--base-privacy public"
         ) from None
-    return Lineage(runs, ledgers)
+    return Lineage(tuple(runs), tuple(ledgers))
 
 
 def _check(ledger: Path, run: Trained) -> None:

@@ -240,7 +240,8 @@ class Settings:
     base_privacy: str = setting(
         "",
         "What --base cost those whom it was trained on, where its folder does not say: public, or "
-        "the ledger.jsonl of the run that made it. [default: as its folder says]",
+        "the ledger.jsonl of the run that made it (of several, comma-separated). [default: as its "
+        "folder says]",
         panel=PROMISE,
         base=True,
     )

@@ -141,6 +141,35 @@ def test_an_unknown_base_of_ours_is_refused(config, tmp_path):
         lineage_of(replace(then, base_privacy=str(tmp_path / "nowhere")))
 
 
+def test_a_ledger_that_is_named_leaves_no_other_run_out(config):
+    first = run(config)
+    middle = following(config, epsilon=1.0)
+    second = run(middle)
+    model, last = Path(middle.out) / "model", following(middle, "third")
+    both = first["epsilon"] + second["epsilon"]
+    (model / "ledger-1.jsonl").unlink()
+    own = replace(last, base_privacy=str(Path(middle.out) / "ledger.jsonl"))
+    with pytest.raises(InputError, match=r"ledger-1\.jsonl is missing"):
+        lineage_of(own)
+    every = ",".join(str(Path(c.out) / "ledger.jsonl") for c in (config, middle))
+    found = lineage_of(replace(last, base_privacy=every))
+    assert sum(one.epsilon for one in found.runs) == both
+    # What is given is counted, whatever the folder says of itself, and each run once.
+    (model / "ledger-1.jsonl").write_bytes((Path(config.out) / "ledger.jsonl").read_bytes())
+    assert lineage_of(own).runs == found.runs
+    assert lineage_of(last).runs == found.runs
+    (model / "privacy.json").unlink()
+    assert sum(one.epsilon for one in lineage_of(replace(last, base_privacy=every)).runs) == both
+
+
+def test_disjoint_populations_are_said_to_be_so(config):
+    run(replace(config, population="a"))
+    said = run(following(config, population="b", disjoint=True))["warnings"][0]
+    assert "for the population 'a', epsilon" in said
+    assert "for the population 'b', epsilon" in said
+    assert said.endswith("Nobody is in two of these populations, as was declared.")
+
+
 def test_a_base_of_others_has_none(config):
     assert lineage_of(config).runs == ()
     assert lineage_of(replace(config, base="", lora_rank=0)).runs == ()
