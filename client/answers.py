@@ -25,7 +25,7 @@ from murmuration.client.labels.memory import LabelState
 from murmuration.client.labels.pre_randomized import stated_labels
 from murmuration.client.labels.terms import check_terms, check_true_labels
 from murmuration.client.store import UserStore
-from murmuration.preference.bases import Examples, accuracy_at, largest_examples
+from murmuration.preference.bases import Examples, accuracy_at, largest_batch, trial_examples
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
@@ -81,7 +81,9 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     model = preference_model(str(request["model"]), examples.kind, examples.width)
     if isinstance(examples, LanguageExamples):
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
-        _check_base(examples.base, declared, model)
+        group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
+        users = len(store.keys_U) if together else 1
+        _check_base(examples.base, declared, model, group_size, users)
     entry = messages.RegistryEntry(
         place=store.place,
         places=store.places,
@@ -152,7 +154,8 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)
     keys_S = host.store().keys_U[work.users_S]
-    sums = node_half.client_update(examples, work, keys_S, host.source)
+    source = host.source.again(int(work.parameters.get(messages.DRAW, 0)))
+    sums = node_half.client_update(examples, work, keys_S, source)
     if not all(np.isfinite(total).all() for total in sums.values()):
         raise FloatingPointError("a sum of bounded contributions is not finite")
     return messages.sums_reply({name: _of_all(name, sums[name], places_S) for name in sums})
@@ -171,13 +174,17 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
 
 
 @lru_cache(maxsize=4)
-def _check_base(base: LanguageBase, schema: Schema, model: PreferenceModel) -> None:
-    """InputError where this model cannot be trained here, tried out on an example that is made up:
+def _check_base(
+    base: LanguageBase, schema: Schema, model: PreferenceModel, group_size: int, users: int
+) -> None:
+    """InputError where this model cannot be trained here, tried out on texts that are made up:
     nothing that a user has decides whether a node registers.
+
+    Gradients are compared on short texts, and memory is looked for with as much as a round of such
+    a group size can ask for at a time.
     """
-    examples = largest_examples(base, schema, 1, 1)
-    assert isinstance(examples, LanguageExamples)
-    examples.check(model)
+    trial_examples(base, schema).check(model)
+    largest_batch(base, schema, group_size).probe(model, users)
 
 
 def _check_declared(data: Data, kind: str, responses: object) -> None:

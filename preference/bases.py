@@ -5,6 +5,7 @@ and decides on both sides what users' judgements or texts are turned into.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,17 @@ from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features.hashing import FeatureMap, feature_map
 from murmuration.preference.language.base_model import KIND, LanguageBase, language_base
-from murmuration.preference.language.examples import TokenExamples, token_examples
+from murmuration.preference.language.examples import (
+    LanguageExamples,
+    TokenExamples,
+    token_examples,
+)
 from murmuration.preference.language.next_tokens import NextTokens, own_texts, responses
+from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.reward import Accuracy, accuracy_of
+
+_TRIAL_TOKENS = 48  # of the longest text on which gradients are compared
 
 Base = FeatureMap | LanguageBase
 Examples = PairExamples | TokenExamples | NextTokens
@@ -94,3 +102,40 @@ def largest_examples(base: Base, schema: Schema, users: int, each: int) -> Examp
         most_responses=schema.responses,
     )
     return examples_of(judgements, base)
+
+
+def trial_examples(base: LanguageBase, schema: Schema) -> LanguageExamples:
+    """Two made-up users of a language model with two examples each, of random tokens.
+
+    All texts are of different lengths, those of one example, too.
+    """
+    users, each = 2, 2
+    width = 1 if base.settings.task == "text" else schema.responses
+    text_JK = np.arange(users * each * width).reshape(users * each, width)
+    longest = max(2, min(base.texts.limit, _TRIAL_TOKENS))
+    generator = np.random.default_rng(0)
+    lengths_T = generator.permutation(np.linspace(2, longest, text_JK.size).astype(np.int64))
+    words = np.delete(np.arange(len(base.tokenizer)), base.tokenizer.pad_token_id)
+    tokens = Tokens(
+        ids=torch.from_numpy(generator.choice(words, int(lengths_T.sum()))),
+        start_T=np.concatenate([[0], np.cumsum(lengths_T)]),
+        second_T=lengths_T // 2,
+        cut=0,
+    )
+    start_U = torch.arange(users + 1) * each
+    if base.settings.task != "reward":
+        return NextTokens(base, tokens, text_JK, start_U)
+    y_R = torch.ones(users * each * (width - 1))
+    return TokenExamples(base, tokens, text_JK, start_U, y_R, kind=schema.kind)
+
+
+def largest_batch(base: LanguageBase, schema: Schema, group_size: int = 0) -> LanguageExamples:
+    """One made-up user whose examples fill a batch, as far as ``group_size`` lets them (0: any)."""
+    texts = 1 if base.settings.task == "text" else schema.responses
+    filling = max(1, base.batch_tokens // (texts * base.texts.limit))
+    most = min(filling, group_size or filling)
+    examples = largest_examples(base, schema, 1, most)
+    assert isinstance(examples, LanguageExamples)  # of a language model there are no others
+    if base.settings.task == "text":  # of which a long one makes several examples
+        return replace(examples, text_JK=examples.text_JK[:most], start_U=torch.tensor([0, most]))
+    return examples

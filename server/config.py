@@ -189,6 +189,8 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
             raise InputError(
                 f"{option(field.name)} is about a language model: name one with --base"
             )
+    if config.disjoint and not config.population:
+        raise InputError("--disjoint is about a population: name it with --population")
     if not 0.0 <= config.heldout_epsilon <= config.epsilon:
         raise InputError(
             "--heldout-epsilon must be a positive number, at most --epsilon; got "

@@ -8,6 +8,7 @@ token also the loss. How many they are is told as a nominal number. Only ``--exa
 run that promises nothing, leaves out the noise.
 """
 
+import logging
 import math
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,15 +16,17 @@ from functools import partial
 import numpy as np
 
 from murmuration.preference.bases import Base, Examples, accuracy_at, examples_of
-from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.language.next_tokens import NextTokens
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.server.config import RunConfig
 from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.spec import RunContext
+
+_log = logging.getLogger("murmuration")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,13 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
     data = load_data(config.task, config.test, config.columns, skip, schema)
     if config.task == "reward" and isinstance(data, Judgements) and not data.decided:
         raise InputError(f"--test {config.test}: every judgement is a tie, nothing to predict")
-    return examples_of(data, features)
+    left_out = LeftOut(skip) if skip == "skip" else None
+    examples = examples_of(data, features, left_out)
+    if left_out is not None and left_out.rows:
+        left_out.check(int(examples.counts_U.sum()), "")
+        reason = left_out.reasons[0]
+        _log.warning("%d rows of --test are left out, the first: %s", left_out.rows, reason)
+    return examples
 
 
 def on_test(theta_D: np.ndarray, test: Examples) -> HeldOut:
@@ -134,4 +143,10 @@ def _told(
     """Ask the nodes, and release; BudgetExceeded if that is not paid for."""
     sum_F = strategy.tally(context.grid, theta_D, release.tally)
     after = context.config.rounds + 1  # the last of them
-    return release.release(sum_F, round_=after, ledger=ledger, source=context.source)
+    draw = 0
+    while True:
+        source = context.source.again(draw)
+        try:
+            return release.release(sum_F, round_=after, ledger=ledger, source=source)
+        except NotRepeated:  # a seeded run that is resumed, and has other last digits than before
+            draw += 1

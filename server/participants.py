@@ -68,6 +68,8 @@ def _ask(
         features=features,
         model=config.model,
         schema=config.schema,
+        group_size=config.group_size,
+        batch_users=config.batch_users,
         counts=Adjacency(config.adjacency).counts_are_public,
         timeout=config.timeout,
         absent=absent if config.refresh else None,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.ledger_lines import draw_of
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
@@ -37,7 +38,7 @@ def result_of(
     strategy = built.strategy
     private = bool(built.charges)
     warnings = [*strategy.notes(), *as_published(config), *_warnings(config, context, private)]
-    warnings = [*_lost(ledger), *warnings]
+    warnings = [*_lost(ledger), *_drawn_again(ledger), *warnings]
     return {
         "task": config.task,
         "strategy": config.strategy,
@@ -98,6 +99,19 @@ def _lost(ledger: Ledger) -> list[str]:
         f"THE LEDGER WAS LOST {times} and the run went on by leave (--accept-ledger-loss): epsilon "
         "counts the whole plan again for what nobody can know any more, and may be above the "
         f"budget. What happened: {'; '.join(ledger.lost)}."
+    ]
+
+
+def _drawn_again(ledger: Ledger) -> list[str]:
+    """That a seeded run did not repeat bit for bit, and what that cost."""
+    rounds = sorted({charge.round for charge in ledger.charges if draw_of(charge.replay)})
+    if not rounds:
+        return []
+    return [
+        f"{len(rounds)} {'round' if len(rounds) == 1 else 'rounds'} (the first: {rounds[0]}) did "
+        "not repeat to the last digit when the run was resumed, and were drawn and charged again, "
+        "with other coins and other noise: epsilon counts both, and the run is not the one that "
+        "its seed gives without an interruption."
     ]
 
 

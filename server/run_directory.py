@@ -3,6 +3,7 @@
     config.json     the settings (public; the seed is not among them), and a keyed hash that ties
                     seed and keys to them
     ledger.jsonl    every release and its cost; ledger.jsonl.head: how long it is, and its hash
+    base.json       which language model is trained: where it lies, its SHA-256, its commit on a hub
     released.json   values that were released before the first round, if any
     metrics.jsonl   a line for each round, from accounted releases only
     checkpoint/     the last round's model and optimizer
@@ -286,6 +287,26 @@ class RunDirectory:
                 f"{nodes}, which a seeded run cannot repeat; use the same --users-per-node"
             )
         self.write_json("private/nodes.json", {"nodes": nodes})
+
+    def keep_base(self, described: Mapping[str, Any]) -> None:
+        """Note which language model is trained, if one is.
+
+        Raises:
+            InputError: the run goes on, and its base is not the one that it was begun with.
+        """
+        now = {
+            name: described[name] for name in ("path", "digest", "revision") if name in described
+        }
+        if "digest" not in now:
+            return
+        before = self._read_json("base.json", "digest") or now
+        if before["digest"] != now["digest"]:
+            raise InputError(
+                f"--resume with another base: what is in {now['path']} is not what the run was "
+                f"begun with: SHA-256 {now['digest'][:16]}…, was {before['digest'][:16]}…; bring "
+                "it back, or begin again with another --out"
+            )
+        self.write_json("base.json", now)
 
     def once(self, name: str, release: Callable[[], Value]) -> Value:
         """A value that is released once in a run and kept in ``released.json``.

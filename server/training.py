@@ -7,6 +7,7 @@ once a second. In a deployment every replayed round is charged again, so it is s
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from flwr.serverapp import Grid
@@ -14,6 +15,7 @@ from flwr.serverapp import Grid
 from murmuration.preference.bases import Base, Examples, base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.reward import reward_model
+from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.adjacency import Adjacency
@@ -21,6 +23,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import on_held_out, on_test, public_test
+from murmuration.server.lineage import lineage_of
 from murmuration.server.participants import participants, refresh
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
@@ -77,8 +80,10 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
 def _train(
     config: RunConfig, grid: Grid, folder: RunDirectory, features: Base
 ) -> dict[str, object]:
+    lineage = lineage_of(config)
     source = Randomness(config.seed if config.seed >= 0 else None)
     test = public_test(config, features)
+    folder.keep_base(features.to_config())
     features_json = json.dumps(features.to_config())
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, features_json)
@@ -120,11 +125,26 @@ def _train(
         )
         result = result_of(config, context, built, ledger, figure, pace, folder)
     result["features"] = features.to_config()
+    lineage = lineage.with_run(result, config, folder.ledger_path)
+    result["lineage"] = lineage.to_json()
+    told = [*lineage.sentences(), *_merged(features.to_config())]
+    result["warnings"] = [*told, *result["warnings"]]  # type: ignore[misc]
     model = reward_model(theta_D, features, config.model)
-    model.save(folder.path / "model", model_card(result), overwrite=True)
+    beside = {} if isinstance(model, RewardModel) else {"beside": lineage.files()}
+    model.save(folder.path / "model", model_card(result), overwrite=True, **beside)
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result
+
+
+def _merged(described: Mapping[str, object]) -> list[str]:
+    """That the base is an adapter, and what was done with it."""
+    if not described.get("merged"):
+        return []
+    return [
+        f"The base {described['path']} is an adapter: it was merged into the weights of "
+        f"{described['merged']} before training, and the model is saved whole."
+    ]
 
 
 def _probed(config: RunConfig, folder: RunDirectory, built: BuiltStrategy, features: Base) -> float:

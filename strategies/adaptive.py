@@ -266,6 +266,7 @@ class Adaptive(CohortStrategy):
 
     name = "adaptive"
     plan: AdaptivePlan
+    draws_again = True
 
     def __init__(
         self, plan: RadiusPlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any

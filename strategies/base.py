@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Protocol, cast
 
 import numpy as np
@@ -26,7 +27,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -125,6 +126,9 @@ class CohortStrategy(Strategy):
     #: Names in ``shapes`` of which nodes answer with one row for each asked user, in their order,
     #: instead of a sum. The totals hold a row for each user of the cohort, zero until one comes.
     stacked: frozenset[str] = frozenset()
+    #: Whether a seeded round that does not repeat bit for bit, when a simulation is resumed, can be
+    #: drawn and charged again. Only where no draw is over several rounds.
+    draws_again: bool = False
     #: What nodes are told of the plan; see ``strategies.protocol.stated_plan``.
     stated: str = ""
     #: Whether it solves for the model with everybody, in ``update``, instead of taking steps.
@@ -256,6 +260,8 @@ class CohortStrategy(Strategy):
             **self.parameters(),
             **messages.noise_parameters(self.node_noise()),
         }
+        if self.source.draw:
+            parameters[messages.DRAW] = self.source.draw
         return {**parameters, PARAMETER: self.stated} if self.stated else parameters
 
     def configure_train(
@@ -543,8 +549,7 @@ class CohortStrategy(Strategy):
                 if self._answered_before(round_):
                     updated = self._lost_round(round_)
                 else:
-                    outgoing = self.configure_train(round_, arrays, config, grid)
-                    updated = self._asked_round(round_, outgoing, grid)
+                    updated = self._drawn_round(round_, arrays, config, grid)
             except BudgetExceeded as refusal:
                 self.attendance.check_any()  # then it is no word about the data
                 self.stopped = f"stopped before round {round_}: {refusal}"
@@ -559,6 +564,29 @@ class CohortStrategy(Strategy):
         self.finish()
         result.arrays = messages.model_record(self.optimizer.result_D)
         return result
+
+    def _drawn_round(
+        self, round_: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> ArrayRecord | None:
+        """Draw a cohort and ask it; what the model is then. Raises as ``start``.
+
+        A seeded round that was released before repeats, or, where this machine's last digits are
+        not those of that time, is drawn again: with other coins and other noise it is a release
+        like any other, and charged as one. The sum on the old coins is not released.
+        """
+        source = self.source
+        try:
+            for draw in count():
+                self.source = source.again(draw)
+                try:
+                    outgoing = self.configure_train(round_, arrays, config, grid)
+                    return self._asked_round(round_, outgoing, grid)
+                except NotRepeated:
+                    if not (self.draws_again and self.participants.registry.simulated):
+                        raise
+                    self.log({"round": round_, "not repeated": draw})
+        finally:
+            self.source = source
 
     def _answered_before(self, round_: int) -> bool:
         """Whether nodes may have answered a round already, and would not again."""

@@ -218,6 +218,7 @@ class Els(SumStrategy):
 
     name = "els"
     plan: ElsPlan
+    draws_again = True
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""

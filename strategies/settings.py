@@ -235,6 +235,26 @@ class Settings:
     base: str = setting(
         "", "A language model to train (see --task): a folder, or a hub name.", panel=MODEL
     )
+    base_privacy: str = setting(
+        "",
+        "What --base cost those whom it was trained on, where its folder does not say: public, or "
+        "the ledger.jsonl of the run that made it (of several, comma-separated). [default: as its "
+        "folder says]",
+        panel=PROMISE,
+        base=True,
+    )
+    population: str = setting(
+        "",
+        "Who is trained on, by a name of your own. Where --base was trained on the same, or on "
+        "nobody named, epsilons add up.",
+        panel=PROMISE,
+    )
+    disjoint: bool = setting(
+        False,
+        "Declare that nobody of --population is in another one that --base was trained on.",
+        panel=PROMISE,
+        base=True,
+    )
     task: str = setting(
         "reward",
         "reward: from judgements. text: the next token of users' own texts (user_id, text). sft: "
@@ -251,9 +271,16 @@ class Settings:
     lora_rank: int = setting(
         0, "Rank of LoRA. [default: 16]", panel=MODEL, base=True, **AT_LEAST_ONE
     )
+    lora_alpha: int = setting(
+        0,
+        "Alpha of LoRA, whose change is multiplied by alpha / rank. [default: the rank]",
+        panel=MODEL,
+        base=True,
+        **AT_LEAST_ONE,
+    )
     lora_targets: str = setting(
         "",
-        "Layers that LoRA changes, comma-separated. [default: by architecture]",
+        "Layers that LoRA changes, comma-separated, or all-linear. [default: by architecture]",
         panel=MODEL,
         base=True,
     )

@@ -293,6 +293,7 @@ def base_config(config: Settings) -> dict[str, Any]:
     given = {
         "train": config.train,
         "rank": config.lora_rank,
+        "alpha": config.lora_alpha,
         "targets": config.lora_targets,
         "max_tokens": config.max_tokens,
         "batch_tokens": config.batch_tokens,

@@ -128,6 +128,7 @@ class Uls(SumStrategy):
 
     name = "uls"
     plan: UlsPlan
+    draws_again = True
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""

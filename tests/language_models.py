@@ -80,7 +80,30 @@ def save_bert(folder):
     return _save(BertModel, config, words, folder)
 
 
+def save_other(folder, kind):
+    """A causal model of one of the kinds in ``OTHERS``, by transformers' configuration of it."""
+    import transformers
+
+    words = tokenizer()
+    config = getattr(transformers, f"{OTHERS[kind]}Config")(
+        vocab_size=len(words), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=8, max_position_embeddings=64,
+        bos_token_id=2, eos_token_id=2, pad_token_id=0, num_experts=4, num_local_experts=4,
+        num_experts_per_tok=2, moe_intermediate_size=12, sliding_window=None,
+    )  # fmt: skip
+    return _save(getattr(transformers, f"{OTHERS[kind]}ForCausalLM"), config, words, folder)
+
+
+#: Kinds for which peft has no default layers, or with experts.
+OTHERS = {
+    "phi3": "Phi3",
+    "olmo2": "Olmo2",
+    "smollm3": "SmolLM3",
+    "mixtral": "Mixtral",
+    "qwen3-moe": "Qwen3Moe",
+}
 SAVED = {
+    **{kind: lambda folder, kind=kind: save_other(folder, kind) for kind in OTHERS},
     "gpt2": save_gpt2,
     "gpt2-chat": lambda folder: save_gpt2(folder, chat=True),
     "llama": save_llama,

@@ -92,4 +92,4 @@ class LanguageHead:
         self.base.save(folder)
 
 
-_SHAPING = ("path", "max_tokens", "batch_tokens")
+_SHAPING = ("path", "max_tokens", "batch_tokens", "digest", "revision", "merged")

@@ -23,11 +23,10 @@ Legend: D trained parameters, R texts in a batch, L tokens.
 """
 
 import inspect
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,10 @@ import torch
 
 from murmuration.preference.choices import TASKS, TRAINED
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.adapters import check_untied, merged_state
+from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import (
+    contents_of,
     load_causal,
     load_with_head,
     resolve_base,
@@ -61,13 +63,17 @@ class BaseSettings:
         path: a local folder, or a name on a hub.
         train: one of `TRAINED`.
         rank: of LoRA's factors.
-        targets: names of the layers that LoRA changes, comma-separated; empty: those that peft
-            knows for the architecture.
+        alpha: their product is multiplied by alpha / rank; 0: as the rank.
+        targets: names of the layers that LoRA changes, comma-separated, or `all-linear`; empty:
+            queries and values, as peft or the layers' names have it for the architecture.
         max_tokens: the most tokens of prompt and response together.
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
         task: one of `preference.choices.TASKS`.
         as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
+        digest: SHA-256 of what is in ``path``; empty: whatever is there.
+        revision: its commit, where it comes from a hub.
+        merged: what ``path`` was merged into, where it is an adapter.
 
     Raises:
         InputError: a value out of range.
@@ -76,12 +82,16 @@ class BaseSettings:
     path: str
     train: str = "lora"
     rank: int = 16
+    alpha: int = 0
     targets: str = ""
     max_tokens: int = 256
     batch_tokens: int = 0
     memory: int = 512
     task: str = "reward"
     as_published: bool = False
+    digest: str = ""
+    revision: str = ""
+    merged: str = ""
 
     def __post_init__(self) -> None:
         if self.train not in TRAINED:
@@ -99,15 +109,16 @@ class BaseSettings:
         ):
             if getattr(self, name) < 1:
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
-        if self.batch_tokens < 0:
-            raise InputError(f"--batch-tokens must be at least 1; got {self.batch_tokens}")
+        for name, option in (("batch_tokens", "--batch-tokens"), ("alpha", "--lora-alpha")):
+            if getattr(self, name) < 0:
+                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
 
 
 class LanguageBase:
     """A loaded model with the head that its task takes, and θ.
 
     Attributes:
-        settings: as given, with an absolute path.
+        settings: as given, with an absolute path, and with digest and revision of what was found.
         model: the network (with LoRA layers where there are any).
         tokenizer: its own.
         texts: from texts to tokens.
@@ -123,8 +134,10 @@ class LanguageBase:
     """
 
     def __init__(self, settings: BaseSettings) -> None:
-        self.settings = BaseSettings(**{**asdict(settings), "path": resolve_base(settings.path)})
-        path, causal = self.settings.path, settings.task != "reward"
+        path, causal = resolve_base(settings.path), settings.task != "reward"
+        found = contents_of(path)
+        check_same(path, found.digest, settings.digest, settings.revision)
+        self.settings = replace(settings, path=path, **vars(found))
         if causal:
             (self.tokenizer, self.model), self.head = load_causal(path), ""
             self.words: int = self.model.get_output_embeddings().weight.shape[0]
@@ -133,13 +146,14 @@ class LanguageBase:
             width = self.model.get_submodule(self.head).in_features
             self._head_unit, self.words = 1.0 / math.sqrt(width), 0
         if settings.train == "lora":
-            lora = (settings.rank, settings.targets)
-            self.model = with_lora(self.model, path, *lora, causal=causal)
+            lora = {"rank": settings.rank, "alpha": settings.alpha or settings.rank}
+            self.model = with_lora(self.model, path, settings.targets, **lora, causal=causal)
+            if found.merged:  # so that it can be saved
+                check_untied(self.model, path)
         self.model.eval()
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = usual_device()
         self.model.to(self.device)
-        most = max(1, _MOST_LOGITS // max(1, self.words))
-        self.batch_tokens = settings.batch_tokens or min(_BATCH_TOKENS[self.device.type], most)
+        self.batch_tokens = settings.batch_tokens or usual_batch(self.device, self.words)
         self.texts = TextTokens(self.tokenizer, context(self.settings, self.model.config))
         if settings.train == "head":  # by another way: nothing here is trained
             self.model.requires_grad_(False)
@@ -174,6 +188,19 @@ class LanguageBase:
             parameter.data.copy_(moved.view(parameter.shape))
             start = end
 
+    def random_theta(self) -> torch.Tensor:
+        """A θ at which nothing is zero, (D,): a head, and changes of the rest by about a third.
+
+        Drawn from a fixed seed.
+        """
+        generator, parts = torch.Generator().manual_seed(0), []
+        for name, parameter in zip(self._trained, self._parameters, strict=True):
+            drawn = torch.randn(parameter.numel(), generator=generator)
+            of_head = self._unit(name) != 1.0
+            wide = parameter.shape[-1] if parameter.ndim > 1 else 10
+            parts.append(drawn if of_head else drawn / (3.0 * math.sqrt(wide)))
+        return torch.cat([torch.zeros(0), *parts])
+
     @contextmanager
     def differentiable(self) -> Iterator[dict[str, torch.nn.Parameter]]:
         """The trained parameters by name, which have gradients of their own within, as usual."""
@@ -205,7 +232,7 @@ class LanguageBase:
         """Rewards of some texts at the θ that was put last, (R,)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
-        with naming_the_knob():
+        with out_of_memory_advice():
             return self.model(**inputs).logits[:, 0].float()
 
     def next_tokens(self, tokens: Tokens, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -213,7 +240,7 @@ class LanguageBase:
         texts' own tokens, (R, L)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
-        with naming_the_knob():
+        with out_of_memory_advice():
             return self.model(**inputs).logits.float(), inputs["input_ids"]
 
     def inputs(
@@ -234,41 +261,76 @@ class LanguageBase:
         return {"kind": KIND, **asdict(self.settings)}
 
     def write(self, folder: Path, theta_D: np.ndarray) -> None:
-        """Save model (or LoRA adapter) and tokenizer at θ, for `from_pretrained`."""
+        """Save the model and its tokenizer at θ, for `from_pretrained`.
+
+        With LoRA that is the adapter; on a base that an adapter was merged into, the whole model.
+        """
         self.put(theta_D)
         self.save(folder)
 
     def save(self, folder: Path) -> None:
         """As `write`, where it is."""
         network: Any = self.model
-        network.save_pretrained(folder)
+        if self.settings.merged and self.settings.train == "lora":
+            state = merged_state(network)
+            network.get_base_model().save_pretrained(folder, state_dict=state)
+        else:
+            network.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
 
 def language_base(config: Mapping[str, Any]) -> LanguageBase:
-    """The base that a config describes; a process keeps the last two."""
-    return _kept(json.dumps(dict(config), sort_keys=True))
+    """The base that a config describes; a process keeps the last two, while their files stay.
+
+    Raises:
+        InputError: as `LanguageBase`, or another model is here than the one described.
+    """
+    arguments = {name: value for name, value in config.items() if name != "kind"}
+    settings = BaseSettings(**arguments)
+    path = resolve_base(settings.path)
+    found = contents_of(path)
+    check_same(path, found.digest, settings.digest, settings.revision)
+    return _kept(replace(settings, path=path, **vars(found)))
 
 
 @lru_cache(maxsize=2)
-def _kept(config: str) -> LanguageBase:
-    arguments = json.loads(config)
-    arguments.pop("kind", None)
-    return LanguageBase(BaseSettings(**arguments))
+def _kept(settings: BaseSettings) -> LanguageBase:
+    return LanguageBase(settings)
 
 
 @contextmanager
-def naming_the_knob() -> Iterator[None]:
-    """Where memory runs out, say what to lower."""
+def out_of_memory_advice() -> Iterator[None]:
+    """Where memory runs out, and nowhere else, say what to lower."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "memory" not in str(error):
+        if not _out_of_memory(error):
             raise
         raise InputError(
             "out of memory: lower --batch-tokens (what is computed at a time) or --user-memory "
             "(gradients of single users that are kept at a time)"
         ) from error
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether memory could not be had: a device's, Python's, or that of torch on a processor, whose
+    error has no type of its own."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    said = str(error)
+    return "DefaultCPUAllocator" in said and (
+        "can't allocate memory" in said or "not enough memory" in said
+    )
+
+
+def usual_device() -> torch.device:
+    """A GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def usual_batch(device: torch.device, words: int) -> int:
+    """Tokens to compute at a time, where for each a number for every one of ``words`` is made."""
+    return min(_BATCH_TOKENS[device.type], max(1, _MOST_LOGITS // max(1, words)))
 
 
 def context(settings: BaseSettings, config: Any) -> int:

@@ -21,9 +21,11 @@ Legend: J examples of all users, N sampled ones, K texts of an example at most, 
 R texts in a batch, S sampled users, B users of a chunk, D trained parameters.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -31,14 +33,15 @@ import torch
 
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.rows import Kind
-from murmuration.preference.language.base_model import LanguageBase, naming_the_knob
+from murmuration.preference.language.base_model import LanguageBase, out_of_memory_advice
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.language.user_gradients import Span
 from murmuration.preference.linear.examples import distinct_texts, flips, labels
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import PreferenceModel
 
-_SAME = 1e-3  # of a gradient's length: a part that was missed is far more, rounding far less
+_SAME = 1e-3  # of a gradient by one parameter: what was missed is far more, rounding far less
+_ROUNDING = 1e-5  # of the whole gradient: all there is where it is zero but for rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +120,7 @@ class LanguageExamples(ABC):
         # After one step of their own, users are no longer at the same place.
         if batch_users and (local is None or local.steps == 1):
             most = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
-        with naming_the_knob():
+        with out_of_memory_advice():
             grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
         steps, rate = (local.steps, local.rate) if local else (1, 1.0)
         for low in range(0, len(ends_S), most):
@@ -160,31 +163,66 @@ class LanguageExamples(ABC):
         return total
 
     def check(self, model: PreferenceModel) -> None:
-        """Compute one gradient, of the longest example, so that what is wrong shows early.
+        """Compare each user's gradient with plain automatic differentiation, at a random θ.
+
+        At θ = 0 a new head is zero, and so is every gradient before it. For made-up examples only
+        (`preference.bases.trial_examples`): what comes of it is told.
 
         Raises:
-            InputError: it does not fit into memory, or users cannot be told apart in a layer.
+            InputError: it does not fit into memory; users cannot be told apart in a layer; or one's
+                gradient is another than that of the network (names the parameter).
         """
-        if not len(self.text_JK):
-            return
-        lengths_J = self._lengths(np.arange(len(self.text_JK)))
-        longest, one = np.array([lengths_J.argmax()]), torch.ones(1, dtype=torch.int64)
-        theta_D = torch.zeros(self.dimension)
-        found = next(self.user_gradients(theta_D, torch.from_numpy(longest), one, model))
-        text_K = self.text_JK[longest[0]]
-        with naming_the_knob(), self.base.differentiable() as parameters:
-            self.differentiate(text_K[text_K >= 0], longest, np.ones(1), model)
+        every_N, theta_D = torch.arange(len(self.text_JK)), self.base.random_theta()
+        ends_U = np.cumsum(self.counts_U.numpy())
+        found = self.user_gradients(theta_D, every_N, self.counts_U, model)
+        try:
+            for (first, end), found_1D in zip(pairwise([0, *ends_U]), found, strict=True):
+                if end > first:
+                    self._compare(found_1D[0], np.arange(first, end), model)
+        finally:
+            self.base.put(torch.zeros(self.dimension))
+
+    def _compare(self, found_D: torch.Tensor, mine_N: np.ndarray, model: PreferenceModel) -> None:
+        """One user's gradient with that of their mean loss, parameter by parameter."""
+        text_NK, weight_N = self.text_JK[mine_N], np.full(len(mine_N), 1.0 / len(mine_N))
+        with out_of_memory_advice(), self.base.differentiable() as parameters:
+            self.differentiate(text_NK[text_NK >= 0], mine_N, weight_N, model)
             grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters.values()]
-        expected = self.base.to_theta(torch.cat([g.reshape(1, -1) for g in grads], dim=1))[0]
-        start, scale = 0, float(expected.norm())
+        expected_D = self.base.to_theta(torch.cat([g.reshape(1, -1) for g in grads], dim=1))[0]
+        start, scale = 0, float(expected_D.norm())
+        if not 0.0 < scale < math.inf:
+            raise InputError(
+                "--base: made-up texts give no finite gradient that is not zero: nothing could be "
+                "trained"
+            )
         for name, parameter in parameters.items():
-            end = start + parameter.numel()
-            if float((found[0, start:end] - expected[start:end]).norm()) > _SAME * scale:
+            part = slice(start, start + parameter.numel())
+            apart = float((found_D[part] - expected_D[part]).norm())
+            if not apart <= _SAME * float(expected_D[part].norm()) + _ROUNDING * scale:
                 raise InputError(
                     f"{name!r} is used outside its own layer, where users cannot be told apart: "
                     "use --train lora with --lora-targets that leave it out"
                 )
-            start = end
+            start += parameter.numel()
+
+    def probe(self, model: PreferenceModel, users: int = 1) -> None:
+        """Compute one user's gradient, beside as many rows as ``users`` have gradients at a time.
+
+        For made-up examples as large as any can be (`preference.bases.largest_examples`), so that
+        what does not fit into memory shows before the first round.
+
+        Raises:
+            InputError: out of memory.
+        """
+        rows = min(users, max(1, self.base.settings.memory * 2**20 // (4 * self.dimension)))
+        with out_of_memory_advice():
+            held_BD = torch.empty(max(0, rows - 1), self.dimension, device=self.base.device)
+            held_BD.fill_(0.0)  # before that there are no pages behind it
+            every_N = torch.arange(len(self.text_JK))
+            for _ in self.user_gradients(
+                torch.zeros(self.dimension), every_N, self.counts_U, model
+            ):
+                pass
 
     def _lengths(self, taken_N: np.ndarray) -> np.ndarray:
         """Tokens of the longest text of each of some examples; of nobody else's."""
@@ -238,7 +276,7 @@ class LanguageExamples(ABC):
         spans: list[Span] = [
             (int(u), int(a), int(b)) for u, a, b in zip(users, starts, ends, strict=True)
         ]
-        with naming_the_knob(), self.base.backward.into(grads_BD, spans, len(texts_R)):
+        with out_of_memory_advice(), self.base.backward.into(grads_BD, spans, len(texts_R)):
             self.differentiate(texts_R, taken_N, weight_B[user_N], model)
 
 

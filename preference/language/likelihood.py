@@ -10,21 +10,28 @@ its end included: what the model was trained to raise. Long responses score lowe
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import BaseSettings, context
-from murmuration.preference.language.loading import load_causal
+from murmuration.preference.language.adapters import with_adapter
+from murmuration.preference.language.base_model import (
+    BaseSettings,
+    context,
+    usual_batch,
+    usual_device,
+)
+from murmuration.preference.language.checkpoint import check_same
+from murmuration.preference.language.loading import contents_of, load_causal
 from murmuration.preference.language.reward import (
     SavedReward,
     is_language_model,
     load_reward,
     read_about,
-    with_adapter,
 )
-from murmuration.preference.language.tokens import TextTokens
+from murmuration.preference.language.tokens import TextTokens, length_batches
 from murmuration.preference.reward import RewardModel
 
 
@@ -32,7 +39,8 @@ class SavedLikelihood:
     """A model that a run with `--task text` or `sft` saved."""
 
     def __init__(self, model: torch.nn.Module, texts: TextTokens) -> None:
-        self._model, self._texts = model.eval(), texts
+        self._device = usual_device()
+        self._model, self._texts = model.eval().to(self._device), texts
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "SavedLikelihood":
@@ -45,22 +53,30 @@ class SavedLikelihood:
         base = read_about(folder)["base"]
         adapter = (folder / "adapter_config.json").exists()
         path = base["path"] if adapter else str(folder)
+        if adapter:
+            check_same(path, contents_of(path).digest, base.get("digest", ""))
         tokenizer, model = load_causal(path)
         limit = context(BaseSettings(path, "full", max_tokens=base["max_tokens"]), model.config)
         return cls(with_adapter(model, folder) if adapter else model, TextTokens(tokenizer, limit))
 
     def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """Log-likelihoods of R responses, each after its prompt, (R,) float64."""
+        """Log-likelihoods of R responses, each after its prompt, (R,) float64.
+
+        Computed in batches of texts of about equal length: last digits may depend on them.
+        """
         if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
             raise InputError("score takes equally many prompts and responses")
         tokens, found = self._texts(prompt, response, ended=True), np.empty(len(response))
-        for text in range(len(response)):  # one by one: no digit depends on what stands beside
-            ids_L = tokens.ids[tokens.start_T[text] : tokens.start_T[text + 1]].long()
-            first = max(1, int(tokens.second_T[text]))
+        words: Any = self._model.get_output_embeddings().weight  # type: ignore[operator]
+        for texts_R in length_batches(tokens.lengths_T, usual_batch(self._device, len(words))):
+            # What fills up stands on the right, which reaches no token of a causal model.
+            ids_RL = tokens.batch(texts_R, self._texts.tokenizer.pad_token_id)[0].to(self._device)
             with torch.no_grad():
-                logits_LV = self._model(input_ids=ids_L[None]).logits[0].double()
-            log_LV = logits_LV[first - 1 : -1].log_softmax(dim=1)
-            found[text] = float(log_LV.gather(1, ids_L[first:, None]).sum())
+                logits_RLV = self._model(input_ids=ids_RL).logits
+            for row, text in enumerate(texts_R.tolist()):
+                first, end = max(1, int(tokens.second_T[text])), int(tokens.lengths_T[text])
+                log_LV = logits_RLV[row, first - 1 : end - 1].double().log_softmax(dim=1)
+                found[text] = float(log_LV.gather(1, ids_RL[row, first:end, None]).sum())
         return found
 
 

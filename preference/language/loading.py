@@ -7,7 +7,9 @@ Whatever is drawn is drawn from a fixed seed: every node begins with the same ne
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,27 @@ from murmuration.preference.data.sources import (
     is_hub_name,
     looks_like_path,
 )
+from murmuration.preference.language.adapters import CAUSAL, REWARD, kind_of, merge, with_adapter
+from murmuration.preference.language.checkpoint import (
+    adapted,
+    check_complete,
+    digest_of,
+    folder_of,
+    revision_of,
+)
 
 _SEED = 0  # of everything that is drawn before training; public
+#: What layers of queries and values are called, alone or fused with keys.
+_QUERIES_AND_VALUES = (
+    ("q_proj", "v_proj"),
+    ("qkv_proj",),
+    ("query_key_value",),
+    ("query", "value"),
+    ("c_attn",),
+    ("Wqkv",),
+)
+_NEEDED = "--base needs transformers: pip install 'murmuration[lm]'"
+_NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
 
 def resolve_base(path: str) -> str:
@@ -38,17 +59,41 @@ def resolve_base(path: str) -> str:
     return path
 
 
+@dataclass(frozen=True)
+class Contents:
+    """Which model a path or name leads to: its SHA-256, the commit of a hub's, and, where it is an
+    adapter, the ``merged`` base whose weights it is merged into when it is loaded."""
+
+    digest: str
+    revision: str
+    merged: str
+
+
+def contents_of(path: str) -> Contents:
+    """What is there now; of an adapter with what it changes.
+
+    Raises:
+        InputError: nothing is there.
+    """
+    with _in_one_line(path) as local:
+        folder = folder_of(path, local=local)
+        base = adapted(folder)
+        bases = [contents_of(base).digest] if base else []
+        return Contents(digest_of(folder, *bases), revision_of(folder), base)
+
+
 def load_with_head(path: str):
     """Tokenizer and network with a head of one number, and the head's layer.
 
-    A head that the checkpoint does not have is zero.
+    A head that the checkpoint does not have is zero. An adapter is merged into the weights that it
+    changes.
 
     Raises:
         InputError: there is no such model, or it and its tokenizer do not fit each other.
     """
-    tokenizer, model, loading = _load(path, "AutoModelForSequenceClassification", num_labels=1)
+    tokenizer, model, new = _load(path, REWARD)
     name, head = _head(model, path)
-    if any(f"{name}.weight" in str(key) for key in _new(loading)):
+    if any(f"{name}.weight" in key for key in new):
         torch.nn.init.zeros_(head.weight)
         if head.bias is not None:
             torch.nn.init.zeros_(head.bias)
@@ -56,17 +101,16 @@ def load_with_head(path: str):
 
 
 def load_causal(path: str):
-    """Tokenizer and network with its own head for the next token.
+    """Tokenizer and network with its own head for the next token; adapters as `load_with_head`.
 
     Raises:
         InputError: as `load_with_head`, or the model is an encoder, or has no such head.
     """
-    tokenizer, model, loading = _load(path, "AutoModelForCausalLM")
+    tokenizer, model, new = _load(path, CAUSAL)
     said = f"--base {path}: no causal language model, which --task text and sft need"
     head = model.get_output_embeddings()
-    missing = {str(key) for key in _new(loading)}
     if head is None or any(
-        missing & {name, f"{name}.weight"} for name, m in model.named_modules() if m is head
+        new & {name, f"{name}.weight"} for name, m in model.named_modules() if m is head
     ):
         raise InputError(f"{said}: the checkpoint has no head for the next token")
     if not _is_causal(model):
@@ -74,33 +118,24 @@ def load_causal(path: str):
     return tokenizer, model
 
 
-def _load(path: str, kind: str, **more: Any):
-    """Tokenizer, network of one of transformers' kinds, and what it says of the loading."""
+def _load(path: str, kind: str):
+    """Tokenizer, network of one of transformers' kinds, and those of its parameters that nothing
+    gave: a head's."""
     try:
         import transformers
     except ImportError:
-        raise InputError("--base needs transformers: pip install 'murmuration[lm]'") from None
-    folder = Path(path).is_dir()
-    local = folder or not hub_is_reachable()
+        raise InputError(_NEEDED) from None
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=local)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_SEED)
-            model, loading = getattr(transformers, kind).from_pretrained(
-                path,
-                dtype=torch.float32,
-                local_files_only=local,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                **more,
-            )
-    except Exception as error:  # broken files raise errors of many unrelated types
-        where = "the folder" if folder else "there is no such folder here, and the hub"
-        raise InputError(
-            f"--base {path}: {where} gives no language model: {first_line(error)}"
-        ) from error
+    with _in_one_line(path) as local:
+        folder = folder_of(path, local=local)
+    if base := adapted(folder):
+        model, new = _merged(folder, base, kind), set()
+    else:
+        model, new = _network(path, kind)
+    written = base if base and not (folder / "tokenizer_config.json").exists() else path
+    with _in_one_line(written) as local:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(written, local_files_only=local)
     if model.config.is_encoder_decoder:
         raise InputError(f"--base {path}: use a causal model or an encoder, not an encoder-decoder")
     embedded = model.get_input_embeddings().weight.shape[0]
@@ -114,7 +149,57 @@ def _load(path: str, kind: str, **more: Any):
             raise InputError(f"--base {path}: the tokenizer has neither padding nor end of text")
         tokenizer.pad_token = tokenizer.eos_token
     model.config.pad_token_id = tokenizer.pad_token_id
-    return tokenizer, model, loading
+    return tokenizer, model, new
+
+
+def _network(path: str, kind: str) -> tuple[Any, set[str]]:
+    """The network of a whole checkpoint, and the parameters of a head that it does not have."""
+    import transformers
+
+    with _in_one_line(path) as local, torch.random.fork_rng(devices=[]):
+        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local)
+        torch.manual_seed(_SEED)
+        model, loading = getattr(transformers, kind).from_pretrained(
+            path,
+            dtype=torch.float32,
+            local_files_only=local,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **({"num_labels": 1} if kind == REWARD else {}),
+        )
+    check_complete(path, model, loading, config, new_head=kind == REWARD)
+    mismatched = {str(name) for name, *_ in loading["mismatched_keys"]}
+    return model, {*map(str, loading["missing_keys"]), *mismatched}
+
+
+def _merged(folder: Path, base: str, kind: str) -> Any:
+    """The network that an adapter changes, with its change in the weights.
+
+    One that was trained for the other kind of head gives what is below the head; the head is that
+    of the base, or begins at zero.
+    """
+    own = kind_of(folder)
+    merged = merge(with_adapter(_load(base, own)[1], folder), str(folder))
+    if own == kind:
+        return merged
+    other = load_with_head(base)[1] if kind == REWARD else load_causal(base)[1]
+    other.base_model.load_state_dict(merged.base_model.state_dict())
+    return other
+
+
+@contextmanager
+def _in_one_line(path: str) -> Iterator[bool]:
+    """Gives whether only what is on this machine can be looked at; InputError for what is raised,
+    as broken files raise errors of many unrelated types.
+    """
+    folder = Path(path).is_dir()
+    try:
+        yield folder or not hub_is_reachable()
+    except InputError:
+        raise
+    except Exception as error:
+        where = "the folder gives no language model" if folder else _NOT_THERE
+        raise InputError(f"--base {path}: {where}: {first_line(error)}") from error
 
 
 def _is_causal(model: torch.nn.Module) -> bool:
@@ -127,11 +212,6 @@ def _is_causal(model: torch.nn.Module) -> bool:
         logits_RLV = model.eval()(input_ids=ids_RL).logits
     before_RLV = logits_RLV[:, :-1].float()
     return bool(torch.allclose(before_RLV[0], before_RLV[1], atol=1e-4, rtol=1e-4))
-
-
-def _new(loading: Mapping[str, Any]) -> list:
-    """Parameters that a checkpoint did not give."""
-    return [key for kind in ("missing_keys", "mismatched_keys") for key in loading.get(kind, ())]
 
 
 def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
@@ -147,7 +227,13 @@ def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
 
 
 def with_lora(
-    model: torch.nn.Module, path: str, rank: int, targets_text: str, *, causal: bool = False
+    model: torch.nn.Module,
+    path: str,
+    targets_text: str,
+    *,
+    rank: int,
+    alpha: int,
+    causal: bool = False,
 ) -> torch.nn.Module:
     """The network with LoRA layers, and only these and a reward's head requiring gradients.
 
@@ -159,22 +245,25 @@ def with_lora(
     except ImportError:
         raise InputError("--train lora needs peft: pip install 'murmuration[lm]'") from None
     targets = [name.strip() for name in targets_text.split(",") if name.strip()]
+    if targets == ["all-linear"]:
+        targets = _all_linear(model)
+    targets = targets or _usual_targets(model)
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of what peft asks transformers
+            warnings.simplefilter("ignore")  # of what peft asks transformers, or makes of targets
             torch.manual_seed(_SEED)
-            return peft.get_peft_model(
+            changed = peft.get_peft_model(
                 model,  # type: ignore[arg-type]
                 peft.LoraConfig(
                     task_type=peft.TaskType.CAUSAL_LM if causal else peft.TaskType.SEQ_CLS,
                     r=rank,
-                    lora_alpha=rank,
+                    lora_alpha=alpha,
                     lora_dropout=0.0,
                     target_modules=targets or None,
                     fan_in_fan_out=_has_transposed(model, targets),
                 ),
             )
-    except ValueError as error:
+    except (ValueError, AttributeError) as error:
         layers = sorted(
             {
                 name.rpartition(".")[2]
@@ -186,6 +275,46 @@ def with_lora(
             f"--lora-targets {targets_text or '(the default)'}: {first_line(error)} "
             f"Layers of {path}: {', '.join(layers)}"
         ) from error
+    _check_layers(changed, targets)
+    return changed
+
+
+def _usual_targets(model: Any) -> list[str]:
+    """Queries and values: as peft has it for the architecture, else by what they are called; empty
+    where nothing is called so, or peft has a pattern of names."""
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as KNOWN
+
+    if (known := KNOWN.get(model.config.model_type)) is not None:
+        return [] if isinstance(known, str) else list(known)
+    there = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    return next((list(names) for names in _QUERIES_AND_VALUES if there.issuperset(names)), [])
+
+
+def _all_linear(model: Any) -> list[str]:
+    """Names of all linear layers below the head."""
+    network = model.base_model
+    return sorted(
+        {name.rpartition(".")[2] for name, layer in network.named_modules() if _is_linear(layer)}
+    )
+
+
+def _is_linear(layer: torch.nn.Module) -> bool:
+    return isinstance(layer, torch.nn.Linear) or type(layer).__name__ == "Conv1D"
+
+
+def _check_layers(changed: Any, targets: list[str]) -> None:
+    """InputError if LoRA changes anything but linear layers and embeddings.
+
+    Experts, whose weights peft changes as a whole, see the tokens of all sequences in one row.
+    """
+    for name, layer in changed.get_base_model().named_modules():
+        if (base := getattr(layer, "base_layer", None)) is None:
+            continue
+        if not (_is_linear(base) or isinstance(base, torch.nn.Embedding)):
+            raise InputError(
+                f"--lora-targets {','.join(targets)}: {name!r} is no linear layer but a "
+                f"{type(base).__name__}, in which users cannot be told apart: leave it out"
+            )
 
 
 def _has_transposed(model: torch.nn.Module, targets: list[str]) -> bool:

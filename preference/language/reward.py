@@ -11,8 +11,7 @@ here, too, and used by `preference.language.likelihood`.
 
 import json
 import os
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,9 @@ from murmuration.preference.bases import Base
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
+from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.tokens import length_batches
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import RewardModel
 
@@ -43,8 +44,17 @@ class LanguageReward:
             raise InputError(f"weights must be {base.dimension} finite numbers")
         self.theta_D, self.base, self.model = theta_D, base, model
 
-    def save(self, folder: str | os.PathLike, card: str = "", *, overwrite: bool = False) -> None:
+    def save(
+        self,
+        folder: str | os.PathLike,
+        card: str = "",
+        *,
+        overwrite: bool = False,
+        beside: Mapping[str, bytes] | None = None,
+    ) -> None:
         """Writes the model's folder, whole or not at all; ``card`` becomes its README.md.
+
+        ``beside`` holds more files by name.
 
         Raises:
             InputError: something is there already, and ``overwrite`` is false or it is not a saved
@@ -56,6 +66,8 @@ class LanguageReward:
             about = {"format": FORMAT, "model": self.model, "base": self.base.to_config()}
             (new / _FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
             (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
+            for name, content in (beside or {}).items():
+                (new / name).write_bytes(content)
 
         replace_folder(folder, write, read_about, overwrite)
 
@@ -80,19 +92,24 @@ class SavedReward:
         adapter = (folder / "adapter_config.json").exists()
         path = base["path"] if adapter else str(folder)
         limits = {name: base[name] for name in ("max_tokens", "batch_tokens")}
+        if adapter:  # which is about that base and no other
+            limits["digest"] = base.get("digest", "")
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
         if adapter:
-            loaded.model = with_adapter(loaded.model, folder)
+            loaded.model = with_adapter(loaded.model, folder).to(loaded.device)
         return cls(loaded)
 
     def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """The rewards of R prompts with R responses, (R,) float64; only differences count."""
+        """The rewards of R prompts with R responses, (R,) float64; only differences count.
+
+        Computed in batches of texts of about equal length: last digits may depend on them.
+        """
         if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
             raise InputError("score takes equally many prompts and responses")
         tokens, found = self._base.texts(prompt, response), np.empty(len(response))
         with torch.no_grad():
-            for text in range(len(response)):  # one by one: no digit depends on what stands beside
-                found[text] = float(self._base.rewards(tokens, np.array([text]))[0])
+            for texts_R in length_batches(tokens.lengths_T, self._base.batch_tokens):
+                found[texts_R] = self._base.rewards(tokens, texts_R).cpu()
         return found
 
 
@@ -108,24 +125,6 @@ def load_reward(folder: str | os.PathLike) -> RewardModel | SavedReward:
 def is_language_model(folder: str | os.PathLike) -> bool:
     """Whether a folder says that it holds a language model."""
     return (Path(folder) / _FILE).exists()
-
-
-def with_adapter(model: torch.nn.Module, folder: Path) -> torch.nn.Module:
-    """A base with the LoRA layers that a folder holds.
-
-    Raises:
-        InputError: peft is not installed, or they do not fit.
-    """
-    try:
-        import peft
-    except ImportError:
-        raise InputError(f"{folder} needs peft: pip install 'murmuration[lm]'") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of what peft asks transformers
-            return peft.PeftModel.from_pretrained(model, str(folder)).eval()  # type: ignore[arg-type]
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
 
 
 def read_about(folder: Path) -> dict[str, Any]:

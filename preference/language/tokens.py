@@ -29,6 +29,20 @@ _AT_A_TIME = 4096  # texts that a tokenizer is given
 _PART = 2**18  # tokens that are put together
 
 
+def length_batches(lengths_T: np.ndarray, most: int) -> Iterator[np.ndarray]:
+    """Places of texts of about equal length, of at most ``most`` tokens together, padding included,
+    or a single one; each text once, the shortest first.
+    """
+    order_T = np.argsort(lengths_T, kind="stable")
+    at = 0
+    while at < len(order_T):
+        ahead = order_T[at : at + max(1, most)]  # a text has a token at least
+        tokens = lengths_T[ahead] * np.arange(1, len(ahead) + 1)
+        end = at + max(1, int((tokens <= most).sum()))  # ascending, as lengths are
+        yield order_T[at:end]
+        at = end
+
+
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """Tokens of T texts.

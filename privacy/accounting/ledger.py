@@ -10,7 +10,9 @@ Nothing is deduplicated by round: a round that is run again draws fresh coins an
 The one exception is an exact replay in a seeded simulation, where the same coins meet the same sum
 and yield the same value again: it is recognised by a keyed hash of the exact sum (the key is the
 run's secret seed, so the hash tells nothing to whoever reads the ledger). A seeded round that meets
-another sum is refused: its coins are the old ones, and no accountant covers that.
+another sum is refused: its coins are the old ones, and no accountant covers that. It can be drawn
+again: with coins and noise of its own it is another release, charged like any other
+(``NotRepeated``).
 
 *After a loss*, if it is accepted, every charge that can still be read is kept and the whole plan is
 charged again on top (``settle``). That is at least what was released: a charge beyond the plan was
@@ -47,8 +49,10 @@ from murmuration.privacy.accounting.ledger_lines import (
     LedgerError,
     LedgerInUse,
     LedgerLoss,
+    NotRepeated,
     account_of,
     charged_again,
+    draw_of,
     salvage,
 )
 from murmuration.privacy.adjacency import Adjacency
@@ -212,11 +216,13 @@ class Ledger:
 
         With ``replay`` (a keyed hash of the exact sum, seeded runs only) a charge for the same
         event, round, coverage and hash is returned as it stands instead of being written again; one
-        with another hash is refused, because a seeded run draws the same coins again.
+        with another hash is refused, because a seeded run draws the same coins again, unless all
+        charges that are there are of earlier draws (``draw_of``).
 
         Raises:
-            LedgerError: a seeded round that was charged before does not repeat exactly, or a loss
-                was not settled. Nothing was written and nothing may be released.
+            NotRepeated: a seeded round that was charged before does not repeat exactly. Nothing was
+                written and nothing may be released.
+            LedgerError: a loss was not settled; as above.
             BudgetExceeded: the composition with this event and what is planned would exceed the
                 budget. Nothing was written and nothing may be released.
             OSError: the line may not be on disk, so nothing may be released.
@@ -230,9 +236,9 @@ class Ledger:
         for earlier in same:
             if replay is not None and earlier.replay == replay and earlier.event == event:
                 return earlier
-        if replay is not None and same:
+        if replay is not None and any(draw_of(one.replay) >= draw_of(replay) for one in same):
             # Its coins would be the old ones: two releases on one cohort are not two sampled ones.
-            raise LedgerError(
+            raise NotRepeated(
                 f"{self.path}: round {round_} was released before with another sum; a seeded run "
                 "can be resumed only where it repeats exactly: choose another --out"
             )

@@ -42,9 +42,22 @@ class LedgerLoss(LedgerError):
         self.what = str(what)
 
 
+class NotRepeated(LedgerError):
+    """A seeded round was released before, from another sum under the same coins."""
+
+
+def draw_of(replay: str | None) -> int:
+    """How often a charge's round had been drawn before: what stands before its keyed hash."""
+    before, drawn, _ = (replay or "").partition(":")
+    return int(before) if drawn else 0
+
+
 @dataclass(frozen=True)
 class Charge:
-    """One line of the ledger. ``attempt`` counts the charges for the same round and coverage."""
+    """One line of the ledger. ``attempt`` counts the charges for the same round and coverage.
+
+    ``replay``: by what a seeded run recognises its sum; see ``draw_of``.
+    """
 
     event: Event
     round: int

@@ -87,7 +87,8 @@ class GaussianSum:
 
         Raises:
             ValueError: the sum is not finite, or the ledger is for another adjacency.
-            LedgerError: a seeded round was released before from other values; nothing is released.
+            NotRepeated: a seeded round was released before from other values of the same draw;
+                nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         return _release(self, sum_D, round_, covers, ledger, source, also_hashed)
@@ -144,12 +145,16 @@ class ExampleSum:
 def fingerprint(
     values: np.ndarray, scale: float, round_: int, covers: str, source: Randomness
 ) -> str | None:
-    """The keyed hash by which a seeded run recognises an exact replay; None without a seed."""
+    """The keyed hash by which a seeded run recognises an exact replay; None without a seed.
+
+    Of a round that was drawn before, with how often: what was drawn otherwise is no replay.
+    """
     if not source.seeded:
         return None
     # The scale counts: the same draw at two scales would cancel out, so that is no replay.
     message = f"{covers}\x1f{round_}\x1f{scale!r}\x1f".encode() + values.tobytes()
-    return hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
+    found = hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
+    return f"{source.draw}:{found}" if source.draw else found
 
 
 def _release(
@@ -313,7 +318,7 @@ class JointSum:
 
         Raises:
             ValueError: a value is not finite, or the ledger is for another adjacency.
-            LedgerError: a seeded round was released before from other values; nothing is released.
+            NotRepeated: as ``GaussianSum.release``.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         values_D1 = np.append(np.asarray(sum_D, dtype=np.float64), count)

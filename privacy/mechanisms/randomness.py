@@ -15,7 +15,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from randomgen import ChaCha
@@ -37,10 +37,11 @@ class Randomness:
 
     ``seed`` is a non-negative integer for a reproducible simulation, or None to draw from the
     operating system, as every deployment must. A seed is as secret as the data: who knows it knows
-    the noise.
+    the noise. ``draw`` counts how often a round was drawn before: each has draws of its own.
     """
 
     seed: int | None
+    draw: int = 0
 
     def __post_init__(self) -> None:
         if self.seed is not None and self.seed < 0:
@@ -51,11 +52,16 @@ class Randomness:
         """Whether draws can be repeated."""
         return self.seed is not None
 
+    def again(self, draw: int) -> "Randomness":
+        """Where the draws come from of a round that was drawn so many times before."""
+        return replace(self, draw=draw)
+
     def key(self, purpose: str, *index: int) -> bytes:
         """32 secret bytes for one purpose; the same again only when seeded."""
         if self.seed is None:
             return os.urandom(32)
-        text = "\x1f".join(["murmuration", str(self.seed), purpose, *map(str, index)])
+        drawn = [f"draw {self.draw}"] if self.draw else []
+        text = "\x1f".join(["murmuration", str(self.seed), *drawn, purpose, *map(str, index)])
         return hashlib.sha256(text.encode()).digest()
 
     def stream(self, purpose: str, *index: int) -> np.random.Generator:

@@ -20,7 +20,8 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 def model_card(result: Mapping[str, Any]) -> str:
     """README.md of the model of the run whose ``result.json`` this is."""
-    lacking = {"kind": "", "path": "unknown", "train": "head", "as_published": False}
+    lacking = {"kind": "", "path": "unknown", "train": "head"}
+    lacking |= {"as_published": False, "merged": False}
     features = {**lacking, **result["features"]}
     path = str(features["path"])
     card = _CARD.render(
@@ -29,6 +30,11 @@ def model_card(result: Mapping[str, Any]) -> str:
         path=path,
         hub_name=path if _HUB_NAME.fullmatch(path) else None,
         language_model=features["kind"] in (LANGUAGE_MODEL, HEAD),
+        holds=(
+            "the base is an adapter itself, so this folder holds the whole model, merged"
+            if features["merged"]
+            else "this folder holds these, and needs the base"
+        ),
     )
     return re.sub(r"\s*\n +", " ", card)
 
@@ -82,8 +88,7 @@ It says how likely each next token of a text is, and so can write: the language 
   {% if features.train == "full" %}
   all {{ dimension|count }} weights trained.
   {% else %}
-  with LoRA of rank {{ features.rank }}, {{ dimension|count }} trained weights; this folder holds
-  these, and needs the base.
+  with LoRA of rank {{ features.rank }}, {{ dimension|count }} trained weights; {{ holds }}.
   {% endif %}
   It was trained on
   {% if features.as_published %}
@@ -111,7 +116,7 @@ Given a prompt and a response it returns a number: the higher, the more the crow
   the language model `{{ path }}` with a head, all {{ dimension|count }} weights trained.
   {% else %}
   the language model `{{ path }}` with a head and LoRA of rank {{ features.rank }}, together
-  {{ dimension|count }} trained weights; this folder holds these, and needs the base.
+  {{ dimension|count }} trained weights; {{ holds }}.
   {% endif %}
   {% endif %}
 {% endif %}
@@ -194,7 +199,7 @@ or, on the command line, `murmuration score path/to/this/folder --prompt … --r
 {% set loader = "AutoModelForCausalLM" if next_tokens else "AutoModelForSequenceClassification" %}
 ```python
 from transformers import {{ loader }}
-{% if features.train == "lora" %}
+{% if features.train == "lora" and not features.merged %}
 from peft import PeftModel
 model = {{ loader }}.from_pretrained("{{ path }}"{{ "" if next_tokens else ", num_labels=1" }})
 model = PeftModel.from_pretrained(model, "path/to/this/folder")

@@ -13,6 +13,7 @@ have 4 judgements each, all texts 128 tokens.
 Legend: D trained parameters, J judgements.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.sims.bench.setting import timed
+from murmuration.sims.runtimes.process_reaper import kept
 
 _MODEL = preference_model("btl")
 
@@ -194,9 +196,15 @@ def _saved(bench: LmBench) -> Iterator[str]:
         eos_token_id=0,
         pad_token_id=0,
     )
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
+    folder = Path(tempfile.mkdtemp(prefix="murmuration-bench-"))
+    # A process that waits beside us, whose keeper removes the folder even if we are killed.
+    waiting, elsewhere = ["sleep", "2147483647"], folder.parent
+    with (
+        Path(os.devnull).open("wb") as nowhere,
+        kept(waiting, scratch=folder, cwd=elsewhere, env=os.environ, output=nowhere),
+    ):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             GPT2LMHeadModel(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        yield folder
+        yield str(folder)

@@ -103,6 +103,7 @@ class AupThreshold(AupCentred):
     spent: nobody could know whether it had just said "no".
     """
 
+    draws_again = False  # a series of tests is one draw over many rounds
     plan: ThresholdPlan  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(

@@ -34,6 +34,8 @@ Scalar = bool | int | float | str | bytes
 NOBODY = np.empty(0, dtype=np.int64)
 #: Where it stands whom a request is about.
 COHORT = "cohort"
+#: Among a request's parameters: how often its round was drawn before; left out for never.
+DRAW = "draw"
 #: In the text of an error by which a node's owner refuses what is asked.
 OWNER_REFUSES = "the owner's policy refuses"
 
@@ -79,13 +81,18 @@ def registry_request(
     features: str,
     model: str = "btl",
     schema: Schema = PAIRS,
+    group_size: int = 0,
+    batch_users: bool = False,
 ) -> RecordDict:
     """Ask a node whom it hosts, and to have their features ready for a model of preferences.
 
-    ``schema`` is what the run declares of judgements: a node with others says so.
+    ``schema`` is what the run declares of judgements: a node with others says so. ``group_size``
+    (0: not known yet) and ``batch_users`` say how much may be asked for at a time: a node that has
+    no memory for that says so, too.
     """
     asked = {"salt": salt, "counts": counts, "features": features, "model": model}
     asked |= {"kind": schema.kind, "responses": schema.responses}
+    asked |= {"group-size": group_size, "batch-users": batch_users}
     return RecordDict({"registry": ConfigRecord(asked)})
 
 

@@ -76,6 +76,8 @@ class Registry:
         features: str,
         model: str = "btl",
         schema: Schema = PAIRS,
+        group_size: int = 0,
+        batch_users: bool = False,
         counts: bool = False,
         timeout: float = 3600.0,
         absent: Absent | None = None,
@@ -88,6 +90,7 @@ class Registry:
 
         ``features`` is the feature map's config as JSON, ``model`` the name of the model of
         preferences, ``schema`` what judgements are declared to be, which every node's must be;
+        ``group_size`` and ``batch_users`` how much will be computed at a time, as it is known;
         ``counts`` asks for numbers of judgements, only where the adjacency makes them public.
 
         With ``absent``, nodes may come and go: one that fails is left out, and reported to it. Who
@@ -103,7 +106,9 @@ class Registry:
             RegistryError: a node failed to answer, or there is no user at all.
         """
         salt = source.key("registry salt")
-        request = messages.registry_request(salt, counts, features, model, schema)
+        request = messages.registry_request(
+            salt, counts, features, model, schema, group_size, batch_users
+        )
         keys = {} if registration is None else keys_of(grid)
         node_ids = list(grid.get_node_ids()) if registration is None else list(keys)
         outgoing = [messages.outgoing(request, "query.registry", node) for node in node_ids]
@@ -144,6 +149,8 @@ class Registry:
                 features=features,
                 model=model,
                 schema=schema,
+                group_size=group_size,
+                batch_users=batch_users,
                 counts=counts,
                 timeout=timeout,
             )

@@ -13,6 +13,7 @@ BAD = {
     "task": ["", "write"],
     "train": ["half"],
     "lora_rank": [-1],
+    "lora_alpha": [-1],
     "max_tokens": [-1],
     "batch_tokens": [-1],
     "user_memory": [-1],
@@ -82,7 +83,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
-    free |= {"registration"}
+    free |= {"registration", "base_privacy", "population", "disjoint"}
     assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
 
 

@@ -1,6 +1,7 @@
 """Runs that train a language model: every strategy, resuming, what is saved, what is refused."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import language_base
 from murmuration.preference.language.reward import load_reward
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
@@ -168,6 +170,27 @@ def test_a_node_says_what_is_wrong_before_the_first_round(config, write_rows, ma
     assert not Path(config.out).exists()
 
 
+def test_a_node_without_the_memory_ends_the_run_before_anything_is_charged(
+    config, tmp_path, monkeypatch
+):
+    shutil.copytree(config.base, tmp_path / "base")  # one that nothing was tried on yet
+    config = replace(config, base=str(tmp_path / "base"))
+    base = language_base(base_config(config))
+    forward = base.model.forward
+
+    def limited(**inputs):
+        if inputs["input_ids"].numel() > 200:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return forward(**inputs)
+
+    monkeypatch.setattr(base.model, "forward", limited, raising=False)
+    with pytest.raises(InputError, match=r"out of memory.*lower --batch-tokens") as refused:
+        run(config)  # though no user's text is that long
+    assert "\n" not in str(refused.value)
+    assert not Path(config.out).exists()
+    assert run(replace(config, batch_tokens=100, max_tokens=50))["rounds"] == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -214,3 +237,32 @@ def test_settings_reach_the_base(config):
     head = base_config(replace(config, train="head", lora_rank=0))
     assert json.dumps(head)
     assert head["kind"] == "language-head"
+
+
+@pytest.mark.parametrize("part", ["lora", "head"])
+def test_a_response_that_does_not_fit_is_a_bad_row(config, write_rows, make_rows, caplog, part):
+    rows = make_rows([2] * 20)
+    rows[3]["rejected"] = "save it " * 50
+    test = make_rows([2] * 5, seed=3)
+    test[1]["chosen"] = "save it " * 50
+    config = replace(
+        config, data=write_rows(rows), test=write_rows(test, "test.jsonl"), train=part,
+        lora_rank=2 if part == "lora" else 0,
+    )  # fmt: skip
+    with pytest.raises(InputError, match="does not fit into the"):
+        run(config)
+    result = run(replace(config, on_bad_rows="skip"))
+    assert result["rounds"] == 2
+    assert result["heldout_users"] == 5
+    said = [record.getMessage() for record in caplog.records]
+    assert any(text.startswith("1 rows are left out, the first: row 4") for text in said)
+    assert any(text.startswith("1 rows of --test are left out, the first: row 2") for text in said)
+
+
+def test_a_test_of_bad_rows_alone_is_refused(config, write_rows, make_rows):
+    test = make_rows([2] * 2)
+    for row in test:
+        row["chosen"] = "save it " * 50
+    config = replace(config, test=write_rows(test), on_bad_rows="skip")
+    with pytest.raises(InputError, match="all 4 rows are bad, the first: row 1: a response"):
+        run(config)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.ledger import read_account
+from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.server import training
 from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import RunDirectory
@@ -19,6 +21,8 @@ from murmuration.server.run_files import read_metrics
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.protocol.arrays import decoded, encoded
+from murmuration.strategies.uls import DEFAULT_CLIP
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -226,3 +230,61 @@ def test_a_damaged_checkpoint_ends_in_one_line(config, monkeypatch):
     result = run(replace(config, seed=-1, resume=True))
     assert result["stopped"] is not None
     assert [line["round"] for line in ledger_lines(config)][:4] == [0, 1, 2, 1]
+
+
+def test_a_round_whose_sum_differs_is_drawn_and_charged_again(
+    tmp_path, crowd, crowd_test, broken_off
+):
+    class Elsewhere(LocalGrid):
+        """As on a machine whose sums have other last digits."""
+
+        def pull_messages(self, message_ids):
+            for reply in super().pull_messages(message_ids):
+                if "sums" in reply.content.array_records:
+                    sums = reply.content.array_records["sums"]
+                    sum_D = decoded(sums["sum"]).copy()
+                    sum_D[0] += UserClip(DEFAULT_CLIP).step
+                    sums["sum"] = encoded(sum_D)
+                yield reply
+
+    config = RunConfig(
+        data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=4, cohort=15, seed=3,
+        out=str(tmp_path / "run"),
+    )  # fmt: skip
+    broken_off(config, after=2)
+    shutil.rmtree(Path(config.out) / "checkpoint")  # so that both are done again
+    (Path(config.out) / "metrics.jsonl").unlink()
+    config = replace(config, resume=True)
+    result = train(config, Elsewhere(client_app, 1, config.to_run_config()))
+    charges = read_account(Path(config.out) / "ledger.jsonl")[0].charges
+    assert [charge.round for charge in charges] == [1, 2, 1, 2]
+    assert result["rounds"] == 2  # the budget was for four
+    assert "over the budget" in result["stopped"]
+    assert result["epsilon"] <= 4.0
+    (said,) = [text for text in result["warnings"] if "drawn and charged again" in text]
+    assert said.startswith("2 rounds (the first: 1) did not repeat to the last digit")
+
+
+def test_held_out_figures_that_differ_are_charged_again_or_not_told(tmp_path, crowd):
+    class Elsewhere(LocalGrid):
+        """A user of the test is counted otherwise."""
+
+        def pull_messages(self, message_ids):
+            for reply in super().pull_messages(message_ids):
+                if "tally" in reply.content.array_records.get("sums", {}):
+                    sums = reply.content.array_records["sums"]
+                    sums["tally"] = encoded(decoded(sums["tally"]) * 0.0)
+                yield reply
+
+    config = RunConfig(
+        data=crowd, heldout=0.4, epsilon=4.0, delta=1e-3, rounds=2, cohort=15, seed=3,
+        out=str(tmp_path / "run"),
+    )  # fmt: skip
+    first = run(config)
+    assert first["heldout_accuracy"] is not None
+    for name in ("result.json", "released.json"):
+        (Path(config.out) / name).unlink()
+    config = replace(config, resume=True)
+    result = train(config, Elsewhere(client_app, 1, config.to_run_config()))
+    assert result["heldout_accuracy"] is None  # there was no budget to tell it twice
+    assert result["epsilon"] == first["epsilon"]

@@ -11,7 +11,7 @@ from murmuration.preference.language.base_model import (
     BaseSettings,
     LanguageBase,
     language_base,
-    naming_the_knob,
+    out_of_memory_advice,
 )
 
 
@@ -102,12 +102,48 @@ def test_settings_that_no_model_could_have(changes, said):
         BaseSettings("x", **changes)
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried…")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't "
+                     "allocate memory: you tried to allocate 4 bytes. Error code 12"),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."),
+    ],
+)  # fmt: skip
 def test_out_of_memory_names_what_to_lower(error):
-    with pytest.raises(InputError, match=r"--batch-tokens .* --user-memory"), naming_the_knob():
+    with (
+        pytest.raises(InputError, match=r"--batch-tokens .* --user-memory"),
+        out_of_memory_advice(),
+    ):
         raise error
 
 
-def test_other_errors_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="shapes"), naming_the_knob():
-        raise RuntimeError("shapes do not match")
+def test_what_torch_says_on_a_processor_is_known():
+    with pytest.raises(InputError, match="out of memory: lower"), out_of_memory_advice():
+        torch.empty(2**60, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("shapes do not match"),
+        RuntimeError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("could not pin memory"),
+        RuntimeError("out of memory, said a layer"),
+    ],
+)
+def test_other_errors_stay_what_they_are(error):
+    with pytest.raises(RuntimeError) as raised, out_of_memory_advice():
+        raise error
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_a_random_theta_moves_everything(language_model, train):
+    base = LanguageBase(BaseSettings(language_model("gpt2"), train))
+    before = [p.clone() for p in base.trained]
+    base.put(base.random_theta())
+    assert all((p != b).all() for p, b in zip(base.trained, before, strict=True))
+    assert torch.equal(base.random_theta(), base.random_theta())

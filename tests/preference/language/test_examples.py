@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.bases import examples_of
+from murmuration.preference.bases import examples_of, largest_batch, trial_examples
 from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.models import preference_model
 
@@ -50,6 +51,116 @@ def test_what_is_used_outside_its_layer_is_found_before_the_first_round(made):
     network.forward = forward
     examples.check(BTL)
     assert not any(p.requires_grad or p.grad is not None for p in examples.base.trained)
+
+
+def fused(network):
+    """One layer's MLP as one operation on the layers' weights, as fused kernels have it."""
+    mlp = network.transformer.h[0].mlp
+
+    def forward(x):
+        inner = torch.nn.functional.gelu(x @ mlp.c_fc.weight + mlp.c_fc.bias, approximate="tanh")
+        return inner @ mlp.c_proj.weight + mlp.c_proj.bias
+
+    mlp.forward = forward
+
+
+@pytest.mark.parametrize("task", ["reward", "sft", "text"])
+def test_a_fused_layer_is_refused_though_a_new_head_is_zero(language_model, task):
+    base = LanguageBase(BaseSettings(language_model("gpt2"), "full", task=task))
+    examples = trial_examples(base, PAIRS)
+    examples.check(BTL)
+    fused(base.model)
+    with pytest.raises(InputError, match=r"'transformer\.h\.0\.mlp\.c_fc\.weight' is used outside"):
+        examples.check(BTL)
+    assert all(not p.requires_grad and p.grad is None for p in base.trained)
+
+
+def test_lora_beside_a_fused_layer_is_refused_too(language_model):
+    """Whose LoRA is in effect, and whose hooks do not see it."""
+    base = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2, targets="c_fc"))
+    layer = base.model.get_base_model().transformer.h[0].mlp.c_fc
+
+    def forward(x):
+        change = layer.lora_A["default"].weight.T @ layer.lora_B["default"].weight.T
+        return layer.base_layer(x) + x @ change
+
+    trial_examples(base, PAIRS).check(BTL)
+    layer.forward = forward
+    with pytest.raises(InputError, match=r"lora_A.* is used outside its own layer"):
+        trial_examples(base, PAIRS).check(BTL)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_a_check_leaves_the_base_where_it_begins(language_model, kind, train):
+    base = LanguageBase(BaseSettings(language_model(kind), train))
+    before = [p.clone() for p in base.trained]
+    trial_examples(base, Schema("ranking", 3)).check(
+        preference_model("plackett-luce", "ranking", 2)
+    )
+    assert all(torch.equal(p, b) for p, b in zip(base.trained, before, strict=True))
+
+
+def test_trial_texts_are_of_many_lengths_and_no_words_of_anybody(language_model):
+    base = LanguageBase(BaseSettings(language_model("gpt2")))
+    examples = trial_examples(base, PAIRS)
+    assert len(set(examples.tokens.lengths_T.tolist())) == 8
+    assert examples.counts_U.tolist() == [2, 2]
+    assert base.tokenizer.pad_token_id not in examples.tokens.ids
+
+
+def test_gradients_that_are_all_zero_show_nothing(language_model):
+    base = LanguageBase(BaseSettings(language_model("gpt2")))
+    forward = base.model.forward
+
+    def nothing(**inputs):
+        out = forward(**inputs)
+        out.logits = 0.0 * out.logits
+        return out
+
+    base.model.forward = nothing
+    with pytest.raises(InputError, match="no finite gradient that is not zero"):
+        trial_examples(base, PAIRS).check(BTL)
+
+
+def short_of_memory(base, most):
+    """A network that runs out of memory with more tokens than that at a time; what was tried."""
+    forward, tried = base.model.forward, []
+
+    def limited(**inputs):
+        tried.append(inputs["input_ids"].numel())
+        if tried[-1] > most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return forward(**inputs)
+
+    base.model.forward = limited
+    return tried
+
+
+@pytest.mark.parametrize(("task", "texts"), [("reward", 2), ("sft", 2), ("text", 1)])
+def test_memory_is_tried_with_the_largest_batch(language_model, task, texts):
+    base = LanguageBase(BaseSettings(language_model("gpt2"), task=task, batch_tokens=512))
+    tried = short_of_memory(base, 512)
+    largest_batch(base, PAIRS).probe(BTL)
+    assert max(tried) == 512  # texts of 64 tokens, as long as the model reads
+    tried.clear()
+    largest_batch(base, PAIRS, 2).probe(BTL)
+    assert max(tried) == 2 * texts * 64  # a smaller group never asks for more
+    tried = short_of_memory(base, 511)
+    with pytest.raises(InputError, match="out of memory: lower --batch-tokens"):
+        largest_batch(base, PAIRS).probe(BTL)
+    assert len(tried) == 1  # nothing smaller is tried instead
+
+
+def test_memory_for_the_gradients_of_several_users(language_model, monkeypatch):
+    base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2, memory=1))
+    kept, empty = [], torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *a, **k: kept.append(a[0]) or empty(*a, **k))
+    largest_batch(base, PAIRS).probe(BTL, users=7)
+    assert kept[0] == 6
+    kept.clear()
+    largest_batch(base, PAIRS).probe(BTL, users=10**6)
+    assert kept[0] == 2**20 // (4 * base.dimension) - 1
 
 
 def test_a_node_without_users_has_nothing_to_look_at(made):

@@ -93,3 +93,26 @@ def test_folders_that_are_none(saved, tmp_path):
 def test_one_text_is_not_a_list_of_letters(saved):
     with pytest.raises(InputError, match="equally many"):
         load_scorer(saved()[0]).score("What now?", "Save it.")
+
+
+@pytest.mark.parametrize("task", ["reward", "sft"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
+def test_many_are_scored_together_and_as_alone(saved, kind, task):
+    if (kind, task) == ("bert", "sft"):
+        pytest.skip("an encoder says no next token")
+    scorer = load_scorer(saved(kind, "full", task)[0])
+    generator = np.random.default_rng(0)
+    responses = [" ".join(generator.choice(["save", "it", "bet"], n)) for n in (1, 9, 4, 30, 2, 9)]
+    responses *= 5
+    prompts = ["what now ?"] * len(responses)
+    model = scorer._model if task == "sft" else scorer._base.model
+    calls = []
+    with torch.no_grad():
+        handle = model.register_forward_hook(lambda *_: calls.append(1))
+        together = scorer.score(prompts, responses)
+        handle.remove()
+    assert len(calls) < len(responses) / 5
+    pairs = zip(prompts, responses, strict=True)
+    alone = [scorer.score([prompt], [response])[0] for prompt, response in pairs]
+    np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-5)
+    assert len(scorer.score([], [])) == 0

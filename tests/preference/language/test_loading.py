@@ -3,9 +3,13 @@
 import shutil
 
 import pytest
+import torch
 
+from murmuration.preference.bases import trial_examples
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.models import preference_model
 
 
 def test_a_base_that_is_not_there(tmp_path):
@@ -62,3 +66,66 @@ def test_a_tokenizer_of_another_model(language_model, tmp_path):
         (tmp_path / "none" / name).unlink()
     with pytest.raises(InputError, match=r"makes nothing of a text|gives no language"):
         LanguageBase(BaseSettings(str(tmp_path / "none")))
+
+
+QUERIES_AND_VALUES = {"phi3": {"qkv_proj"}}
+EXPERTS = ("mixtral", "qwen3-moe")
+
+
+def changed(base):
+    """Names of the layers that LoRA changes."""
+    found = (name for name, module in base.model.named_modules() if hasattr(module, "base_layer"))
+    return {name.rpartition(".")[2] for name in found}
+
+
+@pytest.mark.parametrize("task", ["reward", "text"])
+@pytest.mark.parametrize("kind", ["phi3", "olmo2", "smollm3", *EXPERTS])
+def test_layers_of_architectures_that_peft_does_not_know(language_model, kind, task):
+    base = LanguageBase(BaseSettings(language_model(kind), rank=2, task=task))
+    assert changed(base) == QUERIES_AND_VALUES.get(kind, {"q_proj", "v_proj"})
+    trial_examples(base, PAIRS).check(preference_model("btl"))
+
+
+@pytest.mark.parametrize("kind", ["phi3", "olmo2", "smollm3"])
+def test_all_of_it_is_trained_user_by_user(language_model, kind):
+    base = LanguageBase(BaseSettings(language_model(kind), "full", task="text"))
+    trial_examples(base, PAIRS).check(preference_model("btl"))
+
+
+@pytest.mark.parametrize("kind", EXPERTS)
+def test_experts_see_tokens_of_all_sequences_and_are_refused_by_name(language_model, kind):
+    base = LanguageBase(BaseSettings(language_model(kind), "full", task="text"))
+    with pytest.raises(InputError, match=r"'model\.layers\.0\.mlp\.\w+' does not keep sequences"):
+        trial_examples(base, PAIRS).check(preference_model("btl"))
+    names = {"mixtral": "w1,w3", "qwen3-moe": "gate_proj,up_proj"}[kind]
+    for targets in (names, "gate", "experts", f"q_proj,{names}"):
+        with pytest.raises(InputError, match="--lora-targets"):
+            LanguageBase(BaseSettings(language_model(kind), targets=targets))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("gpt2", {"c_attn", "c_proj", "c_fc"}),
+        ("llama", {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}),
+        ("bert", {"query", "key", "value", "dense"}),
+        ("mixtral", {"q_proj", "k_proj", "v_proj", "o_proj"}),
+    ],
+)
+def test_all_linear_layers(language_model, kind, expected):
+    base = LanguageBase(BaseSettings(language_model(kind), rank=2, targets="all-linear"))
+    assert changed(base) == expected
+    trial_examples(base, PAIRS).check(preference_model("btl"))
+
+
+def test_alpha_scales_the_change(language_model):
+    def moved(**settings):
+        base = LanguageBase(BaseSettings(language_model("gpt2"), rank=4, task="text", **settings))
+        base.put(torch.full((base.dimension,), 0.01))
+        layer = base.model.get_base_model().transformer.h[0].attn.c_attn
+        return layer.get_delta_weight("default")
+
+    assert torch.equal(moved(), moved(alpha=4))
+    torch.testing.assert_close(moved(alpha=8), 2.0 * moved())
+    with pytest.raises(InputError, match="--lora-alpha must be at least 1"):
+        moved(alpha=-1)

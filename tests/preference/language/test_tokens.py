@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.tokens import TextTokens
+from murmuration.preference.language.tokens import TextTokens, length_batches
 
 
 @pytest.fixture
@@ -119,3 +119,13 @@ def test_windows_of_texts_by_themselves(language_model):
     assert TextTokens(tokenizer, 4).windows([])[1].tolist() == []
     with pytest.raises(InputError, match="--max-tokens must be at least 2"):
         TextTokens(tokenizer, 1).windows(["Save it."])
+
+
+@pytest.mark.parametrize("most", [1, 7, 20, 10**6])
+def test_batches_of_texts_of_about_equal_length(most):
+    lengths_T = np.random.default_rng(0).integers(1, 12, 50)
+    batches = list(length_batches(lengths_T, most))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(50))
+    assert all(len(b) == 1 or len(b) * lengths_T[b].max() <= most for b in batches)
+    assert (np.diff(np.concatenate([lengths_T[b] for b in batches])) >= 0).all()
+    assert list(length_batches(lengths_T[:0], most)) == []

@@ -1,6 +1,12 @@
 """The benchmark's three ways compute what they should; how fast is not tested."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -28,6 +34,39 @@ def test_ours_and_the_loop_agree(train, monkeypatch, tmp_path):
     plain_D = base.to_theta(ways.plain()[None])[0]
     torch.testing.assert_close(ways.ours(), plain_D, atol=1e-6, rtol=1e-4)
     assert not any(p.requires_grad or p.grad is not None for p in base.trained)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_benchmark_that_is_killed_leaves_nothing(tmp_path, number):
+    """Neither where it was started nor where temporary files are."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "temporary").mkdir()
+    code = (
+        "import time\n"
+        "from murmuration.sims.bench.language_model import LmBench, _saved\n"
+        "small = LmBench(tokens=6, layers=1, width=16, vocabulary=50)\n"
+        "with _saved(small) as path:\n"
+        "    print(path, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / "here",
+        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    folder = Path(process.stdout.readline().strip())
+    assert folder.parent == tmp_path / "temporary"
+    assert (folder / "model.safetensors").exists()
+    process.send_signal(number)
+    process.wait()
+    deadline = time.monotonic() + 60
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not folder.exists()
+    assert not list((tmp_path / "here").iterdir())
 
 
 def test_figures(monkeypatch, tmp_path):

@@ -1,0 +1,293 @@
+"""What a base has cost the people whom earlier runs trained it on, and what that adds up to.
+
+A language model that a run saved holds `privacy.json`, a line for that run and for each that its
+own base came from, and beside it the ledger of each. Who trains on it composes with all of them:
+
+- (ε, δ) of runs under the same adjacency add up (basic composition, which holds adaptively: a run
+  may depend on what earlier ones released; Dwork and Roth 2014, Theorem 3.16 and appendix B);
+- that is for people who can have been in all of these runs: those of one declared population
+  (`--population`), and of all that nobody declared to be disjoint (`--disjoint`). Figures of
+  disjoint populations stand side by side, as nobody is in two (parallel composition);
+- where an adjacency differs, or a run promised users nothing, there is no figure.
+
+A base that looks like one of ours and does not have all of that, or whose ledgers are not what was
+written, is refused unless somebody says what it cost (`--base-privacy`). Hashes have no key:
+whoever can write the folder can write another history (``privacy.accounting.chained_record``).
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.sources import first_line, hub_is_reachable
+from murmuration.preference.language.checkpoint import adapted, folder_of
+from murmuration.preference.language.reward import is_language_model
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.chained_record import head_path
+from murmuration.privacy.accounting.ledger import LedgerError, read_account
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.config import RunConfig
+
+FORMAT, FILE = "murmuration-privacy-1", "privacy.json"
+_ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One run, and what it cost those whom it trained on.
+
+    Attributes:
+        ledger_head: of its ledger, at its end.
+        epsilon: of a user; None where it promised users nothing.
+        delta: with it.
+        adjacency: under which.
+        population: as declared; empty: not declared, which may be anybody.
+        disjoint: whether it was declared that nobody was in an earlier run's other population.
+    """
+
+    ledger_head: str
+    epsilon: float | None
+    delta: float
+    adjacency: str
+    population: str = ""
+    disjoint: bool = False
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The runs that a base came from, the first one first, and the bytes of their ledgers.
+
+    ``public`` says that it was declared to have cost nobody anything.
+    """
+
+    runs: tuple[Trained, ...] = ()
+    ledgers: tuple[tuple[bytes, bytes], ...] = ()
+    public: bool = False
+
+    def with_run(self, result: Mapping[str, Any], config: RunConfig, ledger: Path) -> "Lineage":
+        """And the run with this result and ledger."""
+        users = result["private"] and result["proven"] and result["privacy_level"] == "user"
+        run = Trained(
+            str(result["ledger_head"]),
+            result["epsilon"] if users else None,
+            float(result["delta"]),
+            str(result["adjacency"]),
+            config.population,
+            config.disjoint,
+        )
+        bytes_ = ledger.read_bytes(), head_path(ledger).read_bytes()
+        return Lineage((*self.runs, run), (*self.ledgers, bytes_), self.public)
+
+    def files(self) -> dict[str, bytes]:
+        """What is saved beside a model, by name."""
+        runs = [asdict(run) for run in self.runs]
+        text = json.dumps({"format": FORMAT, "runs": runs}, indent=2, allow_nan=False) + "\n"
+        found = {FILE: text.encode()}
+        for place, (lines, head) in enumerate(self.ledgers):
+            ledger = Path(_ledger(place))
+            found |= {ledger.name: lines, head_path(ledger).name: head}
+        return found
+
+    def to_json(self) -> dict[str, object] | None:
+        """For a result; None where there were no earlier runs."""
+        if len(self.runs) < 2:
+            return None
+        return {"runs": [asdict(run) for run in self.runs], "composed": composed(self.runs)}
+
+    def sentences(self) -> list[str]:
+        """What a reader must know before relying on a run's own epsilon."""
+        if self.public:
+            return [
+                "The base was declared public (--base-privacy public): what it cost anybody whom "
+                "it was trained on is not counted here."
+            ]
+        if (earlier := len(self.runs) - 1) < 1:
+            return []
+        rows = composed(self.runs)
+        apart = len({name for row in rows for name in row["populations"]}) > 1 and all(
+            len(row["populations"]) < 2 for row in rows
+        )
+        return [
+            f"THE BASE WAS TRAINED ON USERS, TOO, by {earlier} earlier "
+            f"{'run' if earlier == 1 else 'runs'}: {'; '.join(map(_said, rows))}. Epsilons and "
+            "deltas of runs under the same adjacency are added (basic composition)."
+            + (" Nobody is in two of these populations, as was declared." if apart else "")
+        ]
+
+
+def composed(runs: Sequence[Trained]) -> list[dict[str, Any]]:
+    """What runs add up to, for each population, and for people who may be in several.
+
+    One that was not declared counts with every other. ``epsilon`` is None where there is no figure,
+    and ``why`` says so.
+    """
+    groups: list[set[str]] = []
+    for run in runs:
+        mine = [group for group in groups if run.population in group]
+        joined = mine if run.population and (mine or run.disjoint) else groups
+        groups = [group for group in groups if group not in joined]
+        groups.append({run.population}.union(*joined))
+    found = []
+    for group in groups:
+        named = sorted(group - {""})
+        for name in named if len(named) > 1 else ():
+            found.append(_sum([name], [run for run in runs if run.population in (name, "")]))
+        found.append(_sum(named, [run for run in runs if run.population in group]))
+    return found
+
+
+def _sum(names: list[str], runs: Sequence[Trained]) -> dict[str, Any]:
+    why = ""
+    if len({run.adjacency for run in runs}) > 1:
+        why = "the runs' adjacencies differ"
+    if any(run.epsilon is None for run in runs):
+        why = "a run promised users nothing"
+    return {
+        "populations": names,
+        "runs": len(runs),
+        "epsilon": None if why else math.fsum(run.epsilon or 0.0 for run in runs),
+        "delta": math.fsum(run.delta for run in runs),
+        "adjacency": runs[-1].adjacency,
+        "why": why,
+    }
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    names = row["populations"]
+    who = "whoever was trained on" if not names else f"the population {names[0]!r}"
+    if len(names) > 1:
+        listed = " and ".join(map(repr, names))
+        who = f"whoever is in {listed}, which nobody declared disjoint"
+    if row["why"]:
+        return f"for {who} there is no figure: {row['why']}"
+    # Upwards, in the last digit that is shown.
+    epsilon = math.ceil(row["epsilon"] * 1e4 - 1e-6) / 1e4
+    times = "one run" if row["runs"] == 1 else f"{row['runs']} runs together"
+    return (
+        f"for {who}, epsilon = {epsilon:g} and delta = {row['delta']:g} in {times} "
+        f"({row['adjacency']})"
+    )
+
+
+def lineage_of(config: RunConfig) -> Lineage:
+    """That of a run's base; empty for a base that is none of ours.
+
+    Raises:
+        InputError: it looks like one of ours and what it cost is not known, or not to be believed.
+    """
+    if config.base_privacy == "public" or not config.base:
+        return Lineage(public=bool(config.base_privacy))
+    names = [name.strip() for name in config.base_privacy.split(",") if name.strip()]
+    given = Lineage()
+    for name in names:
+        given = _joined(given, _of_ledger(Path(name).expanduser()))
+    found, path = Lineage(), config.base
+    while path:
+        try:
+            folder = folder_of(path, local=not hub_is_reachable())
+        except OSError as error:
+            raise InputError(f"--base {path}: cannot be read: {first_line(error)}") from None
+        if _ours(folder) and not (given.runs and not (folder / FILE).exists()):
+            found = _joined(_read(folder, given), found)
+        path = adapted(folder)
+    return _joined(found, given)
+
+
+def _ours(folder: Path) -> bool:
+    """Whether a model looks as if a run of ours had saved it."""
+    if is_language_model(folder) or (folder / FILE).exists():
+        return True
+    try:
+        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return "library_name: murmuration" in card
+
+
+def _joined(first: Lineage, then: Lineage) -> Lineage:
+    """The runs of two, each once."""
+    there = {run.ledger_head for run in first.runs}
+    pairs = zip(then.runs, then.ledgers, strict=True)
+    new = [pair for pair in pairs if pair[0].ledger_head not in there]
+    return Lineage(
+        (*first.runs, *(run for run, _ in new)), (*first.ledgers, *(ledger for _, ledger in new))
+    )
+
+
+def _ledger(place: int) -> str:
+    return f"ledger-{place + 1}.jsonl"
+
+
+def _read(folder: Path, given: Lineage) -> Lineage:
+    """What a model's folder says, compared with the ledgers in it, or with those that are given."""
+    elsewhere = {run.ledger_head: place for place, run in enumerate(given.runs)}
+    runs, ledgers = [], []
+    try:
+        about = json.loads((folder / FILE).read_bytes())
+        if about["format"] != FORMAT or not about["runs"]:
+            raise ValueError(f"{FILE} names no run in format {FORMAT}")
+        for place, run in enumerate(Trained(**run) for run in about["runs"]):
+            if (at := elsewhere.get(run.ledger_head)) is not None:
+                run = replace(run, epsilon=given.runs[at].epsilon)
+                ledgers.append(given.ledgers[at])
+            else:
+                ledger = folder / _ledger(place)
+                _check(ledger, run)
+                ledgers.append((ledger.read_bytes(), head_path(ledger).read_bytes()))
+            runs.append(run)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"--base {folder}: a model that was trained on users, and what that cost them is not "
+            f"known: {first_line(error)}; say what it cost with --base-privacy LEDGER (the "
+            "ledger.jsonl of the run that made it; of several runs all, comma-separated), or "
+            "--base-privacy public"
+        ) from None
+    return Lineage(tuple(runs), tuple(ledgers))
+
+
+def _check(ledger: Path, run: Trained) -> None:
+    """ValueError unless a run's ledger is the one that is meant, and costs no more than is said."""
+    if not ledger.exists():
+        raise ValueError(f"{ledger.name} is missing")
+    account, contents = read_account(ledger)
+    if str(contents.head) != run.ledger_head:
+        raise ValueError(f"{ledger.name} does not end where the run's did")
+    promise = account.promise
+    if (promise["adjacency"], promise["delta"]) != (run.adjacency, run.delta):
+        raise ValueError(f"{ledger.name} is of another adjacency or delta")
+    if run.epsilon is None:
+        return
+    spent = _epsilon(account)
+    if not run.epsilon >= spent * (1.0 - _ROUNDING):
+        raise ValueError(f"{ledger.name} comes to epsilon = {spent:.4g}, not {run.epsilon:.4g}")
+
+
+def _epsilon(account: Any) -> float:
+    return accountant.epsilon(
+        account.spent.items(),
+        adjacency=Adjacency(account.promise["adjacency"]),
+        delta=account.promise["delta"],
+        interval=accountant.INTERVAL,
+    )
+
+
+def _of_ledger(path: Path) -> Lineage:
+    """What a ledger says that somebody names."""
+    try:
+        account, contents = read_account(path)
+        epsilon = _epsilon(account)
+        ledgers = ((path.read_bytes(), head_path(path).read_bytes()),)
+    except (OSError, LedgerError) as error:
+        raise InputError(f"--base-privacy {path}: {first_line(error)}") from None
+    promise = account.promise
+    run = Trained(
+        str(contents.head),
+        epsilon if math.isfinite(epsilon) else None,
+        promise["delta"],
+        promise["adjacency"],
+    )
+    return Lineage((run,), ledgers)

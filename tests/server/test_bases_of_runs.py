@@ -1,0 +1,76 @@
+"""Which base a run was begun with: recorded, the same at nodes, and the same when it goes on."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.checkpoint import digest_of
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+@pytest.fixture
+def config(tmp_path, crowd, crowd_test, language_model):
+    """Settings of a small LoRA run, on a base that may be changed."""
+    shutil.copytree(language_model("gpt2"), tmp_path / "base")
+    return RunConfig(
+        data=crowd, test=crowd_test, base=str(tmp_path / "base"), lora_rank=2, epsilon=2.0,
+        delta=1e-3, rounds=2, cohort=10, group_size=2, learning_rate=0.05, seed=3,
+        out=str(tmp_path / "run"),
+    )  # fmt: skip
+
+
+def run(config, nodes=1):
+    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
+def change(folder):
+    file = Path(folder) / "model.safetensors"
+    tensors = load_file(file)
+    tensors["transformer.wte.weight"][0, 0] += 1.0
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("part", ["lora", "head"])
+def test_it_stands_in_result_and_folder(config, part):
+    result = run(replace(config, train=part, lora_rank=2 if part == "lora" else 0))
+    digest = digest_of(Path(config.base))
+    assert result["features"]["digest"] == digest
+    kept = json.loads((Path(config.out) / "base.json").read_text())
+    assert kept == {"path": config.base, "digest": digest, "revision": ""}
+    about = json.loads((Path(config.out) / "model" / "murmuration.json").read_text())
+    assert about["base"]["digest"] == digest
+
+
+def test_a_linear_run_has_none(config):
+    run(replace(config, base="", lora_rank=0))
+    assert not (Path(config.out) / "base.json").exists()
+
+
+def test_a_run_goes_on_with_the_base_that_it_was_begun_with(config, broken_off):
+    broken_off(config, after=1)
+    change(config.base)
+    with pytest.raises(InputError, match="--resume with another base"):
+        run(replace(config, resume=True))
+
+
+def test_a_node_with_another_base_stops_the_run_before_its_first_charge(config):
+    class Elsewhere(LocalGrid):
+        """Nodes whose base changed after the server had read its own."""
+
+        def push_messages(self, messages):
+            change(config.base)
+            return super().push_messages(messages)
+
+    with pytest.raises(InputError, match="another model is here than the one that was stated"):
+        train(config, Elsewhere(client_app, 1, config.to_run_config()))
+    assert not Path(config.out).exists()  # nothing was charged
