@@ -92,7 +92,7 @@ def test_a_user_is_in_one_bucket(world, monkeypatch):
         asked.append((int(work.number("round")), work.users_S.tolist()))
         return real(examples, work, keys_S, source)
 
-    monkeypatch.setattr(hostile_users, "contribute", seen)
+    monkeypatch.setattr(hostile_users, "client_update", seen)
     trained(world, Case(0.2, FLIPPED, 5), 0)
     for round_ in (1, 40):
         users = [user for when, mine in asked if when == round_ for user in mine]
