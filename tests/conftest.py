@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -40,17 +41,23 @@ SLOW = Path(__file__).with_name("slow.txt")
 @pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
 def pytest_collection_modifyitems(config, items):
     """Marks what ``slow.txt`` lists; a line about no test is an error where its file is read."""
-    lines = SLOW.read_text(encoding="utf-8").splitlines()
-    listed = {line for line in lines if line and not line.startswith("#")}
+    listed = {}
+    for line in SLOW.read_text(encoding="utf-8").splitlines():
+        name, _, stays = line.partition(" except ")
+        if name and not name.startswith("#"):
+            listed[name] = set(re.findall(r"\[.*?\](?= |$)", stays))
     found = set()
     for item in items:
-        for name in {item.nodeid, item.nodeid.split("[")[0]} & listed:
-            item.add_marker(pytest.mark.slow)
-            found.add(name)
+        name, _, case = item.nodeid.partition("[")
+        if name in listed:
+            found |= {name, item.nodeid}
+            if f"[{case}" not in listed[name]:
+                item.add_marker(pytest.mark.slow)
     if any("::" in arg for arg in config.args):
         return
     read = {item.nodeid.split("::")[0] for item in items}
-    wrong = sorted(name for name in listed - found if name.split("::")[0] in read)
+    named = {*listed, *(name + case for name, stays in listed.items() for case in stays)}
+    wrong = sorted(name for name in named - found if name.split("::")[0] in read)
     if wrong:
         raise pytest.UsageError(f"{SLOW.name}: there is no {', '.join(wrong)}")
 

@@ -1,7 +1,6 @@
 """Labels behind randomized response: unbiased labels, contrasts, links."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -73,7 +72,7 @@ def test_weights_and_heads():
     )
     assert torch.allclose(labels.weighted_by_information().weight_J, (1 - 2 * labels.flip_J) ** 2)
     assert torch.allclose(labels.contrast_J, 1 - 2 * labels.flip_J)
-    head = replace(labels, weight_J=labels.contrast_J).head(2)
+    head = labels.weighted_by_information().head(2)
     assert len(labels) == 4 and len(head) == 2 and head.dimension == 2
     assert head.weight_J.tolist() == pytest.approx([1.0, 0.64])
 
