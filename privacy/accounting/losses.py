@@ -3,7 +3,6 @@
 Legend: N cells, E values of epsilon.
 """
 
-import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -82,11 +81,13 @@ class Loss:
         """``delta`` at the loss of every cell, rounded up; it falls."""
         above_N = np.append(np.cumsum(self.mass_N[:0:-1])[::-1], 0.0)  # the mass beyond each cell
         # δ(l) = (1 − a) Σ_i (mass beyond cell i) a^(i − l) with a = e^−d: no differences.
-        # One after another, as scipy.signal.lfilter does, which takes a second to import.
-        share, kept = -math.expm1(-self.interval), math.exp(-self.interval)
-        last_first = (share * above_N[::-1]).tolist()
-        sums_N = list(itertools.accumulate(last_first, lambda total, each: total * kept + each))
-        return (np.array(sums_N[::-1]) + self.infinite) * self._upward
+        # By doubling: a sum over 2^k cells is one over half of them, and one over the half beyond.
+        sums_N = -math.expm1(-self.interval) * above_N
+        reach = 1
+        while reach < len(sums_N):
+            sums_N[:-reach] += math.exp(-self.interval * reach) * sums_N[reach:]
+            reach *= 2
+        return (sums_N + self.infinite) * self._upward
 
     @cached_property
     def _known_N(self) -> np.ndarray:
