@@ -46,7 +46,8 @@ def retained(
     """What a user keeps for the run, at most ``most``: judgements (N,) and counts (S,)."""
     from murmuration.preference.linear.gradients import windows
 
-    fixed = source if source.seeded else Randomness(0)
+    # The same in every round, and in one that is drawn again.
+    fixed = source.again(0) if source.seeded else Randomness(0)
     return windows(start_U, users_S, most, fixed.user_words("retain", 0, keys_S))
 
 

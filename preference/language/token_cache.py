@@ -30,11 +30,13 @@ _log = logging.getLogger("murmuration")
 Arrays = tuple[torch.Tensor, np.ndarray, np.ndarray, int]
 
 
-def kept(terms: Iterable[str], words: int, make: Callable[[], Arrays]) -> Arrays:
+def kept(
+    terms: Iterable[str], texts: int, limit: int, words: int, make: Callable[[], Arrays]
+) -> Arrays:
     """What ``make`` gives, or gave when it was asked for on the same ``terms``.
 
-    ``words`` is how many different tokens there are. Where nothing can be read or written, it is
-    made, and the log told.
+    They are so many ``texts`` of at most ``limit`` of ``words`` different tokens. Where nothing can
+    be read or written, it is made, and the log told.
     """
     named = os.environ.get(FOLDER)
     if not named:
@@ -48,7 +50,7 @@ def kept(terms: Iterable[str], words: int, make: Callable[[], Arrays]) -> Arrays
     path = Path(named) / f"{key}.safetensors"
     if path.exists():
         try:
-            return _read(path, key, words)
+            return _read(path, key, texts, limit, words)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             _log.warning("%s cannot be used (%s): texts are tokenized again", path, error)
     found = make()
@@ -59,7 +61,7 @@ def kept(terms: Iterable[str], words: int, make: Callable[[], Arrays]) -> Arrays
     return found
 
 
-def _read(path: Path, key: str, words: int) -> Arrays:
+def _read(path: Path, key: str, texts: int, limit: int, words: int) -> Arrays:
     """The file's arrays; its tokens stay in the file until they are looked at."""
     with safe_open(path, "pt") as file:
         said = file.metadata() or {}
@@ -69,10 +71,14 @@ def _read(path: Path, key: str, words: int) -> Arrays:
         cut = int(said["cut"])
     start_T, second_T = start.numpy(), second.numpy()
     whole = (ids.dtype, start.dtype, second.dtype) == (torch.int32, torch.int64, torch.int64)
-    whole = whole and start_T[0] == 0 and start_T[-1] == len(ids) and (np.diff(start_T) >= 0).all()
-    whole = whole and len(second_T) == len(start_T) - 1 and 0 <= cut <= len(second_T)
-    whole = whole and ((second_T >= 0) & (second_T <= np.diff(start_T))).all()
-    if not whole or (len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < words):
+    whole = whole and ids.ndim == 1 and start_T.shape == (texts + 1,)
+    whole = whole and second_T.shape == (texts,) and 0 <= cut <= texts
+    if not whole or start_T[0] != 0 or start_T[-1] != len(ids):
+        raise ValueError("it is damaged")
+    length_T = np.diff(start_T)
+    whole = ((length_T > 0) & (length_T <= limit)).all()
+    whole = whole and ((second_T >= 0) & (second_T <= length_T)).all()
+    if not whole or (texts and not 0 <= int(ids.min()) <= int(ids.max()) < words):
         raise ValueError("it is damaged")
     return ids, start_T, second_T, cut
 

@@ -139,9 +139,12 @@ class TextTokens:
             ids, start_T = _joined(written())
             return ids, start_T, second_T, cut
 
-        around = (self._before, self._between, after, self.limit, self._saved)
+        if not self._saved:
+            return Tokens(*made())
+        split = getattr(self.tokenizer, "split_special_tokens", False)
+        around = (self._before, self._between, after, self.limit, split, self._saved)
         terms = itertools.chain([repr(around)], heads, tails)
-        return Tokens(*(kept(terms, self._words, made) if self._saved else made()))
+        return Tokens(*kept(terms, len(heads), self.limit, self._words, made))
 
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False

@@ -39,8 +39,8 @@ _TAIL = 0.5 * math.exp(-50)
 _FAR = -float(special.ndtri(_TAIL))
 #: Losses that span more than this, 100 at the finest spacing, are infinite beyond it.
 MOST_POINTS = 1_000_000
-#: The same where the inverse has a closed form: 500.
-MOST_OF_ONE_COIN = 5_000_000
+#: The same where the inverse has a closed form: 1,600.
+MOST_OF_ONE_COIN = 16_000_000
 #: Elements of an (N, K) array that are held at a time.
 _BLOCK = 2**18
 
@@ -84,7 +84,10 @@ class MixtureGaussian:
         if mixture.centres_K[-1] == 0.0:  # so rarely sampled that all of it was cut
             return (Masses.dense(0, np.array([1.0 - mixture.cut]), mixture.cut),)
         lowest, z_N = _grid(mixture, interval)
-        return mixture.removed(_NULL, lowest, z_N, interval), mixture.added(lowest, z_N, interval)
+        return (
+            mixture.removed(_NULL, lowest, z_N, interval, exact=False),
+            mixture.added(lowest, z_N, interval, exact=False),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,25 +141,36 @@ class _Mixture:
             mass_N[at] = special.ndtr(distance) @ self.weights_K
         return mass_N
 
-    def removed(self, other: "_Mixture", lowest: int, z_N: np.ndarray, interval: float) -> Masses:
-        """The loss where the observed value is from here, and not from ``other``."""
+    def removed(
+        self, other: "_Mixture", lowest: int, z_N: np.ndarray, interval: float, *, exact: bool
+    ) -> Masses:
+        """The loss where the observed value is from here, and not from ``other``.
+
+        ``exact`` says that the loss at the last of ``z_N`` is a whole number of steps, too; where
+        it is not, all that lies beyond is infinite.
+        """
         before, upper_B, after = self.masses(z_N)
         _, lower_B, other_after = other.masses(z_N)
         upper_N, lower_N = np.append(upper_B, after), np.append(lower_B, other_after)
-        return between(upper_N, lower_N, lowest, interval, below=before, cut=self.cut)
+        if not exact:
+            upper_N[-1], lower_N[-1] = 0.0, 0.0
+        cut = self.cut + (0.0 if exact else after)
+        return between(upper_N, lower_N, lowest, interval, below=before, cut=cut)
 
-    def added(self, lowest: int, z_N: np.ndarray, interval: float) -> Masses:
+    def added(self, lowest: int, z_N: np.ndarray, interval: float, *, exact: bool) -> Masses:
         """The loss where the observed value is from the standard Gaussian, and not from here.
 
-        It is −l(z): small z cost most, and large ones are of no interest.
+        It is −l(z): small z cost most, and large ones are of no interest. ``exact`` is about the
+        first point.
         """
         before, upper_B, _ = _NULL.masses(z_N)
         mixture_before, lower_B, _ = self.masses(z_N)
         last = min(len(z_N) - 1, int(np.searchsorted(z_N, _FAR)))
-        upper_N = np.append(upper_B[:last][::-1], before)
-        lower_N = np.append(lower_B[:last][::-1], mixture_before)
+        upper_N = np.append(upper_B[:last][::-1], before if exact else 0.0)
+        lower_N = np.append(lower_B[:last][::-1], mixture_before if exact else 0.0)
         rest = float(special.ndtr(-z_N[last]))
-        return between(upper_N, lower_N, -(lowest + last), interval, below=rest)
+        cut = 0.0 if exact else before
+        return between(upper_N, lower_N, -(lowest + last), interval, below=rest, cut=cut)
 
     def far_end(self) -> float:
         """Where the mass above falls to ``_TAIL``, to within 0.001 on the safe side."""
@@ -204,10 +218,10 @@ def one_coin(
             z_N = _whole_of_swapped(loss_N, probability, centre) / centre
         else:
             z_N = centre / 2.0 + _whole(loss_N, probability) / centre
-    removed = sampled.removed(other, lowest, z_N, interval)
+    removed = sampled.removed(other, lowest, z_N, interval, exact=True)
     if swapped or probability == 1.0:  # the same in both orders
         return (removed,)
-    return removed, sampled.added(lowest, z_N, interval)
+    return removed, sampled.added(lowest, z_N, interval, exact=True)
 
 
 def _whole(sampled_N: np.ndarray, probability: float) -> np.ndarray:
@@ -217,11 +231,16 @@ def _whole(sampled_N: np.ndarray, probability: float) -> np.ndarray:
     """
     if probability == 1.0:
         return sampled_N
-    rise_N = np.maximum(np.expm1(np.minimum(sampled_N, 1.0)) / probability, -1.0)
+    rise_N = np.expm1(np.minimum(sampled_N, 1.0)) / probability
+    # Near log(1 − q), as (1 − q)(e^(l − log(1 − q)) − 1)/q: the difference is small, and exact.
+    never = math.log1p(-probability)
+    left_N = np.expm1(np.clip(sampled_N - never, 0.0, 1.0 - never))
+    low_N = np.log(left_N * ((1.0 - probability) / probability))
     # Above one, where e^l could overflow, the same as a sum of logarithms.
     high_N = np.maximum(sampled_N, 1.0)
     above_N = high_N - math.log(probability) + np.log1p(-(1.0 - probability) * np.exp(-high_N))
-    return np.where(sampled_N > 1.0, above_N, np.log1p(rise_N))
+    middle_N = np.log1p(np.maximum(rise_N, -0.5))
+    return np.select([sampled_N > 1.0, rise_N < -0.5], [above_N, low_N], middle_N)
 
 
 def _whole_of_swapped(loss_N: np.ndarray, probability: float, centre: float) -> np.ndarray:

@@ -9,7 +9,7 @@ from murmuration.preference.linear import gradients
 from murmuration.preference.linear.gradients import windows
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies.contributions import bounded_sum, sampled
+from murmuration.strategies.contributions import bounded_sum, retained, sampled
 from murmuration.strategies.protocol.messages import Work
 
 COUNTS = [1, 30, 3, 1, 8, 200, 2]
@@ -135,6 +135,16 @@ def test_retained_judgements_are_all_that_is_ever_seen(make_examples, oracle):
         assert [len(s) for s in seen] == [6, 3, 6]
         assert all(0 <= row < 200 for row in seen[0])
         assert seen[1] == {200, 201, 202}
+
+
+def test_what_is_retained_is_the_same_in_a_round_that_is_drawn_again():
+    start_U, users_S = torch.tensor([0, 50, 80]), np.arange(2)
+    keys_S, source = np.array([7, 8], dtype=np.uint64), Randomness(3)
+    kept = [
+        retained(start_U, users_S, keys_S, 4, source.again(draw))[0].tolist() for draw in range(6)
+    ]
+    assert kept == kept[:1] * 6
+    assert kept[0] != retained(start_U, users_S, keys_S, 4, Randomness(4))[0].tolist()
 
 
 def test_without_retaining_everything_is_seen(make_examples):

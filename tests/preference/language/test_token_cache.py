@@ -4,6 +4,7 @@ import stat
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
@@ -95,6 +96,12 @@ def test_another_tokenizer_makes_its_own(tokenizer, made):
     assert len(list(made[1].parent.iterdir())) == 2
 
 
+def test_special_tokens_that_are_read_as_text_are_other_tokens(tokenizer, made):
+    tokenizer.split_special_tokens = True
+    TextTokens(tokenizer, 24)(PROMPTS, RESPONSES)
+    assert len(list(made[1].parent.iterdir())) == 2
+
+
 def _arrays(file, **changed):
     save_file({**load_file(file), **changed}, file, {"key": file.stem, "cut": "1"})
 
@@ -109,6 +116,12 @@ def _arrays(file, **changed):
         lambda file: _arrays(file, start=load_file(file)["start"] - 1),
         lambda file: _arrays(file, start=load_file(file)["start"].flip(0)),
         lambda file: _arrays(file, second=load_file(file)["second"] + 1000),
+        lambda file: _arrays(file, start=load_file(file)["start"][:0]),
+        lambda file: _arrays(file, ids=load_file(file)["ids"][:, None]),
+        lambda file: _arrays(
+            file, start=load_file(file)["start"][:-1], second=load_file(file)["second"][:-1]
+        ),
+        lambda file: _arrays(file, start=torch.tensor([0, 0, 0, len(load_file(file)["ids"])])),
         lambda file: save_file(load_file(file), file, {"key": "another", "cut": "1"}),
         lambda file: save_file(load_file(file), file, {"key": file.stem, "cut": "many"}),
         lambda file: save_file({"ids": load_file(file)["ids"]}, file, {"key": file.stem}),

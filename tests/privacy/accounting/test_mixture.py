@@ -4,9 +4,10 @@ import dp_accounting
 import mpmath
 import numpy as np
 import pytest
-from by_dp_accounting import RELATION, loss_of
+from by_dp_accounting import RELATION, as_pmf, loss_of
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as pld
+from exact_gaussian import epsilon_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -287,3 +288,66 @@ def test_losses_of_one_coin_out_of_bounds_are_infinite(monkeypatch: pytest.Monke
     )
     assert exact <= found.get_delta_for_epsilon(5.0) <= 1.0
     assert found.get_epsilon_for_delta(1e-3) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("sigma", "group_size", "probability", "interval", "target"),
+    [(0.5, 4, 0.9, 0.5, 109.5), (1.0, 3, 0.99, 0.01, 33.71)],
+)
+def test_what_lies_beyond_the_last_point_counts_in_full(
+    sigma: float, group_size: int, probability: float, interval: float, target: float
+) -> None:
+    # Where the axis is cut off the loss is not at a point of the grid: deltas of 1e-23, but right.
+    removed, _ = MixtureGaussian(sigma, group_size, probability).loss(
+        Adjacency.ADD_REMOVE, interval
+    )
+    with mpmath.workdps(60):
+        q, s, epsilon_ = mpmath.mpf(probability), mpmath.mpf(sigma), mpmath.mpf(target)
+        weights = [
+            mpmath.binomial(group_size, k) * q**k * (1 - q) ** (group_size - k)
+            for k in range(group_size + 1)
+        ]
+
+        def loss(x: mpmath.mpf) -> mpmath.mpf:
+            return mpmath.log(
+                sum(w * mpmath.exp((2 * x * k - k**2) / (2 * s**2)) for k, w in enumerate(weights))
+            )
+
+        low, high = mpmath.mpf(0), 60 * s + 2 * group_size
+        for _ in range(300):
+            middle = (low + high) / 2
+            low, high = (middle, high) if loss(middle) < epsilon_ else (low, middle)
+        above = sum(w * mpmath.ncdf((k - low) / s) for k, w in enumerate(weights))
+        exact = float(above - mpmath.exp(epsilon_) * mpmath.ncdf(-low / s))
+    assert as_pmf(removed, interval).get_delta_for_epsilon(target) >= exact
+
+
+@pytest.mark.parametrize("probability", [0.999999999999951, 1.0 - 5.6e-12, 1.0 - 1e-9, 0.999])
+def test_a_coin_that_nearly_always_comes_up(probability: float) -> None:
+    sigma, interval = 0.1094, 0.0582
+    _, added = PoissonGaussian(probability, sigma).loss(Adjacency.ADD_REMOVE, interval)
+    with mpmath.workdps(60):
+        q, s = mpmath.mpf(probability), mpmath.mpf(sigma)
+        for index in (-20, 0, 200, int(added.index_N[-1]) - 3, int(added.index_N[-1]) - 1):
+            target = mpmath.mpf(index * interval)
+            inside = (mpmath.exp(-target) - 1 + q) / q
+            if inside <= 0:
+                continue
+            x = s**2 * mpmath.log(inside) + mpmath.mpf(1) / 2  # below it the loss is larger
+            null, mixture = mpmath.ncdf(x / s), (1 - q) * mpmath.ncdf(x / s)
+            mixture += q * mpmath.ncdf((x - 1) / s)
+            exact = float(null - mpmath.exp(target) * mixture)
+            found = as_pmf(added, interval).get_delta_for_epsilon(index * interval)
+            assert found * (1 + 1e-11) + 1e-300 >= exact
+            assert found == pytest.approx(exact, rel=1e-6, abs=1e-20)
+
+
+def test_a_loss_of_hundreds_is_finite() -> None:
+    found = accounting.epsilon(
+        [(PoissonGaussian(1.0, 0.05), 1)], adjacency=Adjacency.ADD_REMOVE, delta=1e-6
+    )
+    assert found == pytest.approx(epsilon_of(0.05, 1e-6), rel=1e-4)
+    sigma = accounting.noise_multiplier_for(
+        300.0, delta=1e-6, probability=1.0, rounds=1, adjacency=Adjacency.ADD_REMOVE
+    )
+    assert 200.0 < epsilon_of(sigma, 1e-6) <= 300.0
