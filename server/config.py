@@ -189,6 +189,13 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
             raise InputError(
                 f"{option(field.name)} is about a language model: name one with --base"
             )
+    if not config.base and config.features.strip().partition(":")[0] == "hashing":
+        for name in ("base_privacy", "disjoint"):
+            if getattr(config, name):
+                raise InputError(
+                    f"{option(name)} is about a language model or an encoder: name one with --base "
+                    "or --features"
+                )
     if config.disjoint and not config.population:
         raise InputError("--disjoint is about a population: name it with --population")
     if not 0.0 <= config.heldout_epsilon <= config.epsilon:

@@ -1,13 +1,16 @@
 """What a base has cost the people whom earlier runs trained it on, and what that adds up to.
 
-A language model that a run saved holds `privacy.json`, a line for that run and for each that its
-own base came from, and beside it the ledger of each. Who trains on it composes with all of them:
+A base is here what `--base` names, or the encoder that `--features` does. A language model that a
+run saved holds `privacy.json`, a line for that run and for each that its own base came from, with
+the digest of the weights that this is about, and beside it the ledger of each run. Who trains on it
+composes with all of them:
 
 - (ε, δ) of runs under the same adjacency add up (basic composition, which holds adaptively: a run
   may depend on what earlier ones released; Dwork and Roth 2014, Theorem 3.16 and appendix B);
 - that is for people who can have been in all of these runs: those of one declared population
-  (`--population`), and of all that nobody declared to be disjoint (`--disjoint`). Figures of
-  disjoint populations stand side by side, as nobody is in two (parallel composition);
+  (`--population`), and of all that nobody declared to be disjoint (`--disjoint`). A run on people
+  whom nobody named counts for every population. Figures of disjoint populations stand side by side,
+  as nobody is in two (parallel composition);
 - where an adjacency differs, or a run promised users nothing, there is no figure.
 
 A base that looks like one of ours and does not have all of that, or whose ledgers are not what was
@@ -17,22 +20,25 @@ whoever can write the folder can write another history (``privacy.accounting.cha
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.sources import first_line, hub_is_reachable
-from murmuration.preference.language.checkpoint import adapted, folder_of
+from murmuration.preference.data.sources import first_line
+from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
+from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import LedgerError, read_account
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
+from murmuration.strategies.spec import base_config
 
-FORMAT, FILE = "murmuration-privacy-1", "privacy.json"
+FORMAT, FILE, CARD = "murmuration-privacy-2", "privacy.json", "README.md"
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 
 
@@ -61,7 +67,8 @@ class Trained:
 class Lineage:
     """The runs that a base came from, the first one first, and the bytes of their ledgers.
 
-    ``public`` says that it was declared to have cost nobody anything.
+    ``public`` says that one of them was declared to have begun with a base that cost nobody
+    anything.
     """
 
     runs: tuple[Trained, ...] = ()
@@ -82,61 +89,73 @@ class Lineage:
         bytes_ = ledger.read_bytes(), head_path(ledger).read_bytes()
         return Lineage((*self.runs, run), (*self.ledgers, bytes_), self.public)
 
-    def files(self) -> dict[str, bytes]:
-        """What is saved beside a model, by name."""
-        runs = [asdict(run) for run in self.runs]
-        text = json.dumps({"format": FORMAT, "runs": runs}, indent=2, allow_nan=False) + "\n"
-        found = {FILE: text.encode()}
+    def files(self, folder: Path) -> dict[str, bytes]:
+        """What is saved beside the model in a folder, by name."""
+        about = {
+            "format": FORMAT,
+            "weights": weights_digest(folder),
+            "public": self.public,
+            "runs": [asdict(run) for run in self.runs],
+        }
+        found = {FILE: (json.dumps(about, indent=2, allow_nan=False) + "\n").encode()}
         for place, (lines, head) in enumerate(self.ledgers):
             ledger = Path(_ledger(place))
             found |= {ledger.name: lines, head_path(ledger).name: head}
         return found
 
     def to_json(self) -> dict[str, object] | None:
-        """For a result; None where there were no earlier runs."""
-        if len(self.runs) < 2:
+        """For a result; None where there were no earlier runs, and nothing was declared public."""
+        if len(self.runs) < 2 and not self.public:
             return None
-        return {"runs": [asdict(run) for run in self.runs], "composed": composed(self.runs)}
+        return {
+            "public": self.public,
+            "runs": [asdict(run) for run in self.runs],
+            "composed": composed(self.runs),
+        }
 
     def sentences(self) -> list[str]:
         """What a reader must know before relying on a run's own epsilon."""
+        said = []
         if self.public:
-            return [
-                "The base was declared public (--base-privacy public): what it cost anybody whom "
-                "it was trained on is not counted here."
+            said = [
+                "The base, or one that it came from, was declared public (--base-privacy public): "
+                "what that cost anybody whom it was trained on is not counted here."
             ]
         if (earlier := len(self.runs) - 1) < 1:
-            return []
+            return said
         rows = composed(self.runs)
         apart = len({name for row in rows for name in row["populations"]}) > 1 and all(
             len(row["populations"]) < 2 for row in rows
         )
         return [
+            *said,
             f"THE BASE WAS TRAINED ON USERS, TOO, by {earlier} earlier "
             f"{'run' if earlier == 1 else 'runs'}: {'; '.join(map(_said, rows))}. Epsilons and "
             "deltas of runs under the same adjacency are added (basic composition)."
-            + (" Nobody is in two of these populations, as was declared." if apart else "")
+            + (" Nobody is in two of these populations, as was declared." if apart else ""),
         ]
 
 
 def composed(runs: Sequence[Trained]) -> list[dict[str, Any]]:
     """What runs add up to, for each population, and for people who may be in several.
 
-    One that was not declared counts with every other. ``epsilon`` is None where there is no figure,
-    and ``why`` says so.
+    A run whose population was not declared counts in each. ``epsilon`` is None where there is no
+    figure, and ``why`` says so.
     """
     groups: list[set[str]] = []
-    for run in runs:
+    for run in (run for run in runs if run.population):
         mine = [group for group in groups if run.population in group]
-        joined = mine if run.population and (mine or run.disjoint) else groups
+        joined = mine if mine or run.disjoint else groups
         groups = [group for group in groups if group not in joined]
         groups.append({run.population}.union(*joined))
+    if runs and not groups:
+        groups = [set()]
     found = []
     for group in groups:
-        named = sorted(group - {""})
-        for name in named if len(named) > 1 else ():
-            found.append(_sum([name], [run for run in runs if run.population in (name, "")]))
-        found.append(_sum(named, [run for run in runs if run.population in group]))
+        named = sorted(group)
+        for names in ([name] for name in named if len(named) > 1):
+            found.append(_sum(names, [run for run in runs if run.population in (*names, "")]))
+        found.append(_sum(named, [run for run in runs if run.population in (*named, "")]))
     return found
 
 
@@ -174,27 +193,45 @@ def _said(row: Mapping[str, Any]) -> str:
 
 
 def lineage_of(config: RunConfig) -> Lineage:
-    """That of a run's base; empty for a base that is none of ours.
+    """That of a run's base, or of its encoder; empty for one that is none of ours.
 
     Raises:
         InputError: it looks like one of ours and what it cost is not known, or not to be believed.
     """
-    if config.base_privacy == "public" or not config.base:
+    path = base_config(config).get("path", "")
+    if config.base_privacy == "public" or not path:
         return Lineage(public=bool(config.base_privacy))
-    names = [name.strip() for name in config.base_privacy.split(",") if name.strip()]
-    given = Lineage()
-    for name in names:
-        given = _joined(given, _of_ledger(Path(name).expanduser()))
-    found, path = Lineage(), config.base
-    while path:
-        try:
-            folder = folder_of(path, local=not hub_is_reachable())
-        except OSError as error:
-            raise InputError(f"--base {path}: cannot be read: {first_line(error)}") from None
-        if _ours(folder) and not (given.runs and not (folder / FILE).exists()):
-            found = _joined(_read(folder, given), found)
-        path = adapted(folder)
+    given, elsewhere = Lineage(), {}
+    for ledger in _files(config.base_privacy):
+        run, bytes_ = _of_ledger(ledger)
+        given = Lineage((*given.runs, run), (*given.ledgers, bytes_))
+        elsewhere[run.ledger_head] = ledger
+    option, found = "--base" if config.base else "--features", Lineage()
+    try:
+        for name, folder in chain_of(path):
+            fetch(name, folder, FILE, ABOUT, CARD)
+            if not _ours(folder) or (elsewhere and not (folder / FILE).exists()):
+                continue
+            try:
+                found = _joined(_read(name, folder, elsewhere), found)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise InputError(
+                    f"{option} {name}: a model that was trained on users, and what that cost them "
+                    f"is not known: {first_line(error)}; say what it cost with --base-privacy "
+                    "LEDGER (the ledger.jsonl of the run that made it; of several runs all, "
+                    "comma-separated), or --base-privacy public"
+                ) from None
+            if found.public:  # which says it of all that is below, too
+                break
+    except OSError as error:
+        raise InputError(f"{option} {path}: cannot be read: {first_line(error)}") from None
     return _joined(found, given)
+
+
+def _files(names: str) -> Iterable[Path]:
+    """The files that are named, comma-separated, each once."""
+    paths = (Path(name.strip()).expanduser() for name in names.split(",") if name.strip())
+    return {path.resolve(): path for path in paths}.values()
 
 
 def _ours(folder: Path) -> bool:
@@ -202,19 +239,27 @@ def _ours(folder: Path) -> bool:
     if is_language_model(folder) or (folder / FILE).exists():
         return True
     try:
-        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
+        card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
     return "library_name: murmuration" in card
 
 
 def _joined(first: Lineage, then: Lineage) -> Lineage:
-    """The runs of two, each once."""
-    there = {run.ledger_head for run in first.runs}
-    pairs = zip(then.runs, then.ledgers, strict=True)
-    new = [pair for pair in pairs if pair[0].ledger_head not in there]
+    """The runs of two, each once.
+
+    Ledgers of two runs can have the same head, as neither has a name in it: a head counts as often
+    as in that of the two that has it more often.
+    """
+    there, new = Counter(run.ledger_head for run in first.runs), []
+    for run, ledger in zip(then.runs, then.ledgers, strict=True):
+        there[run.ledger_head] -= 1
+        if there[run.ledger_head] < 0:
+            new.append((run, ledger))
     return Lineage(
-        (*first.runs, *(run for run, _ in new)), (*first.ledgers, *(ledger for _, ledger in new))
+        (*first.runs, *(run for run, _ in new)),
+        (*first.ledgers, *(ledger for _, ledger in new)),
+        first.public or then.public,
     )
 
 
@@ -222,31 +267,22 @@ def _ledger(place: int) -> str:
     return f"ledger-{place + 1}.jsonl"
 
 
-def _read(folder: Path, given: Lineage) -> Lineage:
-    """What a model's folder says, compared with the ledgers in it, or with those that are given."""
-    elsewhere = {run.ledger_head: place for place, run in enumerate(given.runs)}
-    runs, ledgers = [], []
-    try:
-        about = json.loads((folder / FILE).read_bytes())
-        if about["format"] != FORMAT or not about["runs"]:
-            raise ValueError(f"{FILE} names no run in format {FORMAT}")
-        for place, run in enumerate(Trained(**run) for run in about["runs"]):
-            if (at := elsewhere.get(run.ledger_head)) is not None:
-                run = replace(run, epsilon=given.runs[at].epsilon)
-                ledgers.append(given.ledgers[at])
-            else:
-                ledger = folder / _ledger(place)
-                _check(ledger, run)
-                ledgers.append((ledger.read_bytes(), head_path(ledger).read_bytes()))
-            runs.append(run)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"--base {folder}: a model that was trained on users, and what that cost them is not "
-            f"known: {first_line(error)}; say what it cost with --base-privacy LEDGER (the "
-            "ledger.jsonl of the run that made it; of several runs all, comma-separated), or "
-            "--base-privacy public"
-        ) from None
-    return Lineage(tuple(runs), tuple(ledgers))
+def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Lineage:
+    """What a model's folder says, compared with the ledgers in it, or with those that are
+    ``elsewhere``, by their heads; ValueError and others where there is something wrong with it."""
+    about = json.loads((folder / FILE).read_bytes())
+    if about["format"] != FORMAT or not about["runs"]:
+        raise ValueError(f"{FILE} names no run in format {FORMAT}")
+    if about["weights"] != weights_digest(folder) and not elsewhere:
+        raise ValueError(f"{FILE} is about a model with other weights")
+    ledgers, runs = [], tuple(Trained(**run) for run in about["runs"])
+    for place, run in enumerate(runs):
+        if (ledger := elsewhere.get(run.ledger_head)) is None:
+            ledger = folder / _ledger(place)
+            fetch(name, folder, ledger.name, head_path(ledger).name)
+        _check(ledger, run)
+        ledgers.append((ledger.read_bytes(), head_path(ledger).read_bytes()))
+    return Lineage(runs, tuple(ledgers), bool(about["public"]))
 
 
 def _check(ledger: Path, run: Trained) -> None:
@@ -275,12 +311,12 @@ def _epsilon(account: Any) -> float:
     )
 
 
-def _of_ledger(path: Path) -> Lineage:
+def _of_ledger(path: Path) -> tuple[Trained, tuple[bytes, bytes]]:
     """What a ledger says that somebody names."""
     try:
         account, contents = read_account(path)
         epsilon = _epsilon(account)
-        ledgers = ((path.read_bytes(), head_path(path).read_bytes()),)
+        bytes_ = path.read_bytes(), head_path(path).read_bytes()
     except (OSError, LedgerError) as error:
         raise InputError(f"--base-privacy {path}: {first_line(error)}") from None
     promise = account.promise
@@ -290,4 +326,4 @@ def _of_ledger(path: Path) -> Lineage:
         promise["delta"],
         promise["adjacency"],
     )
-    return Lineage((run,), ledgers)
+    return run, bytes_

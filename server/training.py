@@ -130,7 +130,7 @@ def _train(
     told = [*lineage.sentences(), *_merged(features.to_config())]
     result["warnings"] = [*told, *result["warnings"]]  # type: ignore[misc]
     model = reward_model(theta_D, features, config.model)
-    beside = {} if isinstance(model, RewardModel) else {"beside": lineage.files()}
+    beside = {} if isinstance(model, RewardModel) else {"beside": lineage.files}
     model.save(folder.path / "model", model_card(result), overwrite=True, **beside)
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)

@@ -237,23 +237,22 @@ class Settings:
     )
     base_privacy: str = setting(
         "",
-        "What --base cost those whom it was trained on, where its folder does not say: public, or "
-        "the ledger.jsonl of the run that made it (of several, comma-separated). [default: as its "
-        "folder says]",
+        "What --base, or an encoder, cost those whom it was trained on, where its folder does not "
+        "say: public, or the ledger.jsonl of the run that made it (of several, comma-separated). "
+        "[default: as its folder says]",
         panel=PROMISE,
-        base=True,
     )
     population: str = setting(
         "",
-        "Who is trained on, by a name of your own. Where --base was trained on the same, or on "
-        "nobody named, epsilons add up.",
+        "Who is trained on, by a name of your own. Where --base, or an encoder, was trained on the "
+        "same, or on nobody named, epsilons add up.",
         panel=PROMISE,
     )
     disjoint: bool = setting(
         False,
-        "Declare that nobody of --population is in another one that --base was trained on.",
+        "Declare that nobody of --population is in another one that --base, or an encoder, was "
+        "trained on.",
         panel=PROMISE,
-        base=True,
     )
     task: str = setting(
         "reward",

@@ -11,13 +11,14 @@ configuration and tokenizer; of an adapter also those of the base that it change
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.sources import hub_is_reachable
 
 ADAPTER = "adapter_config.json"
 #: What decides beside weights, by pattern.
@@ -68,6 +69,43 @@ def folder_of(path: str, *, local: bool = True) -> Path:
     raise OSError(f"{path} has no config.json")
 
 
+def chain_of(path: str) -> Iterator[tuple[str, Path]]:
+    """A model's name and folder and, where it is an adapter, those of all that it is put on.
+
+    Raises:
+        OSError: nothing of a name is there.
+        InputError: an adapter cannot be read, or is put on itself.
+    """
+    seen: set[Path] = set()
+    while path:
+        folder = folder_of(path, local=Path(path).is_dir() or not hub_is_reachable())
+        if (place := folder.resolve()) in seen:
+            raise InputError(f"{folder}: an adapter that is put on itself")
+        seen.add(place)
+        yield path, folder
+        path = adapted(folder)
+
+
+def fetch(path: str, folder: Path, *names: str) -> None:
+    """Let the snapshot of a hub name hold these files, too, of those that its commit has.
+
+    Without a network nothing is fetched.
+    """
+    if Path(path).is_dir():
+        return
+    from transformers.utils.hub import cached_file
+
+    for name in names:
+        cached_file(
+            path,
+            name,
+            revision=revision_of(folder),
+            local_files_only=not hub_is_reachable(),
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+
+
 def revision_of(folder: Path) -> str:
     """The commit of a hub's snapshot; empty for any other folder."""
     return folder.name if folder.parent.name == "snapshots" else ""
@@ -78,14 +116,24 @@ def digest_of(folder: Path, *bases: str) -> str:
 
     Files are read as streams, and once in a process while path, size and time stay.
     """
-    weights = next(
-        (found for patterns in _WEIGHTS if (found := [*_matching(folder, patterns)])), []
-    )
-    files = sorted({*weights, *_matching(folder, _SMALL)}, key=lambda file: file.name)
+    return _digest({*_weights(folder), *_matching(folder, _SMALL)}, *bases)
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 in hex of a model's weights alone; of an adapter those that are its own."""
+    return _digest(_weights(folder))
+
+
+def _digest(files: Iterable[Path], *bases: str) -> str:
     whole = hashlib.sha256()
-    for line in (*bases, *(f"{file.name} {_hash(file)}" for file in files)):
+    named = sorted(files, key=lambda file: file.name)
+    for line in (*bases, *(f"{file.name} {_hash(file)}" for file in named)):
         whole.update(f"{line}\n".encode())
     return whole.hexdigest()
+
+
+def _weights(folder: Path) -> list[Path]:
+    return next((found for patterns in _WEIGHTS if (found := [*_matching(folder, patterns)])), [])
 
 
 def _matching(folder: Path, patterns: Iterable[str]) -> Iterable[Path]:

@@ -25,6 +25,7 @@ from murmuration.preference.data.sources import (
 from murmuration.preference.language.adapters import CAUSAL, REWARD, kind_of, merge, with_adapter
 from murmuration.preference.language.checkpoint import (
     adapted,
+    chain_of,
     check_complete,
     digest_of,
     folder_of,
@@ -75,11 +76,12 @@ def contents_of(path: str) -> Contents:
     Raises:
         InputError: nothing is there.
     """
-    with _in_one_line(path) as local:
-        folder = folder_of(path, local=local)
-        base = adapted(folder)
-        bases = [contents_of(base).digest] if base else []
-        return Contents(digest_of(folder, *bases), revision_of(folder), base)
+    with _in_one_line(path):
+        folders = [folder for _, folder in chain_of(path)]
+    digests: list[str] = []  # at most one, of what the next is put on
+    for folder in reversed(folders):
+        digests = [digest_of(folder, *digests)]
+    return Contents(digests[0], revision_of(folders[0]), adapted(folders[0]))
 
 
 def load_with_head(path: str):

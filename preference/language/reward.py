@@ -11,7 +11,7 @@ here, too, and used by `preference.language.likelihood`.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import RewardModel
 
 FORMAT = "murmuration-language-reward-1"
-_FILE = "murmuration.json"
+FILE = "murmuration.json"
 
 
 class LanguageReward:
@@ -50,11 +50,11 @@ class LanguageReward:
         card: str = "",
         *,
         overwrite: bool = False,
-        beside: Mapping[str, bytes] | None = None,
+        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
     ) -> None:
         """Writes the model's folder, whole or not at all; ``card`` becomes its README.md.
 
-        ``beside`` holds more files by name.
+        ``beside`` is given the folder that is written, and gives more files by name.
 
         Raises:
             InputError: something is there already, and ``overwrite`` is false or it is not a saved
@@ -64,9 +64,9 @@ class LanguageReward:
         def write(new: Path) -> None:
             self.base.write(new, self.theta_D)
             about = {"format": FORMAT, "model": self.model, "base": self.base.to_config()}
-            (new / _FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            (new / FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
             (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
-            for name, content in (beside or {}).items():
+            for name, content in (beside(new) if beside else {}).items():
                 (new / name).write_bytes(content)
 
         replace_folder(folder, write, read_about, overwrite)
@@ -124,12 +124,12 @@ def load_reward(folder: str | os.PathLike) -> RewardModel | SavedReward:
 
 def is_language_model(folder: str | os.PathLike) -> bool:
     """Whether a folder says that it holds a language model."""
-    return (Path(folder) / _FILE).exists()
+    return (Path(folder) / FILE).exists()
 
 
 def read_about(folder: Path) -> dict[str, Any]:
     """What `murmuration.json` in a folder says."""
-    path = folder / _FILE
+    path = folder / FILE
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,9 +1,16 @@
 """What a chain of runs costs, and what happens to a base whose cost is not known."""
 
+import itertools
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
+import threading
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,8 +18,12 @@ import pytest
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.reward import load_reward
+from murmuration.privacy.accounting.chained_record import head_path
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
-from murmuration.server.lineage import Trained, composed, lineage_of
+from murmuration.server.lineage import Lineage, Trained, composed, lineage_of
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 
@@ -34,6 +45,7 @@ def test_the_same_population_adds_up():
 
 
 def test_who_is_not_declared_may_be_anybody():
+    assert sums() == []
     assert sums(trained(), trained()) == [([], 2.0, 2)]
     assert sums(trained("a"), trained()) == [(["a"], 2.0, 2)]
     assert sums(trained(), trained("a")) == [(["a"], 2.0, 2)]
@@ -50,7 +62,15 @@ def test_another_population_stands_apart_only_where_declared_disjoint():
     # A third run on one of two that are disjoint counts there alone; on nobody named, in both.
     apart = trained("a"), trained("b", 2.0, disjoint=True)
     assert sums(*apart, trained("a", 4.0)) == [(["b"], 2.0, 1), (["a"], 5.0, 2)]
-    assert (["a", "b"], 7.0, 3) in sums(*apart, trained("", 4.0))
+
+
+def test_who_is_not_declared_counts_with_everybody_in_any_order():
+    assert sums(trained("", 3.0), trained("b", disjoint=True)) == [(["b"], 4.0, 2)]
+    for runs in itertools.permutations([trained("a"), trained("", 4.0), trained("", 8.0)]):
+        # Nobody is in a and b, and anybody can have been in what is not declared.
+        assert sums(*runs, trained("b", 2.0, disjoint=True)) == [(["a"], 13.0, 3), (["b"], 14.0, 3)]
+        first, *then = runs
+        assert sums(first, trained("b", 2.0), *then)[-1] == (["a", "b"], 15.0, 4)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +99,214 @@ def run(config):
 
 def following(config, name="second", **changes):
     return replace(config, base=config.out + "/model", out=config.out + name, **changes)
+
+
+@pytest.fixture
+def spent(tmp_path):
+    """A function: a file with a ledger that rounds were charged to, and what its run is to say."""
+
+    def make(name, rounds):
+        path = tmp_path / name / "ledger.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        adjacency = Adjacency.ADD_REMOVE
+        with Ledger(path, adjacency=adjacency, delta=1e-3, budget=None) as ledger:
+            for round_ in range(1, rounds + 1):
+                ledger.charge(PoissonGaussian(0.5, 1.0), round_=round_, covers="a sum")
+            return path, Trained(str(ledger.head), ledger.epsilon(), 1e-3, adjacency.value)
+
+    return make
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A function: the settings of a run on a folder that looks as if these runs had saved it."""
+
+    def make(name, *runs_and_ledgers, public=False):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_text(f"weights of {name}")
+        runs = tuple(run for _, run in runs_and_ledgers)
+        ledgers = tuple((p.read_bytes(), head_path(p).read_bytes()) for p, _ in runs_and_ledgers)
+        for file, content in Lineage(runs, ledgers, public).files(folder).items():
+            (folder / file).write_bytes(content)
+        return RunConfig(base=str(folder))
+
+    return make
+
+
+def test_a_named_ledger_is_compared_as_the_folders_is(spent, saved):
+    path, run = spent("run", 3)
+    named = {"base_privacy": str(path)}
+    honest = saved("honest", (path, run))
+    assert lineage_of(honest).runs == lineage_of(replace(honest, **named)).runs == (run,)
+    # What promised users nothing is not made a promise to them by its ledger.
+    nothing = replace(saved("nothing", (path, replace(run, epsilon=None))), **named)
+    assert lineage_of(nothing).runs[0].epsilon is None
+    for place, changes in enumerate(
+        [{"delta": 1e-12}, {"adjacency": "replace"}, {"epsilon": run.epsilon / 2}]
+    ):
+        other = saved(f"other{place}", (path, replace(run, **changes)))
+        for config in (other, replace(other, **named)):
+            with pytest.raises(InputError, match=r"of another adjacency or delta|comes to epsilon"):
+                lineage_of(config)
+
+
+def test_each_ledger_counts_though_its_head_is_anothers(spent, saved, tmp_path):
+    path, run = spent("run", 3)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(path.read_bytes())
+    head_path(copy).write_bytes(head_path(path).read_bytes())
+    link = tmp_path / "link"
+    link.symlink_to(path.parent)
+    config = saved("model", (path, run))
+
+    def runs(*files):
+        return lineage_of(replace(config, base_privacy=",".join(map(str, files)))).runs
+
+    assert runs(path) == runs(path, link / path.name, path) == (run,)
+    assert runs(path, copy) == (run, run)
+    assert lineage_of(saved("twice", (path, run), (path, run))).runs == (run, run)
+    (Path(config.base) / "privacy.json").unlink()
+    assert runs(path, path) == (run,)
+    assert runs(copy, path) == (run, run)
+
+
+def test_what_was_declared_public_stays_so(spent, saved):
+    path, run = spent("run", 3)
+    config = saved("model", (path, run), public=True)
+    ledger, mine = spent("mine", 2)
+    result = {
+        "private": True, "proven": True, "privacy_level": "user", "ledger_head": mine.ledger_head,
+        "epsilon": mine.epsilon, "delta": mine.delta, "adjacency": mine.adjacency,
+    }  # fmt: skip
+    then = lineage_of(config).with_run(result, config, ledger)
+    assert then.public
+    assert then.to_json()["public"]
+    declared, earlier = then.sentences()
+    assert "declared public" in declared
+    assert "THE BASE WAS TRAINED ON USERS, TOO, by 1 earlier run" in earlier
+    assert "figure" not in earlier
+    # Nor is it asked for again where what was declared public is still there.
+    ours = saved("ours", (path, run))
+    (Path(ours.base) / "privacy.json").unlink()
+    (Path(ours.base) / "murmuration.json").write_text("{}")
+    adapter = json.dumps({"base_model_name_or_path": ours.base})
+    (Path(config.base) / "adapter_config.json").write_text(adapter)
+    assert lineage_of(config).public
+
+
+def test_a_record_of_other_weights_is_refused(spent, saved):
+    cheap, dear = saved("cheap", spent("one", 1)), saved("dear", ledger := spent("nine", 9))
+    for file in ("privacy.json", "ledger-1.jsonl", "ledger-1.jsonl.head"):
+        shutil.copy(Path(cheap.base) / file, dear.base)
+    with pytest.raises(
+        InputError, match=r"not known: privacy\.json is about .* other weights; say"
+    ):
+        lineage_of(dear)
+    found = lineage_of(replace(dear, base_privacy=str(ledger[0]))).runs
+    assert found == (*lineage_of(cheap).runs, ledger[1])
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_adapters_in_a_circle_are_refused(tmp_path, length):
+    folders = [tmp_path / str(place) for place in range(length)]
+    for folder, base in zip(folders, [*folders[1:], folders[0]], strict=True):
+        folder.mkdir()
+        (folder / "adapter_config.json").write_text(
+            json.dumps({"base_model_name_or_path": str(base)})
+        )
+    for settings in ({"base": str(folders[0])}, {"features": str(folders[0])}):
+        with pytest.raises(InputError, match="an adapter that is put on itself") as caught:
+            lineage_of(RunConfig(**settings))
+        assert "\n" not in str(caught.value)
+
+
+class Hub(SimpleHTTPRequestHandler):
+    """One model of a hub, in a folder."""
+
+    def send_head(self):
+        name, _, revision_and_file = self.path.removeprefix("/").partition("/resolve/")
+        file = Path(self.directory) / revision_and_file.partition("/")[2]
+        if name != "somebody/private" or not file.is_file():
+            self.send_response(404)
+            self.send_header("X-Error-Code", "EntryNotFound")
+            self.send_header("X-Repo-Commit", "a" * 40)
+            self.end_headers()
+            return None
+        self.send_response(200)
+        self.send_header("X-Repo-Commit", "a" * 40)
+        self.send_header("ETag", f'"{file.name}"')
+        self.send_header("Content-Length", str(file.stat().st_size))
+        self.end_headers()
+        return file.open("rb")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_record_of_a_hubs_model_is_fetched(spent, saved, tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    from huggingface_hub import constants
+
+    first, second = spent("one", 1), spent("two", 2)
+    folder = Path(saved("model", first, second).base)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    # As a run has it, the weights have been asked for before, and nothing else of ours.
+    program = """
+from transformers.utils.hub import cached_file
+from murmuration.server.config import RunConfig
+from murmuration.server.lineage import lineage_of
+cached_file("somebody/private", "model.safetensors")
+print(*(run.ledger_head for run in lineage_of(RunConfig(base="somebody/private")).runs))
+"""
+    hub = tmp_path / "hub"
+    of_hub = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HUB_CACHE": str(hub),
+        "HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1",
+    }  # fmt: skip
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, **of_hub}, text=True,
+            capture_output=True, timeout=300, check=False,
+        )  # fmt: skip
+    finally:
+        server.shutdown()
+        server.server_close()
+    heads = [run.ledger_head for _, run in (first, second)]
+    assert done.stdout.split() == heads, done.stderr
+    # Without a network what is in the cache is known; of what is damaged there, nothing.
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hub))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    config = RunConfig(base="somebody/private")
+    assert [run.ledger_head for run in lineage_of(config).runs] == heads
+    (ledger,) = hub.glob("*/snapshots/*/ledger-2.jsonl")
+    ledger.unlink()
+    with pytest.raises(InputError, match=r"ledger-2\.jsonl is missing"):
+        lineage_of(config)
+
+
+@pytest.mark.parametrize("part", ["lora", "full"])
+def test_an_encoder_that_was_trained_on_users(config, part):
+    first = run(replace(config, train=part, lora_rank=2 if part == "lora" else 0))
+    then = RunConfig(
+        data=config.data, test=config.test, features=config.out + "/model", epsilon=1.0,
+        delta=1e-3, rounds=2, cohort=10, group_size=2, learning_rate=0.05, seed=3,
+        out=config.out + "second",
+    )  # fmt: skip
+    second = run(then)
+    (row,) = second["lineage"]["composed"]
+    assert row["epsilon"] == pytest.approx(first["epsilon"] + second["epsilon"], rel=1e-12)
+    card = (Path(then.out) / "model" / "README.md").read_text()
+    assert "THE BASE WAS TRAINED ON USERS, TOO" in card
+    (Path(config.out) / "model" / "ledger-1.jsonl").unlink()
+    with pytest.raises(InputError, match=r"--features .*ledger-1\.jsonl is missing"):
+        run(replace(then, out=config.out + "third"))
+    ledger = Path(config.out) / "ledger.jsonl"
+    named = replace(then, base_privacy=str(ledger), population="b", disjoint=True)
+    assert lineage_of(named).runs[0].ledger_head == first["ledger_head"]
 
 
 @pytest.mark.parametrize("part", ["lora", "full", "head"])
@@ -178,5 +406,6 @@ def test_a_base_of_others_has_none(config):
 def test_settings_that_belong_together(config):
     with pytest.raises(InputError, match="--disjoint is about a population"):
         replace(config, disjoint=True)
-    with pytest.raises(InputError, match="--base-privacy is about a language model"):
-        RunConfig(base_privacy="public")
+    for settings in ({"base_privacy": "public"}, {"disjoint": True, "population": "a"}):
+        with pytest.raises(InputError, match="is about a language model or an encoder"):
+            RunConfig(**settings, features="hashing:64")

@@ -197,3 +197,10 @@ def test_the_revision_of_a_hubs_snapshot(language_model, tmp_path, monkeypatch):
     assert (found.revision, found.digest) == (commit, digest_of(Path(language_model("gpt2"))))
     base = LanguageBase(BaseSettings("somebody/tiny"))
     assert base.to_config()["revision"] == commit
+
+
+def test_an_adapter_that_is_put_on_itself(tmp_path):
+    about = json.dumps({"base_model_name_or_path": str(tmp_path)})
+    (tmp_path / "adapter_config.json").write_text(about)
+    with pytest.raises(InputError, match="put on itself"):
+        contents_of(str(tmp_path))
