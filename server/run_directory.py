@@ -295,7 +295,9 @@ class RunDirectory:
             InputError: the run goes on, and its base is not the one that it was begun with.
         """
         now = {
-            name: described[name] for name in ("path", "digest", "revision") if name in described
+            name: described[name]
+            for name in ("path", "digest", "revision", "dtype")
+            if name in described
         }
         if "digest" not in now:
             return
@@ -305,6 +307,11 @@ class RunDirectory:
                 f"--resume with another base: what is in {now['path']} is not what the run was "
                 f"begun with: SHA-256 {now['digest'][:16]}…, was {before['digest'][:16]}…; bring "
                 "it back, or begin again with another --out"
+            )
+        if (dtype := before.get("dtype", now["dtype"])) != now["dtype"]:
+            raise InputError(
+                f"--resume: --dtype auto is {now['dtype']} on this machine, and the run was begun "
+                f"with {dtype}: continue it where that is what there is"
             )
         self.write_json("base.json", now)
 

@@ -214,6 +214,9 @@ def test_settings_that_cannot_be(config, changes, said):
         {"max_tokens": 9},
         {"batch_tokens": 9},
         {"user_memory": 9},
+        {"dtype": "auto"},
+        {"checkpointing": True},
+        {"tf32": True},
     ],
 )
 def test_options_about_a_model_need_one(changes):
@@ -228,9 +231,26 @@ def test_what_holds_between_users_stands_in_the_result(config, together):
     assert any("--batch-users" in text for text in result["warnings"]) == together
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_runs_in_half_the_bits(config, tmp_path, dtype):
+    """Its θ is float32 throughout, and about that of a run in float32 without noise."""
+    config = replace(config, strategy="nonprivate", cohort=50, checkpointing=True)
+    run(config)
+    half = replace(config, dtype=dtype, out=str(tmp_path / "half"))
+    result = run(half, nodes=2)
+    assert (result["features"]["dtype"], theta(half).dtype) == (dtype, theta(config).dtype)
+    apart = np.linalg.norm(theta(half) - theta(config)) / np.linalg.norm(theta(config))
+    assert 0.0 < apart < 0.5  # Adam's steps are as long for the smallest gradients as for others
+    about = json.loads((Path(half.out) / "model" / "murmuration.json").read_text())
+    assert about["base"]["dtype"] == dtype
+    scores(half)
+
+
 def test_settings_reach_the_base(config):
     given = {"max_tokens": 33, "batch_tokens": 44, "user_memory": 55, "batch_users": True}
-    described = base_config(replace(config, **given))
+    more = {"dtype": "bfloat16", "checkpointing": True, "tf32": True}
+    described = base_config(replace(config, **given, **more))
+    assert {name: described[name] for name in more} == more
     assert described["kind"] == "language-model"
     assert (described["max_tokens"], described["batch_tokens"], described["memory"]) == (33, 44, 55)
     assert described["train"] == "lora"
