@@ -305,8 +305,9 @@ class Settings:
         "gradients, stay float32. [default: auto, which is bfloat16 where the run is begun on a "
         "machine with a GPU that has it, else float32]",
         panel=MODEL,
+        good=lambda value: value in ("", *DTYPES),
+        expected=f"one of {', '.join(DTYPES)}",
         base=True,
-        choices=DTYPES,
     )
     checkpointing: bool = setting(
         False,

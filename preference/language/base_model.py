@@ -29,6 +29,8 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -192,6 +194,7 @@ class LanguageBase:
         self.model.to(device=self.device, dtype=self._dtype)
         self.backward = UserBackward(self.model, self._trained)
         self.dimension = self.backward.dimension
+        self._in_batches: dict[int, LanguageBase] = {settings.batch_tokens: self}
         self._causal = not self.texts.pairs
         self._positions = _takes(self.model, "position_ids")
         self._uncached = {"use_cache": False} if _takes(self.model, "use_cache") else {}
@@ -202,6 +205,16 @@ class LanguageBase:
     def batch_tokens(self) -> int:
         """How many tokens are computed at a time."""
         return self.settings.batch_tokens or usual_batch(self.device)
+
+    def in_batches(self, tokens: int) -> "LanguageBase":
+        """The same network at so many tokens at a time; 0: as suits the device."""
+        if tokens == self.settings.batch_tokens:
+            return self
+        if tokens not in self._in_batches:
+            other = self._in_batches[tokens] = copy(self)
+            other.__dict__.pop("batch_tokens", None)
+            other.settings = replace(self.settings, batch_tokens=tokens)
+        return self._in_batches[tokens]
 
     @property
     def trained(self) -> Sequence[torch.nn.Parameter]:
@@ -378,18 +391,26 @@ class LanguageBase:
         self.tokenizer.save_pretrained(folder)
 
 
-def language_base(config: Mapping[str, Any]) -> LanguageBase:
+def language_base(config: Mapping[str, Any], weights: bool = True) -> LanguageBase:
     """The base that a config describes; a process keeps the last two, while their files stay.
+
+    Those that differ in the size of batches alone are one network. Without ``weights`` as
+    `LanguageBase` has it.
 
     Raises:
         InputError: as `LanguageBase`, or another model is here than the one described.
     """
     arguments = {name: value for name, value in config.items() if name != "kind"}
-    return _kept(_settled(BaseSettings(**arguments)))
+    settings = _settled(BaseSettings(**arguments))
+    if not weights:
+        return LanguageBase(settings, weights=False)
+    kept = _kept(replace(settings, batch_tokens=0), usual_device())
+    return kept.in_batches(settings.batch_tokens)
 
 
 @lru_cache(maxsize=2)
-def _kept(settings: BaseSettings) -> LanguageBase:
+def _kept(settings: BaseSettings, device: torch.device) -> LanguageBase:
+    del device  # as usual
     return LanguageBase(settings)
 
 
@@ -427,9 +448,23 @@ def _out_of_memory(error: BaseException) -> bool:
     )
 
 
+_no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)
+
+
+@contextmanager
+def without_gpu() -> Iterator[None]:
+    """What is loaded within runs on the processor: GPUs are left to others, who fill them."""
+    before = _no_gpu.set(True)
+    try:
+        yield
+    finally:
+        _no_gpu.reset(before)
+
+
 def usual_device() -> torch.device:
-    """A GPU if there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """A GPU if there is one, and it is not left to others."""
+    there = torch.cuda.is_available() and not _no_gpu.get()
+    return torch.device("cuda" if there else "cpu")
 
 
 def usual_dtype() -> str:

@@ -78,6 +78,10 @@ class LanguageExamples(ABC):
         ``texts_R`` are the examples' texts, one example's after the other's.
         """
 
+    def in_batches(self, tokens: int) -> Self:
+        """The same, computed so many tokens at a time; 0: as suits the device."""
+        return replace(self, base=self.base.in_batches(tokens))
+
     @property
     def dimension(self) -> int:
         """D."""
