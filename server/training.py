@@ -128,7 +128,8 @@ def _train(
             else on_held_out(theta_D, context, built.strategy, ledger)
         )
         result = result_of(config, context, built, ledger, figure, pace, folder)
-    result["features"] = described
+    took = {"attention": features.attention} if isinstance(features, LanguageBase) else {}
+    result["features"] = {**described, **took}
     lineage = lineage.with_run(result, config, folder.ledger_path)
     result["lineage"] = lineage.to_json()
     told = [*lineage.sentences(), *_merged(features.to_config())]

@@ -45,6 +45,7 @@ def change(folder):
 def test_it_stands_in_result_and_folder(config, part):
     result = run(replace(config, train=part, lora_rank=2 if part == "lora" else 0))
     digest = digest_of(Path(config.base))
+    assert result["features"].get("attention") == ("sdpa" if part == "lora" else None)
     assert result["features"]["digest"] == digest
     kept = json.loads((Path(config.out) / "base.json").read_text())
     assert kept == {
@@ -65,6 +66,18 @@ def test_a_run_goes_on_in_the_type_that_it_was_begun_in(config, broken_off, monk
         with pytest.raises(InputError, match=r"auto is bfloat16 on this .* begun with float32"):
             run(again)
     assert run(again)["features"]["dtype"] == "float32"
+
+
+def test_a_broken_base_is_refused_by_nodes_where_the_server_does_not_read_it(config):
+    file = Path(config.base) / "model.safetensors"
+    tensors = load_file(file)
+    del tensors["transformer.h.0.attn.c_attn.weight"]
+    save_file(tensors, file, metadata={"format": "pt"})
+    for test in (config.test, ""):
+        with pytest.raises(InputError, match=r"it lacks .*h\.0\.attn\.c_attn") as refused:
+            run(replace(config, test=test))
+        assert "\n" not in str(refused.value)
+        assert not Path(config.out).exists()
 
 
 def test_a_linear_run_has_none(config):

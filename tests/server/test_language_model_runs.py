@@ -248,6 +248,18 @@ def test_runs_in_half_the_bits(config, tmp_path, dtype):
     scores(half)
 
 
+def test_a_head_on_states_of_half_the_bits(config, tmp_path):
+    config = replace(config, strategy="nonprivate", cohort=50, train="head", lora_rank=0)
+    run(config)
+    half = replace(config, dtype="bfloat16", out=str(tmp_path / "half"))
+    assert run(half)["features"]["dtype"] == "bfloat16"
+    saved = load_file(Path(half.out) / "model" / "model.safetensors")
+    assert saved["score.weight"].dtype == np.float32
+    exact = load_file(Path(config.out) / "model" / "model.safetensors")["score.weight"]
+    apart = np.linalg.norm(saved["score.weight"] - exact) / np.linalg.norm(exact)
+    assert 0.0 < apart < 32 * 2**-9
+
+
 def test_sizes_of_batches_are_those_that_nodes_found_and_stay(config, broken_off, monkeypatch):
     """A run goes on with it on machines that fit others."""
     found = iter([300, 5000])
