@@ -11,6 +11,7 @@ of the last two.
 Legend: S sampled users, U users of the node.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,11 +26,18 @@ from murmuration.client.labels.memory import LabelState
 from murmuration.client.labels.pre_randomized import stated_labels
 from murmuration.client.labels.terms import check_terms, check_true_labels
 from murmuration.client.store import UserStore
-from murmuration.preference.bases import Examples, accuracy_at, largest_batch, trial_examples
+from murmuration.preference.bases import (
+    Examples,
+    accuracy_at,
+    largest_batch,
+    longest_examples,
+    trial_examples,
+)
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.batch_size import fitting_batch
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.next_tokens import NextTokens
 from murmuration.preference.models import PreferenceModel, preference_model
@@ -45,6 +53,7 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
+from murmuration.strategies.protocol.messages import Tried
 from murmuration.strategies.spec import NodeHalf
 
 
@@ -79,17 +88,19 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     _check_declared(store.judgements, str(request["kind"]), request["responses"])
     examples = store.examples(str(request["features"]))
     model = preference_model(str(request["model"]), examples.kind, examples.width)
+    tried = Tried()
     if isinstance(examples, LanguageExamples):
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
         group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
         users = len(store.keys_U) if together else 1
-        _check_base(examples.base, declared, model, group_size, users)
+        tried = _tried(examples.base, declared, model, group_size, users)
     entry = messages.RegistryEntry(
         place=store.place,
         places=store.places,
         keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]
         counts_U=store.judgements.counts_U if request["counts"] else None,
         randomized=randomized(store.judgements),
+        tried=tried,
     )
     return messages.registry_reply(entry)
 
@@ -174,17 +185,25 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
 
 
 @lru_cache(maxsize=4)
-def _check_base(
+def _tried(
     base: LanguageBase, schema: Schema, model: PreferenceModel, group_size: int, users: int
-) -> None:
+) -> Tried:
     """InputError where this model cannot be trained here, tried out on texts that are made up:
-    nothing that a user has decides whether a node registers.
+    nothing that a user has decides whether a node registers, or what it tells of how fast it is.
 
-    Gradients are compared on short texts, and memory is looked for with as much as a round of such
-    a group size can ask for at a time.
+    Gradients are compared on short texts; how much is computed at a time follows from what a token
+    takes, where nobody said it; and memory is looked for with as much as a round of such a group
+    size can ask for at a time.
     """
     trial_examples(base, schema).check(model)
-    largest_batch(base, schema, group_size).probe(model, users)
+    if not base.settings.batch_tokens:
+        small, large = (longest_examples(base, schema, most) for most in (1, 2))
+        base = base.in_batches(fitting_batch(small, large, model))
+    largest = largest_batch(base, schema, group_size)
+    begun = time.monotonic()
+    largest.probe(model, users)
+    seconds = (time.monotonic() - begun) / len(largest.text_JK)
+    return Tried(base.batch_tokens, seconds)
 
 
 def _check_declared(data: Data, kind: str, responses: object) -> None:

@@ -28,6 +28,8 @@ from murmuration.preference.bases import Base, Examples, base_of, examples_of
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.examples import LanguageExamples
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.messages import Asked
 
@@ -64,10 +66,16 @@ class UserStore:
     def examples(self, features: str) -> Examples:
         """Feature differences or tokens, by the JSON config of what the reward is learnt on."""
         if features not in self._examples:
-            self._examples[features] = self.leaving_out(
-                lambda left_out: examples_of(self.judgements, _base(features), left_out)
-            )
+            self._examples[features] = self._made(_base(features))
         return self._examples[features]
+
+    def _made(self, base: Base) -> Examples:
+        """Tokens serve whatever is computed of them at a time."""
+        if isinstance(base, LanguageBase):
+            for there in self._examples.values():
+                if isinstance(there, LanguageExamples) and there.base.model is base.model:
+                    return there.in_batches(base.settings.batch_tokens)
+        return self.leaving_out(lambda left_out: examples_of(self.judgements, base, left_out))
 
     def leaving_out(self, made: Callable[[LeftOut | None], T]) -> T:
         """What is made of the users' rows, those left out that are of no use for it.

@@ -33,13 +33,15 @@ Base = FeatureMap | LanguageBase
 Examples = PairExamples | TokenExamples | NextTokens
 
 
-def base_of(config: Mapping[str, Any]) -> Base:
+def base_of(config: Mapping[str, Any], weights: bool = True) -> Base:
     """The feature map or language model that a config describes.
+
+    Without ``weights`` a language model that is trained has names, shapes and tokens alone.
 
     Raises:
         InputError: an unknown kind or argument, or a model that cannot be loaded.
     """
-    return language_base(config) if config.get("kind") == KIND else feature_map(config)
+    return language_base(config, weights) if config.get("kind") == KIND else feature_map(config)
 
 
 def examples_of(data: Data, base: Base, left_out: LeftOut | None = None) -> Examples:
@@ -133,7 +135,11 @@ def largest_batch(base: LanguageBase, schema: Schema, group_size: int = 0) -> La
     """One made-up user whose examples fill a batch, as far as ``group_size`` lets them (0: any)."""
     texts = 1 if base.settings.task == "text" else schema.responses
     filling = max(1, base.batch_tokens // (texts * base.texts.limit))
-    most = min(filling, group_size or filling)
+    return longest_examples(base, schema, min(filling, group_size or filling))
+
+
+def longest_examples(base: LanguageBase, schema: Schema, most: int) -> LanguageExamples:
+    """One made-up user with so many examples, all as long as they can be."""
     examples = largest_examples(base, schema, 1, most)
     assert isinstance(examples, LanguageExamples)  # of a language model there are no others
     if base.settings.task == "text":  # of which a long one makes several examples

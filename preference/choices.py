@@ -8,6 +8,8 @@ MODELS = ("btl", "thurstone", "plackett-luce")
 TASKS = ("reward", "text", "sft")
 #: What of a language model is trained (``preference.language.base_model``).
 TRAINED = ("head", "lora", "full")
+#: What a language model computes in; ``auto`` is one of the others.
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 #: The server's optimizers (``strategies.optimizers``).
 OPTIMIZERS = ("sgd", "adam", "adafactor")
 

@@ -1,15 +1,18 @@
 """How long a round waits for its nodes where nobody says: from a probe on users that are made up.
 
 The server runs the node half on synthetic users of the sizes that are public: group size, width and
-dimension, or a language model at ``max_tokens``. What a whole cohort would take on this machine
-follows from that, and a round waits ``FACTOR`` times as long, but at least ``FLOOR`` seconds.
+dimension. A language model is tried by its nodes, at ``max_tokens``, when they register. What a
+whole cohort would take on one machine follows from that, and a round waits ``FACTOR`` times as
+long, but at least ``FLOOR`` seconds.
 Private rounds are never measured: a deadline that follows them would tell of the users who are in.
 
 Legend: U users, R rows, D dimensions.
 """
 
 import time
+from collections.abc import Sequence
 from math import ceil
+from statistics import median
 
 import numpy as np
 
@@ -29,14 +32,22 @@ _ENOUGH = 0.05  # seconds of a probe that say something of longer ones
 _MORE = 8  # times as many judgements, until there are enough
 
 
-def deadline(config: RunConfig, built: BuiltStrategy, base: Base) -> float:
-    """Seconds to wait for the nodes of a round, as if one of them hosted the whole cohort."""
+def deadline(
+    config: RunConfig, built: BuiltStrategy, base: Base, measured: Sequence[float] = ()
+) -> float:
+    """Seconds to wait for the nodes of a round, as if one of them hosted the whole cohort.
+
+    With what nodes ``measured`` for a made-up judgement, in seconds, that of half of them is taken:
+    the server needs no language model for it, and one node's word does not count.
+    """
     strategy = built.strategy
     if strategy.name not in registry.node_halves():
         return FLOOR  # nothing is computed at nodes
     everybody = strategy.sampler.probability >= 1.0
     users = (config.users or len(strategy.participants.train)) if everybody else config.cohort
     whole, judgements = users * built.group_size, 1
+    if measured:
+        return max(FLOOR, FACTOR * median(measured) * whole)
     _seconds(config, built, base, 1)  # compiles, loads
     while True:
         begun = time.monotonic()

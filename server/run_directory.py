@@ -22,7 +22,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -288,17 +288,20 @@ class RunDirectory:
             )
         self.write_json("private/nodes.json", {"nodes": nodes})
 
-    def keep_base(self, described: Mapping[str, Any]) -> None:
-        """Note which language model is trained, if one is.
+    def keep_base(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        """Note which language model is trained, if one is; the description with the size of batches
+        that a run which goes on was begun with.
 
         Raises:
             InputError: the run goes on, and its base is not the one that it was begun with.
         """
         now = {
-            name: described[name] for name in ("path", "digest", "revision") if name in described
+            name: described[name]
+            for name in ("path", "digest", "revision", "dtype")
+            if name in described
         }
         if "digest" not in now:
-            return
+            return dict(described)
         before = self._read_json("base.json", "digest") or now
         if before["digest"] != now["digest"]:
             raise InputError(
@@ -306,7 +309,26 @@ class RunDirectory:
                 f"begun with: SHA-256 {now['digest'][:16]}…, was {before['digest'][:16]}…; bring "
                 "it back, or begin again with another --out"
             )
-        self.write_json("base.json", now)
+        if (dtype := before.get("dtype", now["dtype"])) != now["dtype"]:
+            raise InputError(
+                f"--resume: --dtype auto is {now['dtype']} on this machine, and the run was begun "
+                f"with {dtype}: continue it where that is what there is"
+            )
+        kept = {name: before[name] for name in ("batch_tokens",) if name in before}
+        self.write_json("base.json", {**now, **kept})
+        return {**described, **kept}
+
+    def keep_batch(self, described: Mapping[str, Any], tokens: Iterable[int]) -> dict[str, Any]:
+        """The description with a size of batches, where it has none: the least of those that nodes
+        found to fit, in ``tokens`` (0: did not look). It is kept, because other sizes give other
+        last digits.
+        """
+        found = [number for number in tokens if number]
+        if described.get("batch_tokens") or not found:
+            return dict(described)
+        chosen = {"batch_tokens": max(min(found), described["max_tokens"])}
+        self.write_json("base.json", {**self._read_json("base.json", "digest"), **chosen})
+        return {**described, **chosen}
 
     def once(self, name: str, release: Callable[[], Value]) -> Value:
         """A value that is released once in a run and kept in ``released.json``.

@@ -7,13 +7,14 @@ once a second. In a deployment every replayed round is charged again, so it is s
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flwr.serverapp import Grid
 
 from murmuration.preference.bases import Base, Examples, base_of
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.reward import reward_model
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
@@ -61,7 +62,8 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
         if (result := folder.finished()) is not None:
             return result  # asking held-out users again would be one more release
         try:
-            features = features or base_of(base_config(config))
+            # Whose weights are for nodes; without a test they are needed once, to be saved.
+            features = features or base_of(base_config(config), weights=bool(config.test))
             return _train(config, grid, folder, features)
         except RunAborted as aborted:
             folder.abort(aborted.reason, aborted.sentence, aborted.private)
@@ -83,10 +85,11 @@ def _train(
     lineage = lineage_of(config)
     source = Randomness(config.seed if config.seed >= 0 else None)
     test = public_test(config, features)
-    folder.keep_base(features.to_config())
-    features_json = json.dumps(features.to_config())
+    described = folder.keep_base(features.to_config())
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
-    taking_part = participants(config, grid, folder, features_json)
+    taking_part = participants(config, grid, folder, json.dumps(described))
+    tried = [entry.tried for entry in taking_part.registry.entries.values()]
+    described = folder.keep_batch(described, [found.tokens for found in tried])
     config = config.settled(len(taking_part.registry))
     ledger = folder.open_ledger(
         adjacency=Adjacency(config.adjacency), delta=config.delta, budget=_budget(config)
@@ -97,7 +100,7 @@ def _train(
             config=config,
             participants=taking_part,
             source=source,
-            features=features_json,
+            features=json.dumps(described),
             dimension=features.dimension,
             log=folder.log_private,
             grid=grid,
@@ -114,7 +117,8 @@ def _train(
         if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
             ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
         if not asked.timeout:
-            built.strategy.timeout = _probed(config, folder, built, features)
+            measured = [found.seconds for found in tried if found.seconds]
+            built.strategy.timeout = _probed(config, folder, built, features, measured)
         pace = _rounds(config, grid, folder, built, ledger, test, checkpoint)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
@@ -124,11 +128,14 @@ def _train(
             else on_held_out(theta_D, context, built.strategy, ledger)
         )
         result = result_of(config, context, built, ledger, figure, pace, folder)
-    result["features"] = features.to_config()
+    took = {"attention": features.attention} if isinstance(features, LanguageBase) else {}
+    result["features"] = {**described, **took}
     lineage = lineage.with_run(result, config, folder.ledger_path)
     result["lineage"] = lineage.to_json()
     told = [*lineage.sentences(), *_merged(features.to_config())]
     result["warnings"] = [*told, *result["warnings"]]  # type: ignore[misc]
+    if isinstance(features, LanguageBase) and features.device.type == "meta":
+        features = base_of(features.to_config())
     model = reward_model(theta_D, features, config.model)
     beside = {} if isinstance(model, RewardModel) else {"beside": lineage.files}
     model.save(folder.path / "model", model_card(result), overwrite=True, **beside)
@@ -147,11 +154,17 @@ def _merged(described: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _probed(config: RunConfig, folder: RunDirectory, built: BuiltStrategy, features: Base) -> float:
+def _probed(
+    config: RunConfig,
+    folder: RunDirectory,
+    built: BuiltStrategy,
+    features: Base,
+    measured: Sequence[float],
+) -> float:
     """Seconds to wait for the nodes of a round; this machine need not be able to do their work."""
     seconds, why = FLOOR, None
     try:
-        seconds = deadline(config, built, features)
+        seconds = deadline(config, built, features, measured)
     except Exception as error:  # out of memory, say; what is wrong with the work shows at nodes
         why = f"{type(error).__name__}: {error}"
     folder.log_private({"timeout": seconds, "not probed": why})

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
-from murmuration.preference.choices import MODELS, OPTIMIZERS, TASKS, TRAINED
+from murmuration.preference.choices import DTYPES, MODELS, OPTIMIZERS, TASKS, TRAINED
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
 from murmuration.privacy.adjacency import Adjacency
@@ -297,6 +297,29 @@ class Settings:
         panel=MODEL,
         base=True,
         **AT_LEAST_ONE,
+    )
+    dtype: str = setting(
+        "",
+        "What --base computes in: float32, bfloat16, float16, or auto. What is trained, and users' "
+        "gradients, stay float32. [default: auto, which is bfloat16 where the run is begun on a "
+        "machine with a GPU that has it, else float32]",
+        panel=MODEL,
+        good=lambda value: value in ("", *DTYPES),
+        expected=f"one of {', '.join(DTYPES)}",
+        base=True,
+    )
+    checkpointing: bool = setting(
+        False,
+        "Compute activations of --base once more instead of keeping them: less memory, a third "
+        "more work.",
+        panel=MODEL,
+        base=True,
+    )
+    tf32: bool = setting(
+        False,
+        "Let a GPU round factors of float32 products of --base to TF32; never in users' gradients.",
+        panel=MODEL,
+        base=True,
     )
     batch_users: bool = setting(
         False,

@@ -299,6 +299,9 @@ def base_config(config: Settings) -> dict[str, Any]:
         "batch_tokens": config.batch_tokens,
         "memory": config.user_memory,
         "task": config.task,
+        "dtype": config.dtype,
+        "checkpointing": config.checkpointing,
+        "tf32": config.tf32,
         "as_published": config.as_published,
     }
     if not config.base:
@@ -308,7 +311,7 @@ def base_config(config: Settings) -> dict[str, Any]:
     chosen = {name: value for name, value in given.items() if value}
     settings = BaseSettings(path=resolve_base(config.base), **chosen)
     if settings.train == "head":
-        shaping = ("path", "max_tokens", "batch_tokens")
+        shaping = ("path", "max_tokens", "batch_tokens", "dtype", "tf32")
         return {"kind": HEAD, **{name: getattr(settings, name) for name in shaping}}
     return {"kind": KIND, **vars(settings)}
 

@@ -69,8 +69,9 @@ from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 log = logging.getLogger("murmuration.agent")
 
-#: Distinct feature maps that are computed and kept in memory.
-MOST_FEATURE_MAPS = 4
+#: Distinct feature maps that are computed and kept in memory. A run on a language model asks for
+#: two: the second says how much of it is computed at a time.
+MOST_FEATURE_MAPS = 8
 #: A plan that took so many seconds to be refused makes the next new one wait nine times as long: no
 #: more than a tenth of the agent's time goes into such plans.
 LONG, _PAUSES = 5.0, 9.0

@@ -50,7 +50,7 @@ class LanguageHead:
         phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
         for text in range(len(responses)):  # alone: no digit depends on what stands beside
             state_D = self._states(tokens, np.array([text]))[0]
-            phi_RD[text] = state_D.cpu().numpy() / math.sqrt(self.dimension)
+            phi_RD[text] = state_D.float().cpu().numpy() / math.sqrt(self.dimension)
         return phi_RD
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
@@ -84,12 +84,12 @@ class LanguageHead:
         """Save the model with this head, and its tokenizer, for `from_pretrained`."""
         if theta_D.shape != (self.dimension,):
             raise InputError(f"a head of {theta_D.shape} for {self.dimension} dimensions")
-        with torch.no_grad():
+        with torch.no_grad(), self.base.unrounded():
             weights = torch.from_numpy(theta_D) / math.sqrt(self.dimension)
             self._head.weight.copy_(weights[None])
             if self._head.bias is not None:
                 self._head.bias.zero_()
-        self.base.save(folder)
+            self.base.save(folder)
 
 
-_SHAPING = ("path", "max_tokens", "batch_tokens", "digest", "revision", "merged")
+_SHAPING = ("path", "max_tokens", "batch_tokens", "dtype", "tf32", "digest", "revision", "merged")

@@ -15,7 +15,10 @@ that much longer than one, and in its own units the head would be most of every 
 that clipping left nothing of the others. The beginning is public and the same everywhere: the
 checkpoint; a head that it does not have begins at zero, so that every answer is worth the same;
 LoRA's other factor is drawn from a fixed seed. The network runs in evaluation mode, without
-dropout, in float32.
+dropout and without a cache of keys and values.
+
+θ, where it begins and users' gradients are float32, whatever `dtype` the network computes in: what
+is put into it is θ's sum with the beginning, rounded once. What is saved is not rounded.
 
 Needs the extra `murmuration[lm]`.
 
@@ -26,19 +29,22 @@ import inspect
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from murmuration.preference.choices import TASKS, TRAINED
+from murmuration.preference.choices import DTYPES, TASKS, TRAINED
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.adapters import check_untied, merged_state
 from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import (
+    checkpointed,
     contents_of,
     load_causal,
     load_with_head,
@@ -51,8 +57,11 @@ from murmuration.preference.language.user_gradients import UserBackward
 KIND = "language-model"
 #: A processor's caches hold no more: four times as many take half as long again.
 _BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
-#: Of the next token there is a number for each word known: at most 1 GiB of these at a time.
-_MOST_LOGITS = 2**28
+#: Of the next token there is a number for each word known: at most 256 MiB of these at a time.
+MOST_LOGITS = 2**26
+#: What gradients going back are multiplied by, and users' rows divided: float16 has no smaller
+#: numbers than 6e-8. Powers of two change no digit.
+_SCALES = {"float16": 2.0**10}
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,9 @@ class BaseSettings:
         batch_tokens: tokens that are computed at a time, padding included; 0: as suits the device.
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
         task: one of `preference.choices.TASKS`.
+        dtype: one of `DTYPES`, which the network computes in; ``auto`` as `usual_dtype` has it.
+        checkpointing: whether blocks' activations are computed once more instead of kept.
+        tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
         as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
         revision: its commit, where it comes from a hub.
@@ -88,6 +100,9 @@ class BaseSettings:
     batch_tokens: int = 0
     memory: int = 512
     task: str = "reward"
+    dtype: str = "auto"
+    checkpointing: bool = False
+    tf32: bool = False
     as_published: bool = False
     digest: str = ""
     revision: str = ""
@@ -98,6 +113,8 @@ class BaseSettings:
             raise InputError(f"--train must be one of {', '.join(TRAINED)}; got {self.train!r}")
         if self.task not in TASKS:
             raise InputError(f"--task must be one of {', '.join(TASKS)}; got {self.task!r}")
+        if self.dtype not in DTYPES:
+            raise InputError(f"--dtype must be one of {', '.join(DTYPES)}; got {self.dtype!r}")
         if self.task != "reward" and self.train == "head":
             raise InputError(
                 f"--task {self.task} has no head of its own to train: use --train lora or full"
@@ -117,15 +134,23 @@ class BaseSettings:
 class LanguageBase:
     """A loaded model with the head that its task takes, and θ.
 
+    Args:
+        settings: which, and what of it is trained.
+        weights: False for names, shapes and tokens alone: nothing is computed with it, and its
+            network is on the meta device, where it takes no memory.
+
     Attributes:
-        settings: as given, with an absolute path, and with digest and revision of what was found.
+        settings: as given, with an absolute path, the type that ``auto`` stands for, and digest and
+            revision of what was found.
         model: the network (with LoRA layers where there are any).
         tokenizer: its own.
         texts: from texts to tokens.
         dimension: D.
         backward: gives each user's gradient by θ.
         device: where it runs; a GPU if there is one.
+        attention: how, in transformers' words: sdpa where the architecture has it, else eager.
         batch_tokens: how many are computed at a time.
+        most_logits: how many numbers there are for next tokens at a time.
         head: name of a reward's head; empty where the next token is said.
         words: how many there are for the next token; 0 for a reward.
 
@@ -133,27 +158,30 @@ class LanguageBase:
         InputError: the model cannot be loaded, or not be trained in this way.
     """
 
-    def __init__(self, settings: BaseSettings) -> None:
-        path, causal = resolve_base(settings.path), settings.task != "reward"
-        found = contents_of(path)
-        check_same(path, found.digest, settings.digest, settings.revision)
-        self.settings = replace(settings, path=path, **vars(found))
+    def __init__(self, settings: BaseSettings, weights: bool = True) -> None:
+        settings, causal = _settled(settings), settings.task != "reward"
+        self.settings, path = settings, settings.path
+        self._dtype, self._scale = getattr(torch, settings.dtype), _SCALES.get(settings.dtype, 1.0)
+        # Where everything is trained θ begins at what the checkpoint has, before it is rounded.
+        read = torch.float32 if settings.train == "full" else self._dtype
         if causal:
-            (self.tokenizer, self.model), self.head = load_causal(path), ""
+            (self.tokenizer, self.model), self.head = load_causal(path, read, weights), ""
             self.words: int = self.model.get_output_embeddings().weight.shape[0]
         else:
-            self.tokenizer, self.model, self.head = load_with_head(path)
+            self.tokenizer, self.model, self.head = load_with_head(path, read, weights)
             width = self.model.get_submodule(self.head).in_features
             self._head_unit, self.words = 1.0 / math.sqrt(width), 0
+        if settings.checkpointing:
+            checkpointed(self.model, path)
         if settings.train == "lora":
             lora = {"rank": settings.rank, "alpha": settings.alpha or settings.rank}
             self.model = with_lora(self.model, path, settings.targets, **lora, causal=causal)
-            if found.merged:  # so that it can be saved
+            if settings.merged:  # so that it can be saved
                 check_untied(self.model, path)
         self.model.eval()
-        self.device = usual_device()
-        self.model.to(self.device)
-        self.batch_tokens = settings.batch_tokens or usual_batch(self.device, self.words)
+        self.device = usual_device() if weights else torch.device("meta")
+        self.attention = str(getattr(self.model.config, "_attn_implementation", None) or "eager")
+        self.most_logits = MOST_LOGITS
         self.texts = TextTokens(self.tokenizer, context(self.settings, self.model.config))
         if settings.train == "head":  # by another way: nothing here is trained
             self.model.requires_grad_(False)
@@ -161,15 +189,32 @@ class LanguageBase:
         parameters = dict(self.model.named_parameters())
         self._parameters = [parameters[name] for name in self._trained]
         self.model.requires_grad_(False)
-        self._initial_D = torch.cat(
-            [torch.zeros(0), *(p.detach().cpu().reshape(-1) for p in self._parameters)]
-        ).to(self.device)
+        beginning = [p.detach().float().to(self.device).reshape(-1) for p in self._parameters]
+        self._initial_D = torch.cat([torch.zeros(0, device=self.device), *beginning])
+        self.model.to(device=self.device, dtype=self._dtype)
         self.backward = UserBackward(self.model, self._trained)
         self.dimension = self.backward.dimension
+        self._in_batches: dict[int, LanguageBase] = {settings.batch_tokens: self}
         self._causal = not self.texts.pairs
         self._positions = _takes(self.model, "position_ids")
+        self._uncached = {"use_cache": False} if _takes(self.model, "use_cache") else {}
         kinds = getattr(self.model.config, "type_vocab_size", 0)
         self._segments = self.texts.pairs and kinds > 1 and _takes(self.model, "token_type_ids")
+
+    @cached_property
+    def batch_tokens(self) -> int:
+        """How many tokens are computed at a time."""
+        return self.settings.batch_tokens or usual_batch(self.device)
+
+    def in_batches(self, tokens: int) -> "LanguageBase":
+        """The same network at so many tokens at a time; 0: as suits the device."""
+        if tokens == self.settings.batch_tokens:
+            return self
+        if tokens not in self._in_batches:
+            other = self._in_batches[tokens] = copy(self)
+            other.__dict__.pop("batch_tokens", None)
+            other.settings = replace(self.settings, batch_tokens=tokens)
+        return self._in_batches[tokens]
 
     @property
     def trained(self) -> Sequence[torch.nn.Parameter]:
@@ -213,8 +258,15 @@ class LanguageBase:
                 parameter.requires_grad_(False)
                 parameter.grad = None
 
+    @property
+    def scale(self) -> float:
+        """What the gradient of a loss is multiplied by before it goes back through the network."""
+        return self._scale
+
     def to_theta(self, grads_BD: torch.Tensor) -> torch.Tensor:
-        """Gradients by the parameters as gradients by θ; in place, (B, D)."""
+        """Gradients by the parameters, ``scale`` times, as gradients by θ; in place, (B, D)."""
+        if self._scale != 1.0:
+            grads_BD /= self._scale
         start = 0
         for name, parameter in zip(self._trained, self._parameters, strict=True):
             end = start + parameter.numel()
@@ -232,29 +284,71 @@ class LanguageBase:
         """Rewards of some texts at the θ that was put last, (R,)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
-        with out_of_memory_advice():
+        with self.computing():
             return self.model(**inputs).logits[:, 0].float()
 
-    def next_tokens(self, tokens: Tokens, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """What is said of the tokens that follow, at the θ that was put last, (R, L, V), and the
-        texts' own tokens, (R, L)."""
+    def states(self, tokens: Tokens, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+        """What is known of the tokens that follow, at the θ that was put last, (R, L, H), for
+        `said`; and the texts' own tokens, (R, L)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
-        with out_of_memory_advice():
-            return self.model(**inputs).logits.float(), inputs["input_ids"]
+        with self.computing():
+            if self._body is None:
+                return self.model(**inputs).logits, inputs["input_ids"]
+            return self._body(**inputs)[0], inputs["input_ids"]
+
+    def said(self, state_QH: torch.Tensor) -> torch.Tensor:
+        """What is said of some tokens that follow, by their states, (Q, V) float32."""
+        with self.computing():
+            if self._body is None:
+                return state_QH.float()
+            return self._network.get_output_embeddings()(state_QH).float()
+
+    @property
+    def _network(self) -> Any:
+        """Without what LoRA puts around it; its layers are inside."""
+        network: Any = self.model
+        return network.get_base_model() if hasattr(network, "peft_config") else network
+
+    @cached_property
+    def _body(self) -> Any:
+        """What is below the head for the next token; None where the head's output is changed again
+        (capped, or multiplied) before it is said, so that a head alone does not say it.
+
+        Tried, not asked: each architecture's configuration has another name for it.
+        """
+        network = self._network
+        ids_RL = torch.arange(min(8, self.words), device=self.device).repeat(2, 1)
+        with torch.no_grad():
+            whole_RLV = network(input_ids=ids_RL, **self._uncached).logits
+            state_RLH = network.base_model(input_ids=ids_RL, **self._uncached)[0]
+            same = torch.equal(network.get_output_embeddings()(state_RLH), whole_RLV)
+        return network.base_model if same else None
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Forward or backward through the network: with advice where memory runs out, and TF32 only
+        where it was asked for."""
+        matmul = torch.backends.cuda.matmul
+        before, matmul.allow_tf32 = matmul.allow_tf32, self.settings.tf32
+        try:
+            with out_of_memory_advice():
+                yield
+        finally:
+            matmul.allow_tf32 = before
 
     def inputs(
         self, tokens: Tokens, texts_R: np.ndarray, ids_RL: torch.Tensor, mask_RL: torch.Tensor
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Any]:
         """What the network is called with for a batch."""
-        inputs = {"input_ids": ids_RL}
+        inputs: dict[str, Any] = {"input_ids": ids_RL}
         if not self._causal:  # what is on the right never reaches a causal model's tokens
             inputs["attention_mask"] = mask_RL.long()
         if self._segments:
             inputs["token_type_ids"] = tokens.segments(texts_R, ids_RL.shape[1])
         if self._positions:  # a row for each text: users must be told apart in this layer, too
             inputs["position_ids"] = torch.arange(ids_RL.shape[1]).expand(ids_RL.shape)
-        return {name: value.to(self.device) for name, value in inputs.items()}
+        return {name: value.to(self.device) for name, value in inputs.items()} | self._uncached
 
     def to_config(self) -> dict[str, Any]:
         """JSON-able description from which `language_base` makes an equal one."""
@@ -265,8 +359,26 @@ class LanguageBase:
 
         With LoRA that is the adapter; on a base that an adapter was merged into, the whole model.
         """
-        self.put(theta_D)
-        self.save(folder)
+        with self.unrounded():
+            self.put(theta_D)
+            self.save(folder)
+
+    @contextmanager
+    def unrounded(self) -> Iterator[None]:
+        """All that can be saved is float32 within, so that what is put or copied is not rounded."""
+        if self._dtype == torch.float32:
+            yield
+            return
+        adapter = self.settings.train == "lora" and not self.settings.merged
+        changed = self._parameters if adapter else [*self.model.parameters()]
+        types = [parameter.dtype for parameter in changed]
+        try:
+            for parameter in changed:
+                parameter.data = parameter.data.float()
+            yield
+        finally:
+            for parameter, dtype in zip(changed, types, strict=True):
+                parameter.data = parameter.data.to(dtype)
 
     def save(self, folder: Path) -> None:
         """As `write`, where it is."""
@@ -279,23 +391,36 @@ class LanguageBase:
         self.tokenizer.save_pretrained(folder)
 
 
-def language_base(config: Mapping[str, Any]) -> LanguageBase:
+def language_base(config: Mapping[str, Any], weights: bool = True) -> LanguageBase:
     """The base that a config describes; a process keeps the last two, while their files stay.
+
+    Those that differ in the size of batches alone are one network. Without ``weights`` as
+    `LanguageBase` has it.
 
     Raises:
         InputError: as `LanguageBase`, or another model is here than the one described.
     """
     arguments = {name: value for name, value in config.items() if name != "kind"}
-    settings = BaseSettings(**arguments)
-    path = resolve_base(settings.path)
-    found = contents_of(path)
-    check_same(path, found.digest, settings.digest, settings.revision)
-    return _kept(replace(settings, path=path, **vars(found)))
+    settings = _settled(BaseSettings(**arguments))
+    if not weights:
+        return LanguageBase(settings, weights=False)
+    kept = _kept(replace(settings, batch_tokens=0), usual_device())
+    return kept.in_batches(settings.batch_tokens)
 
 
 @lru_cache(maxsize=2)
-def _kept(settings: BaseSettings) -> LanguageBase:
+def _kept(settings: BaseSettings, device: torch.device) -> LanguageBase:
+    del device  # as usual
     return LanguageBase(settings)
+
+
+def _settled(settings: BaseSettings) -> BaseSettings:
+    """With what is found, and the type that there is; InputError as of ``LanguageBase``."""
+    path = resolve_base(settings.path)
+    found = contents_of(path)
+    check_same(path, found.digest, settings.digest, settings.revision)
+    dtype = usual_dtype() if settings.dtype == "auto" else settings.dtype
+    return replace(settings, path=path, dtype=dtype, **vars(found))
 
 
 @contextmanager
@@ -323,14 +448,34 @@ def _out_of_memory(error: BaseException) -> bool:
     )
 
 
+_no_gpu: ContextVar[bool] = ContextVar("no_gpu", default=False)
+
+
+@contextmanager
+def without_gpu() -> Iterator[None]:
+    """What is loaded within runs on the processor: GPUs are left to others, who fill them."""
+    before = _no_gpu.set(True)
+    try:
+        yield
+    finally:
+        _no_gpu.reset(before)
+
+
 def usual_device() -> torch.device:
-    """A GPU if there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """A GPU if there is one, and it is not left to others."""
+    there = torch.cuda.is_available() and not _no_gpu.get()
+    return torch.device("cuda" if there else "cpu")
 
 
-def usual_batch(device: torch.device, words: int) -> int:
-    """Tokens to compute at a time, where for each a number for every one of ``words`` is made."""
-    return min(_BATCH_TOKENS[device.type], max(1, _MOST_LOGITS // max(1, words)))
+def usual_dtype() -> str:
+    """bfloat16 where there is a GPU that computes in it, else float32."""
+    there = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if there else "float32"
+
+
+def usual_batch(device: torch.device) -> int:
+    """Tokens to compute at a time."""
+    return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
 
 
 def context(settings: BaseSettings, config: Any) -> int:

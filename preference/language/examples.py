@@ -42,6 +42,7 @@ from murmuration.preference.models import PreferenceModel
 
 _SAME = 1e-3  # of a gradient by one parameter: what was missed is far more, rounding far less
 _ROUNDING = 1e-5  # of the whole gradient: all there is where it is zero but for rounding
+_OFTEN = 4  # times that plain gradients, in the network's own type, are rounded to it on their way
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +72,15 @@ class LanguageExamples(ABC):
     def differentiate(
         self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
     ) -> None:
-        """Go forward and back through the loss of some examples, Σ weight · loss.
+        """Go forward and back through the loss of some examples, the base's ``scale`` times
+        Σ weight · loss.
 
         ``texts_R`` are the examples' texts, one example's after the other's.
         """
+
+    def in_batches(self, tokens: int) -> Self:
+        """The same, computed so many tokens at a time; 0: as suits the device."""
+        return replace(self, base=self.base.in_batches(tokens))
 
     @property
     def dimension(self) -> int:
@@ -185,11 +191,14 @@ class LanguageExamples(ABC):
     def _compare(self, found_D: torch.Tensor, mine_N: np.ndarray, model: PreferenceModel) -> None:
         """One user's gradient with that of their mean loss, parameter by parameter."""
         text_NK, weight_N = self.text_JK[mine_N], np.full(len(mine_N), 1.0 / len(mine_N))
-        with out_of_memory_advice(), self.base.differentiable() as parameters:
+        with self.base.computing(), self.base.differentiable() as parameters:
             self.differentiate(text_NK[text_NK >= 0], mine_N, weight_N, model)
-            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters.values()]
+            found = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters.values()]
+            grads = [gradient.float() for gradient in found]
         expected_D = self.base.to_theta(torch.cat([g.reshape(1, -1) for g in grads], dim=1))[0]
         start, scale = 0, float(expected_D.norm())
+        eps = torch.finfo(getattr(torch, self.base.settings.dtype)).eps
+        same, rounding = max(_SAME, _OFTEN * eps), max(_ROUNDING, eps)
         if not 0.0 < scale < math.inf:
             raise InputError(
                 "--base: made-up texts give no finite gradient that is not zero: nothing could be "
@@ -198,7 +207,7 @@ class LanguageExamples(ABC):
         for name, parameter in parameters.items():
             part = slice(start, start + parameter.numel())
             apart = float((found_D[part] - expected_D[part]).norm())
-            if not apart <= _SAME * float(expected_D[part].norm()) + _ROUNDING * scale:
+            if not apart <= same * float(expected_D[part].norm()) + rounding * scale:
                 raise InputError(
                     f"{name!r} is used outside its own layer, where users cannot be told apart: "
                     "use --train lora with --lora-targets that leave it out"
@@ -276,7 +285,7 @@ class LanguageExamples(ABC):
         spans: list[Span] = [
             (int(u), int(a), int(b)) for u, a, b in zip(users, starts, ends, strict=True)
         ]
-        with out_of_memory_advice(), self.base.backward.into(grads_BD, spans, len(texts_R)):
+        with self.base.computing(), self.base.backward.into(grads_BD, spans, len(texts_R)):
             self.differentiate(texts_R, taken_N, weight_B[user_N], model)
 
 
@@ -333,7 +342,7 @@ class TokenExamples(LanguageExamples):
         reward_NK[there_NK] = reward_R.detach().cpu()
         y_NW = self.y_R.view(-1, self.width)[torch.from_numpy(taken_N)]
         slope_NW = model.each(reward_NK[:, :1] - reward_NK[:, 1:], y_NW)
-        slope_NW = slope_NW * torch.from_numpy(weight_N).float()[:, None]
+        slope_NW = slope_NW * torch.from_numpy(weight_N * self.base.scale).float()[:, None]
         first_N1 = torch.zeros(len(slope_NW), 1)
         for slope_N1 in slope_NW.split(1, dim=1):  # in order: what is not there adds nothing
             first_N1 += slope_N1

@@ -18,6 +18,7 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import (
+    MOST_LOGITS,
     BaseSettings,
     context,
     usual_batch,
@@ -68,7 +69,8 @@ class SavedLikelihood:
             raise InputError("score takes equally many prompts and responses")
         tokens, found = self._texts(prompt, response, ended=True), np.empty(len(response))
         words: Any = self._model.get_output_embeddings().weight  # type: ignore[operator]
-        for texts_R in length_batches(tokens.lengths_T, usual_batch(self._device, len(words))):
+        most = min(usual_batch(self._device), max(1, MOST_LOGITS // len(words)))
+        for texts_R in length_batches(tokens.lengths_T, most):
             # What fills up stands on the right, which reaches no token of a causal model.
             ids_RL = tokens.batch(texts_R, self._texts.tokenizer.pad_token_id)[0].to(self._device)
             with torch.no_grad():

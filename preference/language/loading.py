@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import (
@@ -84,16 +86,17 @@ def contents_of(path: str) -> Contents:
     return Contents(digests[0], revision_of(folders[0]), adapted(folders[0]))
 
 
-def load_with_head(path: str):
+def load_with_head(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
     """Tokenizer and network with a head of one number, and the head's layer.
 
-    A head that the checkpoint does not have is zero. An adapter is merged into the weights that it
-    changes.
+    A head that the checkpoint does not have is zero. An adapter is merged, in float32, into the
+    weights that it changes. Without ``weights`` the network is on the meta device, which has names
+    and shapes.
 
     Raises:
         InputError: there is no such model, or it and its tokenizer do not fit each other.
     """
-    tokenizer, model, new = _load(path, REWARD)
+    tokenizer, model, new = _load(path, REWARD, dtype, weights)
     name, head = _head(model, path)
     if any(f"{name}.weight" in key for key in new):
         torch.nn.init.zeros_(head.weight)
@@ -102,25 +105,25 @@ def load_with_head(path: str):
     return tokenizer, model, name
 
 
-def load_causal(path: str):
-    """Tokenizer and network with its own head for the next token; adapters as `load_with_head`.
+def load_causal(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
+    """Tokenizer and network with its own head for the next token; the rest as `load_with_head`.
 
     Raises:
         InputError: as `load_with_head`, or the model is an encoder, or has no such head.
     """
-    tokenizer, model, new = _load(path, CAUSAL)
+    tokenizer, model, new = _load(path, CAUSAL, dtype, weights)
     said = f"--base {path}: no causal language model, which --task text and sft need"
     head = model.get_output_embeddings()
     if head is None or any(
         new & {name, f"{name}.weight"} for name, m in model.named_modules() if m is head
     ):
         raise InputError(f"{said}: the checkpoint has no head for the next token")
-    if not _is_causal(model):
+    if weights and not _is_causal(model):
         raise InputError(f"{said}: its tokens see what follows, as an encoder's do")
     return tokenizer, model
 
 
-def _load(path: str, kind: str):
+def _load(path: str, kind: str, dtype: torch.dtype, weights: bool):
     """Tokenizer, network of one of transformers' kinds, and those of its parameters that nothing
     gave: a head's."""
     try:
@@ -131,10 +134,13 @@ def _load(path: str, kind: str):
     transformers.utils.logging.disable_progress_bar()
     with _in_one_line(path) as local:
         folder = folder_of(path, local=local)
-    if base := adapted(folder):
-        model, new = _merged(folder, base, kind), set()
+    base = adapted(folder)
+    if not weights:
+        model, new = _outline(base or path, kind), set()
+    elif base:
+        model, new = _merged(folder, base, kind).to(dtype), set()
     else:
-        model, new = _network(path, kind)
+        model, new = _network(path, kind, dtype)
     written = base if base and not (folder / "tokenizer_config.json").exists() else path
     with _in_one_line(written) as local:
         tokenizer = transformers.AutoTokenizer.from_pretrained(written, local_files_only=local)
@@ -154,7 +160,21 @@ def _load(path: str, kind: str):
     return tokenizer, model, new
 
 
-def _network(path: str, kind: str) -> tuple[Any, set[str]]:
+def _outline(path: str, kind: str) -> Any:
+    """A network without its weights; of an adapter that of what it changes."""
+    import transformers
+
+    with _in_one_line(path) as local:
+        if base := adapted(folder_of(path, local=local)):
+            return _outline(base, kind)
+        with torch.device("meta"):
+            config = transformers.AutoConfig.from_pretrained(
+                path, local_files_only=local, **({"num_labels": 1} if kind == REWARD else {})
+            )
+            return getattr(transformers, kind).from_config(config, dtype=torch.float32)
+
+
+def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
     """The network of a whole checkpoint, and the parameters of a head that it does not have."""
     import transformers
 
@@ -163,7 +183,7 @@ def _network(path: str, kind: str) -> tuple[Any, set[str]]:
         torch.manual_seed(_SEED)
         model, loading = getattr(transformers, kind).from_pretrained(
             path,
-            dtype=torch.float32,
+            dtype=dtype,
             local_files_only=local,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
@@ -181,7 +201,8 @@ def _merged(folder: Path, base: str, kind: str) -> Any:
     of the base, or begins at zero.
     """
     own = kind_of(folder)
-    merged = merge(with_adapter(_load(base, own)[1], folder), str(folder))
+    below = _load(base, own, torch.float32, weights=True)[1]
+    merged = merge(with_adapter(below, folder), str(folder))
     if own == kind:
         return merged
     other = load_with_head(base)[1] if kind == REWARD else load_causal(base)[1]
@@ -226,6 +247,26 @@ def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
     if not found:
         raise InputError(f"--base {path}: no linear head of one number was found")
     return found[-1]
+
+
+def checkpointed(model: torch.nn.Module, path: str) -> None:
+    """Let a network's blocks keep only what comes in, and compute the rest once more going back.
+
+    transformers' own way is open to training mode alone, in which there is dropout.
+
+    Raises:
+        InputError: the architecture has no such blocks.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    blocks = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if not blocks:
+        kind = type(model).__name__
+        raise InputError(f"--checkpointing: {path}: nothing in a {kind} is known as a block")
+    for block in blocks:
+        # Nothing is drawn in evaluation mode, so there is no generator to put back.
+        again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+        block.forward = partial(again, block.forward)  # type: ignore[method-assign]
 
 
 def with_lora(

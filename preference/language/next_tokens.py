@@ -12,12 +12,18 @@ The loss of a text is the mean cross-entropy of its scored tokens, that of an ex
 its texts. An end of text, if the tokenizer has one and no template writes its own, is appended and
 scored: where to stop is learnt, too.
 
+Of each scored token there is a number for every word known, far more than anything else. So states
+are computed once, and what is said by them in chunks of tokens, each of which goes back to its
+states before the next is computed: gradients are those of the whole but for the order of sums, and
+of these numbers there are never more than the base's ``most_logits`` (and their gradients).
+
 Legend: J examples, K texts of an example at most, N sampled examples, T distinct texts, R texts in
-a batch, L tokens of the longest, Q scored tokens in a batch, V words known, U users, D trained
-parameters.
+a batch, L tokens of the longest, Q scored tokens in a batch, H width of states, V words known,
+U users, D trained parameters.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,9 +54,19 @@ class NextTokens(LanguageExamples):
         del model
         shown_N = (self.text_JK[taken_N] >= 0).sum(1)
         weight_R = np.repeat(weight_N / shown_N, shown_N) / self._scored(texts_R)
-        loss_Q, text_Q, _ = self._losses(texts_R)
-        weight_Q = torch.from_numpy(weight_R).float().to(loss_Q.device)[text_Q]
-        (loss_Q * weight_Q).sum().backward()
+        state_QH, next_Q, text_Q = self._scored_states(texts_R)
+        weight_Q = torch.from_numpy(weight_R).float().to(state_QH.device)[text_Q]
+        weight_Q *= self.base.scale
+        back_QH = torch.empty_like(state_QH)
+        for part in self._chunks(len(next_Q)):
+            leaf_QH = state_QH[part].detach().requires_grad_(True)
+            with self.base.backward.by_token(text_Q[part].tolist()):
+                loss_Q = cross_entropy(self.base.said(leaf_QH), next_Q[part], reduction="none")
+                (loss_Q * weight_Q[part]).sum().backward()
+            assert leaf_QH.grad is not None  # it is what the loss was made of
+            back_QH[part] = leaf_QH.grad
+        if state_QH.requires_grad:  # or only the head is trained
+            state_QH.backward(back_QH)
 
     def accuracy(self, theta_D: torch.Tensor) -> Accuracy:
         """How often the likeliest next token at θ is the right one, and the loss.
@@ -63,8 +79,7 @@ class NextTokens(LanguageExamples):
         words = self.base.words
         with torch.no_grad():
             for text in np.unique(self.text_JK[self.text_JK >= 0]).tolist():
-                loss_Q, _, right_Q = self._losses(np.array([text]))
-                right_T[text], loss_T[text] = float(right_Q.sum()), float(loss_Q.double().sum())
+                loss_T[text], right_T[text] = self._losses(text)
         scored_T = np.append(self._scored(np.arange(len(self.tokens.second_T))), 0)
         right_J, loss_J, scored_J = (a[self.text_JK].sum(1) for a in (right_T, loss_T, scored_T))
         user_J = np.repeat(np.arange(len(self.counts_U)), self.counts_U.numpy())
@@ -89,17 +104,30 @@ class NextTokens(LanguageExamples):
         lengths_R = self.tokens.start_T[texts_R + 1] - self.tokens.start_T[texts_R]
         return lengths_R - np.maximum(self.tokens.second_T[texts_R], 1)
 
-    def _losses(self, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Of each scored token: the cross-entropy, which text it is of, and whether it was the
-        likeliest; at the θ that was put last, (Q,) each."""
-        logits_RLV, ids_RL = self.base.next_tokens(self.tokens, texts_R)
+    def _losses(self, text: int) -> tuple[float, int]:
+        """One text's cross-entropy, added up, and how many of its tokens were the likeliest."""
+        state_QH, next_Q, _ = self._scored_states(np.array([text]))
+        loss, right = 0.0, 0
+        for part in self._chunks(len(next_Q)):
+            said_QV = self.base.said(state_QH[part])
+            loss += float(cross_entropy(said_QV, next_Q[part], reduction="none").double().sum())
+            right += int((said_QV.argmax(1) == next_Q[part]).sum())
+        return loss, right
+
+    def _chunks(self, scored: int) -> Iterator[slice]:
+        """Of scored tokens, as many at a time as there may be numbers for."""
+        most = max(1, self.base.most_logits // self.base.words)
+        return (slice(low, low + most) for low in range(0, scored, most))
+
+    def _scored_states(self, texts_R: np.ndarray) -> tuple[torch.Tensor, ...]:
+        """Of each scored token: the state that says it, at the θ that was put last, (Q, H), itself,
+        and which text it is of, (Q,) each."""
+        state_RLH, ids_RL = self.base.states(self.tokens, texts_R)
         place_L = np.arange(ids_RL.shape[1])
         begin_R = np.maximum(self.tokens.second_T[texts_R], 1)[:, None]
         scored_RL = (place_L >= begin_R) & (place_L < self.tokens.lengths_T[texts_R][:, None])
         there_RL = torch.from_numpy(scored_RL[:, 1:]).to(ids_RL.device)
-        said_QV, next_Q = logits_RLV[:, :-1][there_RL], ids_RL[:, 1:][there_RL]
-        loss_Q = cross_entropy(said_QV, next_Q, reduction="none")
-        return loss_Q, there_RL.nonzero()[:, 0], said_QV.detach().argmax(1) == next_Q
+        return state_RLH[:, :-1][there_RL], ids_RL[:, 1:][there_RL], there_RL.nonzero()[:, 0]
 
 
 def own_texts(data: UserTexts, base: LanguageBase, left_out: LeftOut | None = None) -> NextTokens:

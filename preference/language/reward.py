@@ -92,6 +92,7 @@ class SavedReward:
         adapter = (folder / "adapter_config.json").exists()
         path = base["path"] if adapter else str(folder)
         limits = {name: base[name] for name in ("max_tokens", "batch_tokens")}
+        limits["dtype"] = base.get("dtype", "float32")
         if adapter:  # which is about that base and no other
             limits["digest"] = base.get("digest", "")
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))

@@ -12,6 +12,14 @@ each sequence by itself (RMS norms, say) is differentiated once more, user by us
 mixes sequences or sees them only added up is refused: there is no telling users apart in it. What
 two layers share, as an embedding and the head for the next token often do, gets both their parts.
 
+Rows are float32, and sums over tokens are made in it, whatever type the network computes in:
+products of two bfloat16 or float16 numbers are exact there, so what is added up is as good as what
+came in and came back. TF32 is never used for them.
+
+What came in is kept as automatic differentiation keeps what it needs, so under activation
+checkpointing it is not kept but computed once more. The hooks that fire in that second forward pass
+hand out what came in; only the backward pass through the first adds to rows, and it goes by once.
+
 Two rejected ways: a backward pass for each user by itself (the oracle of the tests) makes small
 operations of large ones; norms from Gram matrices of a user's tokens and a second, weighted
 backward pass need no rows, and cost more as soon as a user has more tokens than
@@ -21,9 +29,11 @@ Legend: B users of a chunk, D trained parameters, R sequences of a batch, L toke
 O and I what goes out of a layer and comes in.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -54,6 +64,22 @@ class _Batch:
     inside: bool = False  # a rule: what it computes with the layer is not part of the batch
 
 
+_Tensor = object()  # stands for one
+
+
+class _Kept(torch.autograd.Function):
+    """A node of the graph that holds what came in, for ``saved_tensors`` of its output's node."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, *tensors: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*tensors)
+        return anchor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise AssertionError("nothing depends on it")
+
+
 class UserBackward:
     """Per-user gradients of a module's trained parameters.
 
@@ -76,6 +102,7 @@ class UserBackward:
             starts[id(parameters[name])] = start
             start += parameters[name].numel()
         self.dimension = start
+        self._batch: _Batch | None = None
         self._layers = []
         for name, module in model.named_modules():
             places = {
@@ -97,40 +124,84 @@ class UserBackward:
             for layer in self._layers:
                 hook = self._hook(layer, batch)
                 batch.handles.append(layer.module.register_forward_hook(hook, with_kwargs=True))
+            self._batch = batch
             yield
         finally:
+            self._batch = None
             for handle in batch.handles:
                 handle.remove()
+
+    @contextmanager
+    def by_token(self, row_Q: Sequence[int]) -> Iterator[None]:
+        """Layers are called within with a row for each of some tokens, not for each sequence.
+
+        ``row_Q`` says whose tokens these are: sequences of the batch, ascending. Outside ``into``
+        nothing is told apart, and this does nothing.
+        """
+        batch = self._batch
+        if batch is None:
+            yield
+            return
+        whole = batch.spans, batch.rows
+        cut = [
+            (u, bisect_left(row_Q, first), bisect_left(row_Q, end)) for u, first, end in whole[0]
+        ]
+        batch.spans, batch.rows = [span for span in cut if span[1] < span[2]], len(row_Q)
+        try:
+            yield
+        finally:
+            batch.spans, batch.rows = whole
 
     def _hook(self, layer: _Layer, batch: _Batch) -> Callable:
         rule = _rule(layer.module)
 
         def came_in(module: nn.Module, args: tuple, kwargs: dict, out: torch.Tensor) -> None:
-            if batch.inside:
+            if batch.inside or not torch.is_grad_enabled():
                 return
-            if not isinstance(out, torch.Tensor) or out.shape[:1] != (batch.rows,):
+            rows, spans = batch.rows, batch.spans
+            if not isinstance(out, torch.Tensor) or out.shape[:1] != (rows,):
                 raise InputError(
                     f"layer {layer.name!r} does not keep sequences apart, so users cannot be told "
                     "apart in it: train --train head, or lora with other --lora-targets"
                 )
             if not out.requires_grad:
                 out.requires_grad_(True)  # nothing before it is trained: this is where it begins
-            out.register_hook(lambda g: came_back(args, kwargs, g))
+            given = [*args, *kwargs.values()]
+            tensors = [value.detach() for value in given if isinstance(value, torch.Tensor)]
+            kept = _Kept.apply(torch.empty((), requires_grad=True), *tensors).grad_fn
+            # By the hook below only through that node, which a checkpoint empties.
+            others = [_Tensor if isinstance(value, torch.Tensor) else value for value in given]
+            names, positional = list(kwargs), len(args)
+            del given, tensors
 
-        def came_back(args: tuple, kwargs: dict, g: torch.Tensor) -> None:
-            batch.inside = True
-            for row, first, end in batch.spans:
-                into = {
-                    name: batch.grads_BD[row, start : start + shape.numel()].view(shape)
-                    for name, (start, shape) in layer.places.items()
-                }
-                part = slice(first, end)
-                mine = [_rows(value, part, batch.rows) for value in args]
-                named = {name: _rows(value, part, batch.rows) for name, value in kwargs.items()}
-                rule(layer.module, mine, named, g[part], into)
-            batch.inside = False
+            def came_back(g: torch.Tensor) -> None:
+                saved = iter(kept.saved_tensors)  # may run the block again: not as a rule's doing
+                here = [next(saved) if value is _Tensor else value for value in others]
+                with _as_float32(batch):
+                    for row, first, end in spans:
+                        into = {
+                            name: batch.grads_BD[row, start : start + shape.numel()].view(shape)
+                            for name, (start, shape) in layer.places.items()
+                        }
+                        part = slice(first, end)
+                        mine = [_rows(value, part, rows) for value in here]
+                        named = dict(zip(names, mine[positional:], strict=True))
+                        rule(layer.module, mine[:positional], named, g[part], into)
+
+            out.register_hook(came_back)
 
         return came_in
+
+
+@contextmanager
+def _as_float32(batch: _Batch) -> Iterator[None]:
+    """A rule: nothing of it is part of the batch, and its products are not rounded to TF32."""
+    rounding, batch.inside = torch.backends.cuda.matmul.allow_tf32, True
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, batch.inside = rounding, False
 
 
 def _rows(value: object, part: slice, rows: int) -> object:
@@ -143,9 +214,15 @@ def _rows(value: object, part: slice, rows: int) -> object:
 _Into = Mapping[str, torch.Tensor]
 
 
+def _wide(value: Any) -> Any:
+    """In float32, if these are numbers with a point."""
+    floats = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.float() if floats else value
+
+
 def _linear(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
     x_I = (args or list(named.values()))[0]
-    g_O, x_I = g.reshape(-1, g.shape[-1]), x_I.reshape(-1, x_I.shape[-1])
+    g_O, x_I = g.reshape(-1, g.shape[-1]).float(), x_I.reshape(-1, x_I.shape[-1]).float()
     if "weight" in into:
         into["weight"].addmm_(g_O.T, x_I)
     if "bias" in into:
@@ -154,7 +231,7 @@ def _linear(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _
 
 def _transposed(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
     x_I = (args or list(named.values()))[0]
-    g_O, x_I = g.reshape(-1, g.shape[-1]), x_I.reshape(-1, x_I.shape[-1])
+    g_O, x_I = g.reshape(-1, g.shape[-1]).float(), x_I.reshape(-1, x_I.shape[-1]).float()
     if "weight" in into:
         into["weight"].addmm_(x_I.T, g_O)
     if "bias" in into:
@@ -162,7 +239,7 @@ def _transposed(module: nn.Module, args: list, named: dict, g: torch.Tensor, int
 
 
 def _embedding(module: nn.Embedding, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
-    ids, g_O = (args or list(named.values()))[0].reshape(-1), g.reshape(-1, g.shape[-1])
+    ids, g_O = (args or list(named.values()))[0].reshape(-1), g.reshape(-1, g.shape[-1]).float()
     if module.padding_idx is not None:
         g_O = g_O * (ids != module.padding_idx)[:, None]
     into["weight"].index_add_(0, ids, g_O)
@@ -171,7 +248,7 @@ def _embedding(module: nn.Embedding, args: list, named: dict, g: torch.Tensor, i
 def _layer_norm(
     module: nn.LayerNorm, args: list, named: dict, g: torch.Tensor, into: _Into
 ) -> None:
-    x = (args or list(named.values()))[0]
+    x, g = (args or list(named.values()))[0].float(), g.float()
     over = tuple(range(g.ndim - len(module.normalized_shape)))
     if "weight" in into:
         normal = nn.functional.layer_norm(x, module.normalized_shape, eps=module.eps)
@@ -181,12 +258,14 @@ def _layer_norm(
 
 
 def _again(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _Into) -> None:
-    """Any layer: computed and differentiated once more for one user."""
+    """Any layer: computed and differentiated once more for one user, in float32."""
     with torch.enable_grad():
-        own = dict(module.named_parameters(recurse=False))
-        leaves = {name: own[name].detach().requires_grad_(True) for name in into}
-        out = functional_call(module, leaves, tuple(args), named)
-        found = torch.autograd.grad(out, list(leaves.values()), g)
+        held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        held = {name: _wide(tensor.detach()) for name, tensor in held.items()}
+        leaves = {name: held[name].clone().requires_grad_(True) for name in into}
+        named = {name: _wide(value) for name, value in named.items()}
+        out = functional_call(module, {**held, **leaves}, tuple(map(_wide, args)), named)
+        found = torch.autograd.grad(out, list(leaves.values()), g.to(out.dtype))
     for name, gradient in zip(leaves, found, strict=True):
         into[name].add_(gradient)
 

@@ -133,9 +133,14 @@ def run(
         int, typer.Option(help="ray: processors of a worker.", rich_help_panel=RUNTIME)
     ] = 1,
     gpus_per_worker: Annotated[
-        float,
-        typer.Option(help="ray: GPUs of a worker, 0.25 for a quarter.", rich_help_panel=RUNTIME),
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            help="ray: GPUs of a worker, 0.25 for a quarter. "
+            r"\[default: 1 with --base where the cluster has any, else 0]",
+            show_default=False,
+            rich_help_panel=RUNTIME,
+        ),
+    ] = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print the result as one JSON line.", rich_help_panel=OUTPUT),
@@ -152,7 +157,8 @@ def run(
 
     given = {name: value for name, value in given.items() if value is not None}
     chosen = settings({**(read_settings(config) if config else {}), **given})
-    places = Workers(workers, cpus_per_worker, gpus_per_worker)
+    shares = {} if gpus_per_worker is None else {"gpus": gpus_per_worker}
+    places = Workers(workers, cpus_per_worker, **shares)
     result = execute(chosen, runtime=runtime, users_per_node=users_per_node, workers=places)
     if as_json:
         print(json.dumps(result))

@@ -89,7 +89,7 @@ def usual_request(config: RunConfig) -> messages.Work:
     """
     if config.strategy not in registry.allowable():
         raise InputError(f"--strategy {config.strategy} has no plan that could be compared")
-    base = base_of(base_config(config))
+    base = base_of(base_config(config), weights=False)
     users = config.users or config.cohort
     keys_N = np.arange(1, users + 1, dtype=np.uint64)
     parts = np.array_split(keys_N, min(users, _NODES))

@@ -8,6 +8,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from murmuration.client.app import app as client_app
 from murmuration.client.store import load
 from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
@@ -77,7 +79,8 @@ def execute(
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 log = folder.with_name(f"{folder.name}.flower.log")
                 try:
-                    run_flower(settings, nodes=nodes, log=log)
+                    gpus = torch.cuda.device_count() if config.base else 0
+                    run_flower(settings, nodes=nodes, log=log, gpus=gpus)
                 finally:
                     _put_away(log, folder)
     except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:

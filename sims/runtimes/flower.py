@@ -31,6 +31,7 @@ import tomli_w
 from flwr.proto.control_pb2 import ListRunsRequest, StreamLogsRequest
 from flwr.supercore.control import ControlHttpClient
 
+from murmuration.server.app import WITHOUT_GPU
 from murmuration.sims.runtimes.app_bundle import Setting, write_bundle
 from murmuration.sims.runtimes.process_reaper import descendants, kept
 
@@ -54,6 +55,7 @@ def run_flower(
     nodes: int,
     log: Path,
     cpus_per_client: int = 1,
+    gpus: int = 0,
     on_tick: Callable[[], None] | None = None,
     serverapp: str = "murmuration.server.app:app",
     clientapp: str = "murmuration.client.app:app",
@@ -63,7 +65,9 @@ def run_flower(
 
     The apps see `run_config` as `context.run_config`. They run in a directory of their own, so
     paths in it must be absolute. The code is our own packages or, with `app_dir`, that folder's.
-    `cpus_per_client` whole CPUs go to each actor; as many actors run as fit this machine.
+    `cpus_per_client` whole CPUs go to each actor; as many actors run as fit this machine. With
+    `gpus` there are no more actors than these, each has one, and the server's process leaves them
+    alone.
     `on_tick` is called five times a second while the run goes on; what it raises ends the run.
     Everything the SuperLink and the apps print is appended to `log`.
 
@@ -72,6 +76,7 @@ def run_flower(
     started have ended by then. When this process is killed they end within seconds.
     """
     actors = min(nodes, joblib.cpu_count() // cpus_per_client) if cpus_per_client > 0 else 0
+    actors = min(actors, gpus) if gpus else actors
     if actors < 1:
         raise ValueError(
             f"nodes = {nodes} and cpus_per_client = {cpus_per_client}: both must be at least 1,"
@@ -92,6 +97,7 @@ def run_flower(
         config = {"superlink": {"default": CONNECTION, CONNECTION: connection}}
         (scratch / "config.toml").write_text(tomli_w.dumps(config))
         env = _environment(scratch, tools["flower-superlink"].parent)
+        env |= {WITHOUT_GPU: "1"} if gpus else {}
         superlink = (str(tools["flower-superlink"]), "--insecure", "--simulation")
         run_log = stack.enter_context(_RunLog(log.absolute()))
         # Entered before the keeper, so that it is closed when nothing can be reading from it.
@@ -108,11 +114,19 @@ def run_flower(
             )
         )
         _wait_until_listening(keeper, port, run_log, on_tick)
-        resources = f"num-supernodes={nodes} init-args-num-cpus={actors * cpus_per_client}"
-        resources += f" client-resources-num-cpus={cpus_per_client}"
+        resources = federation(nodes, actors, cpus_per_client, gpus)
         submit = [str(tools["flwr"]), "run", str(app), CONNECTION, "--format", "json"]
         run_id = _submit([*submit, "--federation-config", resources], env, run_log, on_tick)
         _follow(client, run_id, keeper, run_log, on_tick)
+
+
+def federation(nodes: int, actors: int, cpus_per_client: int, gpus: int) -> str:
+    """Flower's settings for so many nodes on so many actors."""
+    said = f"num-supernodes={nodes} init-args-num-cpus={actors * cpus_per_client}"
+    said += f" client-resources-num-cpus={cpus_per_client}"
+    if gpus:
+        said += f" init-args-num-gpus={actors} client-resources-num-gpus=1.0"
+    return said
 
 
 class _RunLog:

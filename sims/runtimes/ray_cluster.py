@@ -9,7 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,15 @@ _PATIENCE = 10.0  # seconds for a cluster to answer
 
 @dataclass(frozen=True)
 class Workers:
-    """What a run asks of a cluster. 0 workers: as many as there is room for."""
+    """What a run asks of a cluster.
+
+    0 workers: as many as there is room for. GPUs None: one each where a language model is learnt on
+    and some machine has any; see ``with_gpus``.
+    """
 
     number: int = 0
     cpus: int = 1
-    gpus: float = 0.0
+    gpus: float | None = None
 
     def __post_init__(self) -> None:
         if self.number < 0:
@@ -33,11 +37,20 @@ class Workers:
         if self.cpus < 1:
             raise InputError(f"--cpus-per-worker must be at least 1; got {self.cpus}")
         # What Ray can give: it counts in ten-thousandths, and a worker has parts of one GPU only.
-        if not (self.gpus == 0.0 or 1e-4 <= self.gpus <= 1.0 or 1.0 < self.gpus // 1 == self.gpus):
+        gpus = self.gpus or 0.0
+        if not (gpus == 0.0 or 1e-4 <= gpus <= 1.0 or 1.0 < gpus // 1 == gpus):
             raise InputError(
                 "--gpus-per-worker must be a share between 0.0001 and 1, or a whole number; "
-                f"got {self.gpus:g}"
+                f"got {gpus:g}"
             )
+
+
+def with_gpus(ray: Any, workers: Workers, language_model: bool) -> Workers:
+    """What is asked for, where nobody said how many GPUs."""
+    if workers.gpus is not None:
+        return workers
+    there = any(machine.get("GPU", 0) >= 1 for machine in machines(ray))
+    return replace(workers, gpus=1.0 if language_model and there else 0.0)
 
 
 @contextmanager
@@ -99,7 +112,7 @@ def workers_of(ray: Any, workers: Workers) -> int:
         )
         raise InputError(
             f"the cluster's machines have {cpus} CPUs and {gpus} GPUs: room for {room} workers of "
-            f"{workers.cpus} CPUs and {workers.gpus:g} GPUs; ask for less (--workers, "
+            f"{workers.cpus} CPUs and {workers.gpus or 0.0:g} GPUs; ask for less (--workers, "
             "--cpus-per-worker, --gpus-per-worker)"
         )
     return workers.number or room
@@ -114,6 +127,7 @@ def _room(machine: Mapping[str, float], workers: Workers) -> int:
     """How many workers one machine has room for: none is spread over two, nor a share of a GPU."""
     room = int(machine.get("CPU", 0)) // workers.cpus
     gpus = int(machine.get("GPU", 0))
-    if 0.0 < workers.gpus <= 1.0:
-        return min(room, gpus * int(1.0 / workers.gpus + 1e-9))
-    return min(room, gpus // int(workers.gpus)) if workers.gpus else room
+    if not workers.gpus:
+        return room
+    share = workers.gpus
+    return min(room, gpus * int(1.0 / share + 1e-9) if share <= 1.0 else gpus // int(share))

@@ -13,6 +13,7 @@ asked again: node halves are functions of what they are asked, so no user and no
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from flwr.serverapp import ServerApp
 
 from murmuration.client import store
 from murmuration.preference.data.loading import Data
+from murmuration.preference.language.base_model import without_gpu
 from murmuration.sims.runtimes.local import (
     RAISED,
     InProcessGrid,
@@ -30,7 +32,7 @@ from murmuration.sims.runtimes.local import (
     serve,
     set_task_identity,
 )
-from murmuration.sims.runtimes.ray_cluster import Workers, cluster, workers_of
+from murmuration.sims.runtimes.ray_cluster import Workers, cluster, with_gpus, workers_of
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
 SILENCE = 15.0  # seconds of waiting for the cluster without a word
@@ -215,9 +217,12 @@ def run_ray(
     """
     with cluster() as ray:
         users = len(judgements.user_ids)
+        workers = with_gpus(ray, workers, bool(run_config.get("base")))
         nodes = nodes or min(users, workers_of(ray, workers))
         grid = RayGrid(ray, client_app, judgements, nodes, run_config, workers)
         # The workers have them now.
         del judgements
         store.load.cache_clear()
-        serve(server_app, grid, run_config)
+        # Workers fill the GPUs that they have; what the server computes of a model is little.
+        with without_gpu() if workers.gpus else nullcontext():
+            serve(server_app, grid, run_config)

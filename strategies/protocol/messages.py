@@ -36,6 +36,7 @@ NOBODY = np.empty(0, dtype=np.int64)
 COHORT = "cohort"
 #: Among a request's parameters: how often its round was drawn before; left out for never.
 DRAW = "draw"
+_MOST_TOKENS = 2**31  # at a time: nobody has the memory
 #: In the text of an error by which a node's owner refuses what is asked.
 OWNER_REFUSES = "the owner's policy refuses"
 
@@ -48,6 +49,18 @@ class MalformedReply(ValueError):
 
 
 @dataclass(frozen=True)
+class Tried:
+    """What a node found when it tried a language model out on texts that are made up.
+
+    ``tokens`` are what it can compute at a time, ``seconds`` what it took for an example as long as
+    any; 0: it did not try.
+    """
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class RegistryEntry:
     """A node's answer to "whom do you host?".
 
@@ -55,7 +68,7 @@ class RegistryEntry:
     ``places`` (0: the node knows of no others); ``keys_U`` are salted
     64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
     judgements, where those are public; ``randomized`` says whether any of its labels went through
-    randomized response before they came to it.
+    randomized response before they came to it; ``tried`` what it found of a language model.
     """
 
     place: int
@@ -63,6 +76,7 @@ class RegistryEntry:
     counts_U: np.ndarray | None
     randomized: bool = False
     places: int = 0
+    tried: Tried = Tried()
 
 
 def outgoing(
@@ -102,7 +116,13 @@ def registry_reply(entry: RegistryEntry) -> RecordDict:
     if entry.counts_U is not None:
         arrays["counts"] = encoded(entry.counts_U.astype(np.int64))
     about = ConfigRecord(
-        {"place": entry.place, "places": entry.places, "randomized": entry.randomized}
+        {
+            "place": entry.place,
+            "places": entry.places,
+            "randomized": entry.randomized,
+            "tokens": entry.tried.tokens,
+            "seconds": entry.tried.seconds,
+        }
     )
     return RecordDict({"registry": about, "users": ArrayRecord(arrays)})
 
@@ -113,15 +133,18 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         arrays, about = content.array_records["users"], content.config_records["registry"]
         place, places = about["place"], about.get("places", 0)
         randomized = about.get("randomized", False) is True
+        tried = Tried(about.get("tokens", 0), float(about.get("seconds", 0.0)))  # type: ignore[arg-type]
         keys_U = decoded(arrays["keys"])
         counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise MalformedReply(f"not an answer to the registry query: {error!r}") from None
     fits = counts_U is None or counts_U.shape == keys_U.shape
     fits = fits and keys_U.ndim == 1 and keys_U.dtype == np.uint64
+    fits = fits and type(tried.tokens) is int and 0 <= tried.tokens <= _MOST_TOKENS
+    fits = fits and 0.0 <= tried.seconds < math.inf
     if not (fits and isinstance(place, int) and isinstance(places, int)):
         raise MalformedReply("the registry answer has the wrong shape")
-    return RegistryEntry(place, keys_U, counts_U, randomized, places)
+    return RegistryEntry(place, keys_U, counts_U, randomized, places, tried)
 
 
 @dataclass(frozen=True, eq=False)

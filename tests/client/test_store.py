@@ -11,6 +11,7 @@ from named import asked
 
 from murmuration.client import store
 from murmuration.client.store import UserStore, share, source_for, store_for
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features.hashing import HashingFeatures
@@ -176,3 +177,15 @@ def test_what_is_learnt_decides_what_is_read(crowd_texts, crowd):
     assert isinstance(deployed.judgements, UserTexts)
     # A server's word does not make texts of a deployed node's judgements.
     assert isinstance(store_for(context({"data": crowd}, task="text")).judgements, Judgements)
+
+
+def test_tokens_serve_whatever_is_computed_of_them_at_a_time(make_rows, language_model):
+    users = UserStore(Judgements.from_rows(make_rows([2, 1])), 0)
+    described = base_of({"kind": "language-model", "path": language_model("gpt2"), "rank": 2})
+    described = described.to_config()
+    once = users.examples(json.dumps(described))
+    again = users.examples(json.dumps({**described, "batch_tokens": 9}))
+    assert again.tokens is once.tokens
+    assert (once.base.batch_tokens, again.base.batch_tokens) == (2048, 9)
+    other = users.examples(json.dumps({**described, "rank": 3}))
+    assert other.tokens is not once.tokens

@@ -6,9 +6,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import usual_device
+from murmuration.server.app import WITHOUT_GPU
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import run_local
@@ -58,3 +61,20 @@ def test_every_strategy_runs_with_what_pyproject_says(crowd, tmp_path, strategy)
     run({**defaults, **here, **asked, "out": str(tmp_path / "run")})
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["rounds"] == (registry.named(strategy).rounds or (200,))[0]
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_gpus_are_left_to_nodes_where_that_is_said(crowd, tmp_path, monkeypatch, left):
+    seen = []
+
+    def train(config, grid):
+        seen.append(usual_device().type)
+        return {"out": config.out}
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("murmuration.server.app.train", train)
+    if left:
+        monkeypatch.setenv(WITHOUT_GPU, "1")
+    run(settings(crowd, out=str(tmp_path / "run")))
+    assert seen == ["cpu" if left else "cuda"]
+    assert usual_device().type == "cuda"

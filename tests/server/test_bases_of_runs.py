@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language import base_model
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
@@ -44,11 +45,39 @@ def change(folder):
 def test_it_stands_in_result_and_folder(config, part):
     result = run(replace(config, train=part, lora_rank=2 if part == "lora" else 0))
     digest = digest_of(Path(config.base))
+    assert result["features"].get("attention") == ("sdpa" if part == "lora" else None)
     assert result["features"]["digest"] == digest
     kept = json.loads((Path(config.out) / "base.json").read_text())
-    assert kept == {"path": config.base, "digest": digest, "revision": ""}
+    assert kept == {
+        "path": config.base, "digest": digest, "revision": "", "dtype": "float32",
+        **({"batch_tokens": 2048} if part == "lora" else {}),  # a head's texts go one by one
+    }  # fmt: skip
     about = json.loads((Path(config.out) / "model" / "murmuration.json").read_text())
     assert about["base"]["digest"] == digest
+
+
+def test_a_run_goes_on_in_the_type_that_it_was_begun_in(config, broken_off, monkeypatch):
+    broken_off(config, after=1)
+    again = replace(config, resume=True)
+    with pytest.raises(InputError, match="dtype"):
+        run(replace(again, dtype="bfloat16"))
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(base_model, "usual_dtype", lambda: "bfloat16")
+        with pytest.raises(InputError, match=r"auto is bfloat16 on this .* begun with float32"):
+            run(again)
+    assert run(again)["features"]["dtype"] == "float32"
+
+
+def test_a_broken_base_is_refused_by_nodes_where_the_server_does_not_read_it(config):
+    file = Path(config.base) / "model.safetensors"
+    tensors = load_file(file)
+    del tensors["transformer.h.0.attn.c_attn.weight"]
+    save_file(tensors, file, metadata={"format": "pt"})
+    for test in (config.test, ""):
+        with pytest.raises(InputError, match=r"it lacks .*h\.0\.attn\.c_attn") as refused:
+            run(replace(config, test=test))
+        assert "\n" not in str(refused.value)
+        assert not Path(config.out).exists()
 
 
 def test_a_linear_run_has_none(config):

@@ -12,6 +12,7 @@ from murmuration.strategies import registry
 BAD = {
     "task": ["", "write"],
     "train": ["half"],
+    "dtype": ["half", "float64"],
     "lora_rank": [-1],
     "lora_alpha": [-1],
     "max_tokens": [-1],
@@ -83,6 +84,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
+    free |= {"checkpointing", "tf32"}
     free |= {"registration", "base_privacy", "population", "disjoint"}
     assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)
 

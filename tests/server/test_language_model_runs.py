@@ -10,10 +10,12 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from murmuration.client import answers
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import language_base
 from murmuration.preference.language.reward import load_reward
+from murmuration.server import training
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
@@ -214,6 +216,9 @@ def test_settings_that_cannot_be(config, changes, said):
         {"max_tokens": 9},
         {"batch_tokens": 9},
         {"user_memory": 9},
+        {"dtype": "auto"},
+        {"checkpointing": True},
+        {"tf32": True},
     ],
 )
 def test_options_about_a_model_need_one(changes):
@@ -228,9 +233,75 @@ def test_what_holds_between_users_stands_in_the_result(config, together):
     assert any("--batch-users" in text for text in result["warnings"]) == together
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_runs_in_half_the_bits(config, tmp_path, dtype):
+    """Its θ is float32 throughout, and about that of a run in float32 without noise."""
+    config = replace(config, strategy="nonprivate", cohort=50, checkpointing=True)
+    run(config)
+    half = replace(config, dtype=dtype, out=str(tmp_path / "half"))
+    result = run(half, nodes=2)
+    assert (result["features"]["dtype"], theta(half).dtype) == (dtype, theta(config).dtype)
+    apart = np.linalg.norm(theta(half) - theta(config)) / np.linalg.norm(theta(config))
+    assert 0.0 < apart < 0.5  # Adam's steps are as long for the smallest gradients as for others
+    about = json.loads((Path(half.out) / "model" / "murmuration.json").read_text())
+    assert about["base"]["dtype"] == dtype
+    scores(half)
+
+
+def test_a_head_on_states_of_half_the_bits(config, tmp_path):
+    config = replace(config, strategy="nonprivate", cohort=50, train="head", lora_rank=0)
+    run(config)
+    half = replace(config, dtype="bfloat16", out=str(tmp_path / "half"))
+    assert run(half)["features"]["dtype"] == "bfloat16"
+    saved = load_file(Path(half.out) / "model" / "model.safetensors")
+    assert saved["score.weight"].dtype == np.float32
+    exact = load_file(Path(config.out) / "model" / "model.safetensors")["score.weight"]
+    apart = np.linalg.norm(saved["score.weight"] - exact) / np.linalg.norm(exact)
+    assert 0.0 < apart < 32 * 2**-9
+
+
+def test_sizes_of_batches_are_those_that_nodes_found_and_stay(config, broken_off, monkeypatch):
+    """A run goes on with it on machines that fit others."""
+    found = iter([300, 5000])
+    monkeypatch.setattr(answers, "fitting_batch", lambda *_: next(found))
+    config = replace(config, max_tokens=50)
+    broken_off(replace(config, rounds=3), after=1)
+    kept = json.loads((Path(config.out) / "base.json").read_text())
+    assert kept["batch_tokens"] == 300
+    result = run(replace(config, rounds=3, resume=True))
+    assert result["features"]["batch_tokens"] == 300
+    assert next(found) == 5000  # nobody measured again
+
+
+def test_the_size_that_was_asked_for_is_taken(config, monkeypatch):
+    monkeypatch.setattr(answers, "fitting_batch", None)
+    assert run(replace(config, batch_tokens=99))["features"]["batch_tokens"] == 99
+
+
+@pytest.mark.parametrize("part", ["lora", "full"])
+def test_the_server_has_no_base_before_there_is_something_to_save(config, part, monkeypatch):
+    """Without a test: the nodes are other processes here, whose base is another's."""
+    config = replace(config, test="", heldout=0.3, train=part, lora_rank=2 * (part == "lora"))
+    seen, real = [], training.base_of
+
+    def watched(described, weights=True):
+        seen.append((weights, real(described, weights)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(training, "base_of", watched)
+    result = run(config)
+    (first, outline), (second, whole) = seen
+    assert (first, second) == (False, True)
+    assert all(tensor.is_meta for tensor in outline.model.state_dict().values())
+    assert result["dimension"] == outline.dimension == whole.dimension
+    scores(config)
+
+
 def test_settings_reach_the_base(config):
     given = {"max_tokens": 33, "batch_tokens": 44, "user_memory": 55, "batch_users": True}
-    described = base_config(replace(config, **given))
+    more = {"dtype": "bfloat16", "checkpointing": True, "tf32": True}
+    described = base_config(replace(config, **given, **more))
+    assert {name: described[name] for name in more} == more
     assert described["kind"] == "language-model"
     assert (described["max_tokens"], described["batch_tokens"], described["memory"]) == (33, 44, 55)
     assert described["train"] == "lora"

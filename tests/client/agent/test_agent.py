@@ -11,7 +11,7 @@ from flwr.app import RecordDict
 from named import asked
 
 import murmuration.client.agent.agent
-from murmuration.client.agent.agent import Agent
+from murmuration.client.agent.agent import MOST_FEATURE_MAPS, Agent
 from murmuration.client.agent.plan_cost import Costly
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.labels.memory import TermsChanged
@@ -176,7 +176,7 @@ def test_evaluations_are_counted(make):
 
 def test_few_feature_maps_are_computed(make):
     agent = make()
-    for dimension in (5, 6, 7, 8):
+    for dimension in range(5, 5 + MOST_FEATURE_MAPS):
         features = json.dumps({"kind": "hashing", "dimension": dimension})
         agent.handle("query.registry", messages.registry_request(b"s", False, features))
     with pytest.raises(PolicyRefusal, match="feature maps"):

@@ -128,3 +128,13 @@ def test_an_adapter_that_names_no_base(trained, text):
     (folder / "adapter_config.json").write_text(text)
     with pytest.raises(InputError, match=r"adapter_config\.json: (cannot be read|names no model)"):
         LanguageBase(BaseSettings(str(folder)))
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_the_outline_of_an_adapter_is_that_of_its_base(trained, train):
+    settings = BaseSettings(trained(rank=2), train, rank=3)
+    whole, outline = LanguageBase(settings), LanguageBase(settings, weights=False)
+    assert outline.dimension == whole.dimension
+    assert outline.to_config() == whole.to_config()
+    assert outline.settings.merged
+    assert all(tensor.is_meta for tensor in outline.model.parameters())

@@ -12,6 +12,7 @@ from murmuration.preference.language.base_model import (
     LanguageBase,
     language_base,
     out_of_memory_advice,
+    usual_dtype,
 )
 
 
@@ -92,6 +93,7 @@ def test_the_context_is_the_models_if_that_is_shorter(language_model):
         ({"rank": 0}, "--lora-rank"),
         ({"max_tokens": 0}, "--max-tokens"),
         ({"batch_tokens": -1}, "--batch-tokens"),
+        ({"dtype": "float8"}, "--dtype"),
         ({"memory": 0}, "--user-memory"),
         ({"task": "write"}, "--task"),
         ({"task": "sft", "train": "head"}, "--task sft has no head of its own to train"),
@@ -147,3 +149,109 @@ def test_a_random_theta_moves_everything(language_model, train):
     base.put(base.random_theta())
     assert all((p != b).all() for p, b in zip(base.trained, before, strict=True))
     assert torch.equal(base.random_theta(), base.random_theta())
+
+
+@pytest.mark.parametrize(
+    ("there", "knows", "expected"),
+    [(False, False, "float32"), (True, False, "float32"), (True, True, "bfloat16")],
+)
+def test_the_usual_type(language_model, monkeypatch, there, knows, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: knows)
+    assert usual_dtype() == expected
+
+
+def test_the_type_that_was_chosen_is_part_of_the_description(language_model):
+    settings = BaseSettings(language_model("gpt2"), rank=2)
+    base = language_base({"kind": "language-model", **vars(settings)})
+    assert base.to_config()["dtype"] == "float32"  # and no longer auto
+    half = language_base({**base.to_config(), "dtype": "bfloat16"})
+    assert half is not base
+    assert half.to_config()["dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_what_is_trained_has_a_float32_master(language_model, train, dtype):
+    """The network has θ's sum with where it began, rounded once."""
+    base = LanguageBase(BaseSettings(language_model("llama"), train, rank=2, dtype=dtype))
+    exact = LanguageBase(BaseSettings(language_model("llama"), train, rank=2, dtype="float32"))
+    base.put(torch.zeros(base.dimension))
+    before = [p.clone() for p in base.trained]
+    small_D = torch.full((base.dimension,), 2.0**-18)
+    base.put(small_D)
+    pairs = [
+        (p[b.abs() > 0.1], b[b.abs() > 0.1]) for p, b in zip(base.trained, before, strict=True)
+    ]
+    same_P = torch.cat([p == b for p, b in pairs])
+    assert len(same_P) > 10
+    assert same_P.float().mean() > 0.9  # the network does not see most of it
+    base.put(2.0**12 * small_D)
+    exact.put(2.0**12 * small_D)
+    assert any((p != b).any() for p, b in zip(base.trained, before, strict=True))
+    for rounded, whole in zip(base.trained, exact.trained, strict=True):
+        assert rounded.dtype == getattr(torch, dtype)
+        if train == "full":  # whose beginning was not rounded, as LoRA's was that peft drew
+            assert torch.equal(rounded, whole.to(rounded.dtype))
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_what_is_saved_is_not_rounded(language_model, tmp_path, train):
+    from safetensors.torch import load_file
+
+    base = LanguageBase(BaseSettings(language_model("llama"), train, rank=2, dtype="bfloat16"))
+    theta_D = base.random_theta().numpy()
+    base.write(tmp_path, theta_D)
+    (weights,) = tmp_path.glob("*model.safetensors")
+    saved = load_file(weights)
+    assert {tensor.dtype for tensor in saved.values()} == {torch.float32}
+    head = next(tensor for name, tensor in saved.items() if name.endswith("score.weight"))
+    torch.testing.assert_close(
+        head.reshape(-1), torch.from_numpy(theta_D[-16:]) / 4, rtol=0, atol=0
+    )
+    assert not torch.equal(head, head.bfloat16().float())
+    assert {p.dtype for p in base.model.parameters()} == {torch.bfloat16}  # as before
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_tf32_is_for_those_who_ask(language_model, tokens, tf32):
+    matmul = torch.backends.cuda.matmul
+    base, seen = LanguageBase(BaseSettings(language_model("gpt2"), tf32=tf32)), []
+    base.model.register_forward_pre_hook(lambda *_: seen.append(matmul.allow_tf32))
+    before = matmul.allow_tf32
+    base.rewards(tokens(base), np.arange(2))
+    assert (seen, matmul.allow_tf32) == ([tf32], before)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
+@pytest.mark.parametrize("task", ["reward", "sft"])
+def test_there_is_no_cache_of_keys_and_values(language_model, tokens, kind, task, monkeypatch):
+    if (kind, task) == ("bert", "sft"):
+        pytest.skip("an encoder")
+    from transformers import cache_utils
+
+    base = LanguageBase(BaseSettings(language_model(kind), task=task))
+    made = []
+    monkeypatch.setattr(cache_utils.Cache, "__init__", lambda *_, **__: made.append(1))
+    texts = tokens(base)
+    every = np.arange(2)
+    found = base.rewards(texts, every) if task == "reward" else base.states(texts, every)[0]
+    assert torch.isfinite(found).all()
+    assert not made
+    assert base.attention == "sdpa"
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+@pytest.mark.parametrize("task", ["reward", "sft"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
+def test_without_weights_there_are_names_shapes_and_tokens(language_model, kind, task, train):
+    if (kind, task) == ("bert", "sft"):
+        pytest.skip("an encoder")
+    settings = BaseSettings(language_model(kind), train, rank=2, task=task)
+    whole, outline = LanguageBase(settings), LanguageBase(settings, weights=False)
+    assert outline.dimension == whole.dimension
+    assert outline.words == whole.words
+    assert outline.to_config() == whole.to_config()
+    assert [p.shape for p in outline.trained] == [p.shape for p in whole.trained]
+    assert all(p.is_meta for p in outline.model.parameters())
+    assert outline.texts.limit == whole.texts.limit

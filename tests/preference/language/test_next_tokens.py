@@ -316,3 +316,63 @@ def test_data_of_another_task(made, make_rows):
     reward = LanguageBase(replace(base.settings, task="reward"))
     with pytest.raises(InputError, match="--task reward is not for users' texts"):
         examples_of(own(), reward)
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@pytest.mark.parametrize("most", [1, 100, 7 * 34])
+def test_chunks_of_what_is_said_have_the_gradients_of_the_whole(made, kind, train, most):
+    """And there are never more numbers than that, or than those of one token."""
+    base, examples = made(kind, train)
+    chosen, theta_D = taken(examples), start(base)
+    whole, numbers = ours(examples, theta_D, chosen), []
+    accuracy = accuracy_at(theta_D.numpy(), examples)
+    head = base.model.get_output_embeddings()
+    head.register_forward_hook(lambda *call: numbers.append(call[2].numel()))
+    base.most_logits = most
+    found = ours(examples, theta_D, chosen)
+    assert max(numbers) <= max(most, base.words)
+    assert sum(numbers) == base.words * examples._scored(chosen[0].numpy()).sum()
+    torch.testing.assert_close(found, whole, atol=1e-6, rtol=1e-5)
+    chunked = accuracy_at(theta_D.numpy(), examples)
+    assert max(numbers) <= max(most, base.words)
+    assert chunked.pooled == accuracy.pooled
+    assert chunked.loss == pytest.approx(accuracy.loss, abs=1e-6)
+    expected = differentiated(base, examples, theta_D, *chosen)
+    assert (found - expected).norm() / expected.norm() < 1e-5
+
+
+def test_chunks_are_of_one_user_or_of_several(made):
+    base, examples = made(train="full")
+    chosen, theta_D = taken(examples), start(base)
+    base.most_logits = 5 * base.words
+    torch.testing.assert_close(
+        ours(examples, theta_D, chosen, True), ours(examples, theta_D, chosen), atol=1e-6, rtol=0
+    )
+
+
+def test_states_are_computed_once(made):
+    base, examples = made()
+    base.most_logits, calls = 1, []
+    chosen, theta_D = taken(examples), start(base)
+    ours(examples, theta_D, chosen)  # also tries whether states are all that the head sees
+    base.model.get_input_embeddings().register_forward_hook(lambda *_: calls.append(1))
+    ours(examples, theta_D, chosen)
+    assert len(calls) == 3  # users
+
+
+def test_logits_that_are_changed_after_the_head_are_taken_as_they_come(made):
+    base, examples = made(train="full")
+    network = base.model
+    forward = network.forward
+
+    def capped(*args, **inputs):
+        out = forward(*args, **inputs)
+        out.logits = 2.0 * torch.tanh(out.logits / 2.0)
+        return out
+
+    network.forward = capped
+    base.most_logits = 3 * base.words
+    chosen, theta_D = taken(examples), start(base)
+    expected = differentiated(base, examples, theta_D, *chosen)
+    assert (ours(examples, theta_D, chosen) - expected).norm() / expected.norm() < 1e-5

@@ -1,8 +1,12 @@
 """Each user's gradient from one backward pass: against automatic differentiation, by layer."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.user_gradients import UserBackward
@@ -187,3 +191,154 @@ def test_a_layer_that_mixes_sequences_is_refused():
 def test_an_unknown_parameter_is_refused():
     with pytest.raises(InputError, match="no parameter 'nobody'"):
         UserBackward(nn.Linear(2, 2), ["nobody"])
+
+
+HALVES = [torch.bfloat16, torch.float16]
+#: A layer that is not differentiated again: what it computes with is all there is to round.
+RULES = ("linear", "transposed", "embedding", "layer norm", "any other")
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("kind", RULES)
+def test_rows_are_added_up_in_float32_whatever_the_network_computes_in(kind, dtype):
+    """Of the same rounded inputs the sum over 2,000 tokens has float32's error, not that of the
+    network's type, whose unit roundoff is 2^-9 or 2^-12: what is left of one rounding of the sum to
+    it would be more than 1e-5."""
+    make, inputs = LAYERS[kind]
+    torch.manual_seed(0)
+    layer, generator = make().to(dtype), torch.Generator().manual_seed(1)
+    x = torch.cat([inputs(generator) for _ in range(400)], dim=1)
+    x = x if x.dtype == torch.int64 else x.to(dtype)
+    back = torch.randn(layer(x).shape, generator=generator).to(dtype)
+    names = [name for name, _ in layer.named_parameters()]
+    rounded = {name: p.detach().clone() for name, p in layer.named_parameters()}
+    _, expected_BD = backwards(layer, x, back)
+    layer.to(dtype).requires_grad_(False)
+    for name, parameter in layer.named_parameters():
+        assert torch.equal(parameter, rounded[name])
+    grads_BD = torch.zeros(4, expected_BD.shape[1])
+    with UserBackward(layer, names).into(grads_BD, SPANS, ROWS):
+        layer(x).backward(back)
+    assert grads_BD.dtype == torch.float32
+    assert (grads_BD.double() - expected_BD).norm() / expected_BD.norm() < 1e-5
+
+
+class Block(nn.Module):
+    """Layers of every rule, one of them used twice, checkpointed or not."""
+
+    def __init__(self, again):
+        super().__init__()
+        self.again, self.passes = again, 0
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), RootMeanSquare(), Twice())
+        self.low_rank = LowRank()
+
+    def computed(self, x):
+        self.passes += 1
+        return self.low_rank(x + torch.tanh(self.inner(x)))
+
+    def forward(self, x):
+        return checkpoint(self.computed, x, **self.again) if self.again else self.computed(x)
+
+
+class Network(nn.Module):
+    def __init__(self, again):
+        super().__init__()
+        self.words = nn.Embedding(7, 4)
+        self.block, self.other = Block(again), nn.Linear(3, 4)
+        self.last = Block(again)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.other(self.block(self.words(x)))))
+
+
+def gradients(again, trained=None):
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(1)
+    network, x = Network(again).requires_grad_(False), ids(generator)
+    names = [n for n, _ in network.named_parameters() if trained is None or trained in n]
+    users = UserBackward(network, names)
+    grads_BD = torch.zeros(4, users.dimension)
+    with users.into(grads_BD, SPANS, ROWS):
+        network(x).square().sum().backward()
+    return grads_BD, network
+
+
+@pytest.mark.parametrize("trained", [None, "low_rank", "words", "last.low_rank.up"])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_recomputation_changes_no_bit_and_nothing_counts_twice(trained, reentrant):
+    if reentrant and trained not in (None, "words"):
+        pytest.skip("nothing before it requires a gradient, which this kind of checkpoint needs")
+    expected_BD, plain = gradients({}, trained)
+    found_BD, network = gradients({"use_reentrant": reentrant}, trained)
+    assert expected_BD[0].any()
+    assert torch.equal(found_BD, expected_BD)
+    assert (plain.block.passes, network.last.passes) == (1, 2)
+
+
+def test_hooks_keep_nothing_that_a_checkpoint_lets_go():
+    """Between the passes, what came into a layer of a block is gone, and only there."""
+    for again, gone in (({}, False), ({"use_reentrant": False}, True)):
+        network, seen = Network(again).requires_grad_(False), []
+        inside = network.block.inner[1]
+        inside.register_forward_pre_hook(
+            lambda _, args, seen=seen: seen.append(weakref.ref(args[0]))
+        )
+        names = [name for name, _ in network.named_parameters()]
+        users = UserBackward(network, names)
+        with users.into(torch.zeros(4, users.dimension), SPANS, ROWS):
+            loss = network(ids(torch.Generator().manual_seed(1))).sum()
+            gc.collect()
+            storage = [one() for one in seen]
+            assert (storage == [None]) == gone
+            loss.backward()
+
+
+def test_rows_by_token():
+    """A head called on some tokens of all sequences, as if on the sequences."""
+    generator = torch.Generator().manual_seed(1)
+    head, x = nn.Linear(4, 3).requires_grad_(False), states(generator)
+    users = UserBackward(head, ["weight", "bias"])
+    chosen_RL = torch.rand(ROWS, TOKENS, generator=generator) < 0.5
+    row_Q = chosen_RL.nonzero()[:, 0].tolist()
+    whole, parts = torch.zeros(2, 4, 15)
+    with users.into(whole, SPANS, ROWS):
+        head(x)[chosen_RL].square().sum().backward()
+    with users.into(parts, SPANS, ROWS):
+        for low in range(0, len(row_Q), 4):
+            some = slice(low, low + 4)
+            with users.by_token(row_Q[some]):
+                head(x[chosen_RL][some]).square().sum().backward()
+        assert head(x).shape == (ROWS, TOKENS, 3)  # sequences again
+    torch.testing.assert_close(parts, whole)
+    with users.by_token(row_Q):  # outside: as if it were not there
+        head(x)
+
+
+@pytest.fixture
+def tf32():
+    matmul = torch.backends.cuda.matmul
+    before, matmul.allow_tf32 = matmul.allow_tf32, True
+    yield matmul
+    matmul.allow_tf32 = before
+
+
+def test_products_of_rows_are_never_rounded_to_tf32(tf32):
+    seen = {}
+
+    class Watching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4))
+
+        def forward(self, x):
+            seen[torch.is_grad_enabled(), x.shape[0]] = tf32.allow_tf32
+            return x * self.weight
+
+    layer = Watching().requires_grad_(False)
+    users = UserBackward(layer, ["weight"])
+    with users.into(torch.zeros(4, 4), SPANS, ROWS):
+        layer(torch.ones(ROWS, 4)).sum().backward()
+    assert seen[True, ROWS]  # the network's own
+    assert not any(rounded for (_, rows), rounded in seen.items() if rows < ROWS)
+    assert len(seen) > 1
+    assert tf32.allow_tf32

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from murmuration.sims.runtimes import flower
-from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
+from murmuration.sims.runtimes.flower import FlowerRunFailed, federation, run_flower
 
 SERVER = """
 import json, time
@@ -237,3 +237,9 @@ def test_what_a_tick_raises_ends_the_run(folder):
         run_flower({}, nodes=1, log=folder / "log", app_dir=folder / "app", on_tick=tick)
     assert set(below(os.getpid())) <= others
     assert threading.active_count() == threads
+
+
+def test_each_actor_has_a_gpu_where_there_are_any():
+    plain = "num-supernodes=9 init-args-num-cpus=6 client-resources-num-cpus=2"
+    assert federation(9, 3, 2, 0) == plain
+    assert federation(9, 3, 2, 4) == f"{plain} init-args-num-gpus=3 client-resources-num-gpus=1.0"

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.runtimes.app_bundle import write_bundle
-from murmuration.sims.runtimes.ray_cluster import Workers, machines, workers_of
+from murmuration.sims.runtimes.ray_cluster import Workers, machines, with_gpus, workers_of
 
 
 class Ray:
@@ -54,6 +54,23 @@ class Ray:
 )
 def test_room(there, wanted, room):
     assert workers_of(Ray(*there), wanted) == room
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "language_model", "gpus"),
+    [
+        ([(8, 0)], None, True, 0.0),
+        ([(8, 0), (8, 2)], None, True, 1.0),
+        ([(8, 2)], None, False, 0.0),  # of linear heads nothing is gained
+        ([(8, 2)], 0.0, True, 0.0),  # as asked for
+        ([(8, 2)], 0.25, False, 0.25),
+    ],
+)
+def test_a_gpu_for_each_worker_where_nobody_said(there, asked, language_model, gpus):
+    found = with_gpus(Ray(*there), Workers(gpus=asked), language_model)
+    assert found == Workers(gpus=gpus)
+    if gpus == 1.0:
+        assert workers_of(Ray(*there), found) == 2
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,18 @@ import threading
 import time
 import warnings
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import ConfigRecord, RecordDict
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
 from murmuration.client.store import load
+from murmuration.preference.language.base_model import usual_device
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
@@ -224,3 +227,35 @@ def test_an_interrupted_run_resumed_is_the_uninterrupted_one(crowd, crowd_test, 
     assert children
     _, alive = psutil.wait_procs(children, timeout=120)  # Ray's own agents take their time
     assert not alive, "processes outlived their driver"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "base", "device", "share"),
+    [
+        (2, "a model", "cpu", 1.0),
+        (2, "", "cuda", 0.0),  # a linear head: nobody else has it
+        (0, "a model", "cuda", 0.0),
+    ],
+)
+def test_the_server_leaves_gpus_to_its_workers(monkeypatch, gpus, base, device, share):
+    """On a cluster that is made up, and with a GPU that torch is told of."""
+
+    class Cluster:
+        def nodes(self):
+            return [{"Alive": True, "Resources": {"CPU": 4.0, "GPU": float(gpus)}}]
+
+    class Users:
+        user_ids = ("a", "b", "c")
+
+    seen = []
+
+    def grid(ray, client_app, judgements, nodes, run_config, workers):
+        seen.extend([workers.gpus, nodes])
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(ray_grid, "cluster", lambda: nullcontext(Cluster()))
+    monkeypatch.setattr(ray_grid, "RayGrid", grid)
+    monkeypatch.setattr(ray_grid, "serve", lambda *_: seen.append(usual_device().type))
+    apps = {"server_app": server_app, "client_app": client_app}
+    run_ray({"base": base}, Users(), nodes=0, workers=Workers(), **apps)
+    assert seen == [share, 2 if share else 3, device]

@@ -7,7 +7,7 @@ from named import asked
 
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Asked, MalformedReply, RegistryEntry
+from murmuration.strategies.protocol.messages import Asked, MalformedReply, RegistryEntry, Tried
 
 KEYS = np.array([3, 2**64 - 1], dtype=np.uint64)
 
@@ -38,6 +38,23 @@ def test_a_registration_says_whether_labels_were_randomized():
     assert messages.read_registry(told).randomized is True
     del told.config_records["registry"]["randomized"]
     assert messages.read_registry(told).randomized is False
+
+
+def test_a_registration_says_what_was_found_of_a_language_model():
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=Tried(512, 0.5)))
+    assert messages.read_registry(told).tried == Tried(512, 0.5)
+    for name in ("tokens", "seconds"):
+        del told.config_records["registry"][name]
+    assert messages.read_registry(told).tried == Tried()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds"), [(-1, 1.0), (2**40, 1.0), (0.5, 1.0), (8, -1.0), (8, float("nan"))]
+)
+def test_what_no_node_could_have_found(tokens, seconds):
+    told = messages.registry_reply(RegistryEntry(0, KEYS, None, tried=Tried(tokens, seconds)))
+    with pytest.raises(MalformedReply, match="wrong shape"):
+        messages.read_registry(told)
 
 
 @pytest.mark.parametrize(
