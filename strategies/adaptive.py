@@ -33,7 +33,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum, node
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
 from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import Asked
@@ -257,7 +257,7 @@ def client_update(
     return {"sum": total_D1[:-1], "within": total_D1[-1:]}
 
 
-class Adaptive(CohortStrategy):
+class Adaptive(SteppedStrategy):
     """The server half, with an ``AdaptivePlan``; see ``CohortStrategy``.
 
     ``least_unit`` is the least radius that gradients are divided by; see ``strategies.adaptive``.

@@ -132,7 +132,7 @@ class CohortStrategy(Strategy):
     #: What nodes are told of the plan; see ``strategies.protocol.stated_plan``.
     stated: str = ""
     #: Whether it solves for the model with everybody, in ``update``, instead of taking steps.
-    solves: bool = False
+    solves: bool = True
 
     def __init__(
         self,
@@ -193,25 +193,13 @@ class CohortStrategy(Strategy):
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Whether so many users, each within the bound, can have produced a node's sums."""
 
-    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The averaged gradient that the model may see, from the exact totals of a round.
-
-        Every strategy has this, or an ``update`` of its own.
-
-        Raises:
-            BudgetExceeded: this round must not happen.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has neither gradient nor update")
-
+    @abstractmethod
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Release from the exact totals of a round and move the model; the update's length.
 
-        Here one step of the optimizer with ``gradient``. A strategy that solves for the model does
-        so instead. Raises as ``gradient``; the model is then unchanged.
+        Raises:
+            BudgetExceeded: this round must not happen; the model is unchanged.
         """
-        gradient_D = self.gradient(round_, totals)
-        cast(ServerOptimizer, self.optimizer).step(round_, gradient_D)
-        return float(np.linalg.norm(gradient_D))
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The sums that a node answers with, by name; of what is ``stacked``, one user's row."""
@@ -621,6 +609,26 @@ class CohortStrategy(Strategy):
                     self._move(round_, None)
                     self.unanswered += 1
             raise
+
+
+class SteppedStrategy(CohortStrategy):
+    """A strategy that takes a step of the server's optimizer in each round."""
+
+    solves = False
+
+    @abstractmethod
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The averaged gradient that the model may see, from the exact totals of a round.
+
+        Raises:
+            BudgetExceeded: this round must not happen.
+        """
+
+    def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
+        """One step with ``gradient``."""
+        gradient_D = self.gradient(round_, totals)
+        cast(ServerOptimizer, self.optimizer).step(round_, gradient_D)
+        return float(np.linalg.norm(gradient_D))
 
 
 def _check_grid(sums: Mapping[str, np.ndarray], steps: Mapping[str, float]) -> None:

@@ -41,6 +41,7 @@ from murmuration.privacy.mechanisms.median import release_median
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import sums, uls
+from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, model_of, retained
 from murmuration.strategies.planning import SIX, Asked
 from murmuration.strategies.protocol import group_size_histogram, messages
@@ -210,7 +211,7 @@ def client_update(
     return {"sum": total_D.numpy()}
 
 
-class Els(SumStrategy):
+class Els(SumStrategy, SteppedStrategy):
     """The server half, with an ``ElsPlan``; see ``SumStrategy``.
 
     Everybody is asked every round; the coins are tossed by the nodes, one per judgement.

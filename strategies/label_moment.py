@@ -200,7 +200,6 @@ class LabelMoment(SumStrategy):
     plan: LabelMomentPlan
     optimizer: SolvedModel
     covers = "label moments"
-    solves = True
 
     def __init__(
         self, plan: LabelMomentPlan, ledger: Ledger, solver: MomentSolver, **arguments: Any

@@ -176,7 +176,6 @@ class LocalLabel(CohortStrategy):
     name = "local-label"
     plan: LocalLabelPlan
     optimizer: SolvedModel
-    solves = True
 
     def __init__(
         self,
@@ -194,6 +193,10 @@ class LocalLabel(CohortStrategy):
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """No: nothing is summed."""
         return False
+
+    def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
+        """No change: nothing is summed, and the model is fitted in ``aggregate_train``."""
+        return 0.0
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -164,7 +164,6 @@ class ObjectivePerturbation(SumStrategy):
     plan: ObjectivePlan
     optimizer: SolvedModel
     covers = "labels' sum"
-    solves = True
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
@@ -123,7 +123,7 @@ def client_update(
     return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}
 
 
-class Uls(SumStrategy):
+class Uls(SumStrategy, SteppedStrategy):
     """The server half, with a ``UlsPlan``; see ``SumStrategy``."""
 
     name = "uls"
@@ -233,7 +233,7 @@ def client_update_exactly(
     return {"sum": bounded_sum(examples, work, keys_S, source, NoClip())}
 
 
-class NonPrivate(CohortStrategy):
+class NonPrivate(SteppedStrategy):
     """The twin's server half, with a ``NonPrivatePlan``; see ``CohortStrategy``."""
 
     name = "nonprivate"

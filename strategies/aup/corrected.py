@@ -32,7 +32,7 @@ from murmuration.privacy.mechanisms import filtered_mean
 from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
 from murmuration.privacy.mechanisms.hold_out import charges_of
 from murmuration.strategies import contributions
-from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.sums import CohortPlan, check_size
 
 #: Default ρ. Averaged gradients of features of unit scale are a few tenths long, and this is what
@@ -129,7 +129,7 @@ def _failure(delta: float, rounds: int) -> float:
     return _FAILURE_SHARE * delta / rounds
 
 
-class AupCorrected(CohortStrategy):
+class AupCorrected(SteppedStrategy):
     """The server half, with a ``CorrectedPlan``; see ``CohortStrategy``."""
 
     name = "aup-corrected"

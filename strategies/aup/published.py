@@ -36,7 +36,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies import contributions
 from murmuration.strategies.aup.schedule import Phase, phase_of
-from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.optimizers import PhasedSettings, PhasedSgd, noise_limited_rate
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, check_size
@@ -177,7 +177,7 @@ def multipliers(
     )
 
 
-class AupPublished(CohortStrategy):
+class AupPublished(SteppedStrategy):
     """The server half, with a ``PublishedPlan``; see ``CohortStrategy``.
 
     The optimizer must be a ``PhasedSgd`` over the plan's phases; what must fit the budget is what
