@@ -190,10 +190,10 @@ def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:
         return {event: rounds, **charges_of(hold_out)}
 
     # Discrete noise costs next to nothing more: the same, or a hair more of it, is enough.
-    for much in (sigma, sigma * (1 + 1e-7), sigma * (1 + 1e-5)):
-        cost = accountant.epsilon(charges(much).items(), adjacency=adjacency, delta=delta)
+    for candidate in (sigma, sigma * (1 + 1e-7), sigma * (1 + 1e-5)):
+        cost = accountant.epsilon(charges(candidate).items(), adjacency=adjacency, delta=delta)
         if cost <= epsilon:
-            return much
+            return candidate
     return accountant.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
 
 

@@ -65,15 +65,14 @@ class Masses:
         left_N = np.maximum(self.mass_N - np.diff(gone_N, prepend=0.0), 0.0)
         kept_N = left_N >= _LEAST_MASS
         lost = float(left_N[~kept_N].sum())
-        infinite = min(self.infinite + mass + lost, 1.0 - 2.0**-53)
+        infinite = min(self.infinite + mass + lost, 1.0 - ROUNDING)
         return Masses(self.index_N[kept_N], left_N[kept_N], infinite)
 
     @property
     def surplus(self) -> float:
         """How much more than one all masses are, which is too much but never wrong.
 
-        Differences of rounded numbers are divided by the interval, and what would make a mass
-        negative is cut off: the finer the grid, the more there is.
+        Nearly nothing where ``between`` made them; what another event rounds up shows here.
         """
         return max(0.0, float(self.mass_N.sum()) + self.infinite - 1.0)
 

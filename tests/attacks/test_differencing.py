@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
-import numpy as np
+import agents
 import pytest
 from hostile_server import exact_sum
-from named import asked
 
 from murmuration.client.agent.agent import Agent
 from murmuration.client.agent.policy import Policy, PolicyRefusal
@@ -20,7 +20,7 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.secure_aggregation.party import ProtocolError
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as wire
-from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
+from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 D = 33
 FEATURES = json.dumps(HashingFeatures(dimension=D).to_config())
@@ -40,17 +40,7 @@ PLAN = StatedPlan.of(
 )
 
 
-def work(users=(0, 1), round_=1, theta=0.0, **changes):
-    parameters = {
-        "strategy": "uls",
-        "round": round_,
-        "features": FEATURES,
-        "clip-norm": 0.1,
-        "group-size": 16,
-        PARAMETER: PLAN.to_json(),
-        **changes,
-    }
-    return messages.work_request(messages.model_record(np.full(D, theta)), parameters, asked(users))
+work = partial(agents.work, plan=PLAN)
 
 
 @pytest.fixture(autouse=True)

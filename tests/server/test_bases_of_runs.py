@@ -12,7 +12,6 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language import base_model
 from murmuration.preference.language.checkpoint import digest_of
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 
@@ -20,14 +19,10 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
 @pytest.fixture
-def config(tmp_path, crowd, crowd_test, language_model):
-    """Settings of a small LoRA run, on a base that may be changed."""
-    shutil.copytree(language_model("gpt2"), tmp_path / "base")
-    return RunConfig(
-        data=crowd, test=crowd_test, base=str(tmp_path / "base"), lora_rank=2, epsilon=2.0,
-        delta=1e-3, rounds=2, cohort=10, group_size=2, learning_rate=0.05, seed=3,
-        out=str(tmp_path / "run"),
-    )  # fmt: skip
+def config(lora_config, tmp_path):
+    """On a base that may be changed."""
+    shutil.copytree(lora_config.base, tmp_path / "base")
+    return replace(lora_config, base=str(tmp_path / "base"))
 
 
 def run(config, nodes=1):

@@ -84,13 +84,8 @@ def test_where_there_is_no_figure(other, why):
 
 
 @pytest.fixture
-def config(tmp_path, crowd, crowd_test, language_model):
-    """Settings of a small LoRA run."""
-    return RunConfig(
-        data=crowd, test=crowd_test, base=language_model("gpt2"), lora_rank=2, epsilon=2.0,
-        delta=1e-3, rounds=2, cohort=10, group_size=2, learning_rate=0.05, seed=3,
-        out=str(tmp_path / "run"),
-    )  # fmt: skip
+def config(lora_config):
+    return lora_config
 
 
 def run(config):

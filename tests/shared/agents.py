@@ -24,7 +24,7 @@ def stated(run="run1", rounds=20, sigma=4.0):
     return StatedPlan.of(run, Adjacency.ZERO_OUT, 1e-6, rounds, events)
 
 
-def work(users=(0, 1), round_=1, plan=None, **changes):
+def work(users=(0, 1), round_=1, plan=None, theta=0.0, salt=b"salt", **changes):
     parameters = {
         "strategy": "uls",
         "round": round_,
@@ -33,8 +33,8 @@ def work(users=(0, 1), round_=1, plan=None, **changes):
         "group-size": 16,
         PARAMETER: (plan or stated()).to_json(),
     }
-    model = messages.model_record(np.zeros(33))
-    return messages.work_request(model, {**parameters, **changes}, asked(users))
+    model = messages.model_record(np.full(33, theta))
+    return messages.work_request(model, {**parameters, **changes}, asked(users, salt))
 
 
 def halves():

@@ -4,9 +4,8 @@ import json
 import threading
 from dataclasses import replace
 
-import numpy as np
+import agents
 import pytest
-from named import asked
 
 import murmuration.client.agent.agent
 from murmuration.client.agent.agent import Agent, listening
@@ -52,16 +51,7 @@ def stated(run="run1", held=HELD, sigma=8.0):
 
 
 def work(users, plan=None, round_=1, salt=b"salt"):
-    parameters = {
-        "strategy": "uls",
-        "round": round_,
-        "features": FEATURES,
-        "clip-norm": 0.1,
-        "group-size": 16,
-        PARAMETER: (plan or stated()).to_json(),
-    }
-    model = messages.model_record(np.zeros(33))
-    return messages.work_request(model, parameters, asked(users, salt))
+    return agents.work(users, round_, plan or stated(), salt=salt)
 
 
 @pytest.fixture
