@@ -298,8 +298,8 @@ noise; more rounds at the same ε raise it.
 {% endif %}
 <p>Every release was written to the ledger before its noisy value left memory, so a crash can only
 make the ledger show more than was released. Epsilon is the composition of the ledger's entries by
-privacy loss distributions (the dp-accounting library, with a discretization that errs towards a
-larger epsilon), under the adjacency named above. It is rounded up here.</p>
+privacy loss distributions (on a grid that errs towards a larger epsilon, with a bound on all
+rounding), under the adjacency named above. It is rounded up here.</p>
 {% endif %}
 
 <h2>What is not covered</h2>
