@@ -27,13 +27,13 @@ import numpy as np
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.numba_jit import kernel
+from murmuration.privacy.mechanisms.stretches import COLUMNS
 
 if TYPE_CHECKING:
     import torch
 
 # Rounding, also to float32 afterwards, must not carry a scaled vector out of the ball.
 ROUNDING = 1.0 - 2.0**-20
-COLUMNS = 2**18  # of a float64 copy of users' vectors
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ class UserClip:
         import torch
 
         if grads_BD.device.type != "cpu":
-            return _steps_there(grads_BD, self.norm * ROUNDING, self.step).cpu() * self.step
+            steps_D, _ = steps_there(grads_BD, self.norm * ROUNDING, self.step)
+            return steps_D.cpu() * self.step
         steps_D = np.zeros(grads_BD.shape[1])
         _add_clipped(grads_BD.numpy(), self.norm * ROUNDING, self.step, steps_D)
         return torch.from_numpy(steps_D * self.step)
@@ -84,23 +85,33 @@ class UserClip:
         return math.isfinite(length) and length <= self.norm * users * (1.0 + 1e-5)
 
 
-def _steps_there(grads_BD: torch.Tensor, norm: float, step: float) -> torch.Tensor:
-    """``_add_clipped`` by tensor operations: Σ of the rows in whole steps, (D,) float64.
+def steps_there(
+    grads_BD: torch.Tensor, norm: float, step: float, centre_D: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``_add_clipped`` by tensor operations: Σ of the rows in whole steps, (D,), and their lengths,
+    (B,), float64.
 
-    In blocks, because their float64 copies are long. What is not finite counts as zero.
+    Of the rows less ``centre_D`` (float64, on their device), if there is one. In blocks, because
+    float64 copies are long. What is not finite counts as zero.
     """
     import torch
 
+    def apart(block: int) -> torch.Tensor:
+        block_BD = blocks[block].double()
+        return block_BD if centre_D is None else block_BD - centres[block]
+
     blocks = grads_BD.split(COLUMNS, dim=1)
-    square_B = torch.stack([block.double().square().sum(1) for block in blocks]).sum(0)
+    centres = () if centre_D is None else centre_D.split(COLUMNS)
+    numbers = range(len(blocks))
+    square_B = torch.stack([apart(block).square().sum(1) for block in numbers]).sum(0)
     length_B = square_B.sqrt()
     finite_B = torch.isfinite(length_B)
     factor_B1 = (norm / length_B.clamp(min=norm) / step)[:, None]
     found = []
-    for block in blocks:
-        steps_BD = torch.trunc(factor_B1 * torch.where(finite_B[:, None], block, 0.0).double())
+    for block in numbers:
+        steps_BD = torch.trunc(factor_B1 * apart(block))
         found.append(torch.where(finite_B[:, None], steps_BD, 0.0).sum(0))
-    return torch.cat(found)
+    return torch.cat(found), length_B
 
 
 # Compiled, because a vector that has just been computed is still in the cache: one pass for its

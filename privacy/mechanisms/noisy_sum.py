@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,13 +23,14 @@ from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonG
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, square
+from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, steps_there
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.mechanisms.stretches import each_stretch
 
 if TYPE_CHECKING:
     import torch
@@ -220,51 +221,88 @@ class CountingClip:
     norm: float
     middle: float = 0.5
     centre_D: torch.Tensor | None = None
+    _centres: dict[torch.device, torch.Tensor] = field(default_factory=dict, init=False)
 
     def clip_sum(self, vectors_BD: torch.Tensor) -> torch.Tensor:
-        """Over B users: the sum of clipped vectors and, last, of centred bits; float64 (D + 1,)."""
+        """Over B users: the sum of clipped vectors and, last, of centred bits; float64 (D + 1,).
+
+        Vectors that are on another device are clipped there; the sums are in this machine's memory.
+        """
         import torch
 
-        dimension = vectors_BD.shape[1]
-        sum_D1 = np.zeros(dimension + 1)
-        centre_D = np.zeros(dimension) if self.centre_D is None else self.centre_D.numpy()
-        step = UserClip(self.norm).step
-        _add_clipped_and_count(
-            vectors_BD.cpu().numpy(),
-            centre_D,
-            self.norm,
-            self.norm * ROUNDING,
-            self.middle,
-            step,
-            sum_D1,
-        )
-        sum_D1[:-1] *= step
+        norm, step = self.norm * ROUNDING, UserClip(self.norm).step
+        sum_D1 = np.zeros(vectors_BD.shape[1] + 1)
+        if vectors_BD.device.type == "cpu":
+            length_B = self._add_here(vectors_BD.numpy(), norm, step, sum_D1[:-1])
+        else:
+            centre_D = self._centre_on(vectors_BD.device)
+            steps_D, found_B = steps_there(vectors_BD, norm, step, centre_D)
+            sum_D1[:-1], length_B = steps_D.cpu().numpy() * step, found_B.cpu().numpy()
+        bits_B = (length_B <= self.norm) - self.middle
+        sum_D1[-1] = bits_B[np.isfinite(length_B)].sum()
         return torch.from_numpy(sum_D1)
+
+    def _add_here(
+        self, vectors_BD: np.ndarray, norm: float, step: float, sum_D: np.ndarray
+    ) -> np.ndarray:
+        """Add the clipped rows to ``sum_D``; how long they were, (B,)."""
+        centre_D = np.empty(0) if self.centre_D is None else self.centre_D.numpy()
+
+        def squares(stretch: slice) -> np.ndarray:
+            return _squares_apart(vectors_BD[:, stretch], centre_D[stretch])
+
+        def add(stretch: slice) -> None:
+            _add_scaled_apart(
+                vectors_BD[:, stretch], centre_D[stretch], factor_B, step, sum_D[stretch]
+            )
+
+        dimension = vectors_BD.shape[1]
+        length_B = np.sqrt(sum(each_stretch(squares, dimension), np.zeros(len(vectors_BD))))
+        factor_B = norm / np.maximum(norm, length_B) / step
+        each_stretch(add, dimension)
+        return length_B
+
+    def _centre_on(self, device: torch.device) -> torch.Tensor | None:
+        """The centre there, where it is brought once."""
+        if self.centre_D is None:
+            return None
+        if device not in self._centres:
+            self._centres[device] = self.centre_D.to(device)
+        return self._centres[device]
+
+
+@kernel(fastmath={"reassoc", "contract"})
+def _squares_apart(vectors_BD: np.ndarray, centre_D: np.ndarray) -> np.ndarray:
+    """Each row's squared distance from the centre, or without one (0,) its squared length, (B,);
+    the terms may be added in any order."""
+    square_B = np.zeros(len(vectors_BD))
+    centred = len(centre_D) > 0
+    for b in range(len(vectors_BD)):
+        vector_D, square = vectors_BD[b], 0.0
+        for d in range(len(vector_D)):
+            apart = np.float64(vector_D[d]) - (centre_D[d] if centred else 0.0)
+            square += apart * apart
+        square_B[b] = square
+    return square_B
 
 
 @kernel()
-def _add_clipped_and_count(
+def _add_scaled_apart(
     vectors_BD: np.ndarray,
     centre_D: np.ndarray,
-    radius: float,
-    norm: float,
-    middle: float,
+    factor_B: np.ndarray,
     step: float,
-    sum_D1: np.ndarray,
+    sum_D: np.ndarray,
 ) -> None:
-    """Add each row less the centre, scaled to at most ``norm``, in whole steps, and last whether it
-    lay within ``radius``, less ``middle``; leave out what is not finite."""
-    dimension = len(centre_D)
-    apart_D = np.empty(dimension)
+    """Add each row less the centre, if there is one, times its factor, in whole steps; leave out
+    those of which that is not positive: they are not finite."""
+    centred = len(centre_D) > 0
     for b in range(len(vectors_BD)):
-        for d in range(dimension):
-            apart_D[d] = vectors_BD[b, d] - centre_D[d]
-        length = math.sqrt(square(apart_D))
-        if math.isfinite(length):
-            factor = norm / max(norm, length) / step
-            for d in range(dimension):
-                sum_D1[d] += np.trunc(factor * apart_D[d])
-            sum_D1[dimension] += (1.0 if length <= radius else 0.0) - middle
+        vector_D, factor = vectors_BD[b], factor_B[b]
+        if factor > 0.0:
+            for d in range(len(vector_D)):
+                apart = vector_D[d] - (centre_D[d] if centred else 0.0)
+                sum_D[d] += np.trunc(factor * apart) * step
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import clipping, stretches
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -80,6 +81,47 @@ def test_no_user_moves_vector_or_count_further_than_stated(values, norm):
     all_D1 = CountingClip(norm).clip_sum(rows_BD)
     alone = sum(CountingClip(norm).clip_sum(row_D[None]) for row_D in rows_BD)
     torch.testing.assert_close(all_D1, alone, rtol=1e-9, atol=1e-9 * norm)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_threads_change_no_bit_of_a_long_vector(centred):
+    """Lengths are sums of fixed stretches in a fixed order."""
+    draws = torch.Generator().manual_seed(0)
+    length = 3 * stretches.COLUMNS + 11
+    vectors_BD = torch.randn(3, length, generator=draws) * torch.tensor([[1e-4], [1.0], [1e9]])
+    vectors_BD[1, -1] = torch.nan
+    centre_D = torch.randn(length, generator=draws).double() if centred else None
+    bound, found = CountingClip(0.5, 0.0, centre_D), []
+    before = torch.get_num_threads()
+    try:
+        for cores in (1, 2, 3, 7):
+            torch.set_num_threads(cores)
+            found.append(bound.clip_sum(vectors_BD))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(found[0], other) for other in found[1:])
+    assert float(found[0][-1]) == float(not centred)  # the short one, but where it is far away
+    rows_BD = vectors_BD[[0, 2]].double() - (0.0 if centre_D is None else centre_D)
+    clipped_BD = rows_BD * (0.5 / rows_BD.norm(dim=1, keepdim=True)).clamp(max=1.0)
+    torch.testing.assert_close(found[0][:-1], clipped_BD.sum(0), rtol=2e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_vectors_on_another_device_are_clipped_and_counted_the_same(monkeypatch, centred):
+    monkeypatch.setattr(clipping, "COLUMNS", 3)
+    draws = torch.Generator().manual_seed(0)
+    vectors_BD = torch.randn(6, 10, generator=draws) * torch.tensor(
+        [[1e-3], [0.1], [1.0], [1e15], [1.0], [0.0]]
+    )
+    vectors_BD[2, 4], vectors_BD[4, 9] = torch.nan, torch.inf
+    centre_D = 0.1 * torch.randn(10, generator=draws).double() if centred else None
+    clip, bound = UserClip(0.7), CountingClip(0.7, 0.0, centre_D)
+    norm = clip.norm * clipping.ROUNDING
+    steps_D, length_B = clipping.steps_there(vectors_BD, norm, clip.step, centre_D)
+    here_D1 = bound.clip_sum(vectors_BD)
+    # Lengths are added up in another order: a step more or less.
+    assert float((steps_D * clip.step - here_D1[:-1]).abs().max()) <= 6 * clip.step
+    assert int((length_B <= clip.norm).sum()) == float(here_D1[-1]) == 3
 
 
 # What is released
