@@ -2,11 +2,13 @@
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Put ``data`` in the place of ``path``; on disk, with its name, when this returns.
+def replace_file(path: Path, data: bytes | Iterable[memoryview], *, mode: int = 0o666) -> None:
+    """Put ``data``, or these pieces of it, in the place of ``path``; on disk, with its name, when
+    this returns.
 
     ``mode`` is that of a new file, less what the process's mask forbids. After an error what is
     there is the former file or, if it was the folder that could not be flushed, the new one.
@@ -18,7 +20,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with open(os.open(temporary, flags, mode), "wb") as file:  # noqa: PTH123
-            file.write(data)
+            file.writelines((data,) if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -1,7 +1,10 @@
 """One run, from the registry to the report; the same over every grid.
 
 Checkpoints: a seeded simulation replays lost rounds bit for bit at no cost, so it is saved about
-once a second. In a deployment every replayed round is charged again, so it is saved every round.
+once a second, or as often as writing takes a twentieth of the time. Elsewhere every round that is
+run again is charged again, so it is saved every round. It is written while nodes compute the next
+one, and on disk before that is charged; on separate machines, whose owners keep count of what they
+answered, before they are asked.
 """
 
 import json
@@ -21,7 +24,7 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.checkpoints import Checkpoint
+from murmuration.server.checkpoints import Checkpoint, InBackground
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import on_held_out, on_test, public_test
 from murmuration.server.lineage import lineage_of
@@ -39,6 +42,7 @@ from murmuration.strategies.registry import build
 from murmuration.strategies.spec import BuiltStrategy, RunContext, base_config, trains_layers
 
 SECONDS_BETWEEN_CHECKPOINTS = 1.0
+TIMES_ITS_WRITING = 20.0
 _EVALUATIONS = 20
 _FEW_EVALUATIONS = 4  # of a language model, each as long as several rounds
 
@@ -244,23 +248,37 @@ def _rounds(
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         now = time.monotonic()
         last = round_ == config.rounds
-        if last or not strategy.source.seeded or now - clock.saved > SECONDS_BETWEEN_CHECKPOINTS:
-            folder.save_checkpoint(round_, strategy.state())
+        pause = max(SECONDS_BETWEEN_CHECKPOINTS, TIMES_ITS_WRITING * saving.seconds)
+        if last or not strategy.source.seeded or now - clock.saved > pause:
+            state = strategy.state()
+            saving.begin(lambda: folder.save_checkpoint(round_, state))
             clock.saved = now
+        if last:
+            saving.wait()
 
     def before_round(round_: int) -> None:
+        if not strategy.participants.registry.simulated:
+            saving.wait()
         if config.refresh and (round_ - 1) % config.refresh == 0:
             there = strategy.participants.registry.nodes
             refresh(config, grid, folder, strategy, round_)
             show_newcomers(config, grid, folder, strategy, there, round_)
 
     before = strategy.rounds_done
-    try:
-        strategy.start(grid, num_rounds=config.rounds, on_round=on_round, before_round=before_round)
-    except RunAborted:
-        if strategy.rounds_done > before:  # what was released is not released again
-            folder.save_checkpoint(strategy.rounds_done, strategy.state())
-        raise
+    with InBackground() as saving:
+        try:
+            strategy.start(
+                grid,
+                num_rounds=config.rounds,
+                on_round=on_round,
+                before_round=before_round,
+                before_release=saving.wait,
+            )
+        except RunAborted:
+            if strategy.rounds_done > before:  # what was released is not released again
+                saving.wait()
+                folder.save_checkpoint(strategy.rounds_done, strategy.state())
+            raise
     return Pace(strategy.rounds_done - before, time.monotonic() - clock.started)
 
 

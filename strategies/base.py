@@ -166,6 +166,7 @@ class CohortStrategy(Strategy):
         self.unanswered = 0  # rounds of these of which somebody was asked, and nobody answered
         self.update_norm = 0.0
         self.stopped: str | None = None
+        self._before_release: Callable[[], None] | None = None
         self._asked = _Asked()
         self.slow: set[int] = set()  # nodes that missed the last deadline: nobody waits for them
         ledger.clear(plan.charges)
@@ -320,6 +321,8 @@ class CohortStrategy(Strategy):
             totals = self._nothing()
         if not self.redrawn:
             self.attendance.check_any()
+        if self._before_release:
+            self._before_release()
         self.update_norm = self.update(round_, totals)
         self.rounds_done = round_
         return messages.model_record(self.optimizer.theta_D)
@@ -474,7 +477,10 @@ class CohortStrategy(Strategy):
         return totals[messages.TALLY]
 
     def state(self) -> dict[str, np.ndarray]:
-        """What a resumed run needs, as arrays: the optimizer's state and the strategy's own."""
+        """What a resumed run needs, as arrays: the optimizer's state and the strategy's own.
+
+        They hold until the next release: long ones are those that training goes on with.
+        """
         return {**self.optimizer.state(), "unanswered": np.array([self.unanswered])}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
@@ -511,18 +517,21 @@ class CohortStrategy(Strategy):
         *,
         on_round: Callable[[int], None] | None = None,
         before_round: Callable[[int], None] | None = None,
+        before_release: Callable[[], None] | None = None,
     ) -> Result:
         """Run rounds ``rounds_done + 1`` to ``num_rounds``; the optimizer holds the model.
 
         Ends early, with ``stopped`` saying why, if the ledger refuses a round. ``on_round`` is
         called after each round (checkpoints, metrics), ``before_round`` before each but the first
-        (it may put other ``participants`` in place); ``evaluate_fn`` as in Flower.
+        (it may put other ``participants`` in place), ``before_release`` when the totals of a round
+        are there and nothing of it is charged yet; ``evaluate_fn`` as in Flower.
 
         Raises:
             RunAborted: too few nodes are there or answer (``strategies.protocol.availability``). A
                 round that was asked by then is charged, unless it can be asked again (``redrawn``).
         """
         del timeout, evaluate_config
+        self._before_release = before_release
         self._check_noise()
         arrays = initial_arrays or messages.model_record(self.optimizer.theta_D)
         result, config = Result(), train_config or ConfigRecord()

@@ -94,7 +94,8 @@ class ServerOptimizer:
                 [self.theta], settings.rate, settings.momentum, dampening=settings.momentum
             )
             # Without this torch would take the first gradient undampened: ten times its weight.
-            self._torch.state[self.theta]["momentum_buffer"] = torch.zeros_like(self.theta)
+            if settings.momentum:
+                self._torch.state[self.theta]["momentum_buffer"] = torch.zeros_like(self.theta)
         elif settings.kind == "adam":
             self._torch = torch.optim.Adam(
                 [self.theta], settings.rate, betas=(settings.momentum, 0.99)
@@ -135,16 +136,19 @@ class ServerOptimizer:
             self._averaged += 1
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that a resumed run needs, as arrays."""
+        """Everything that a resumed run needs, as arrays, which hold until the next step.
+
+        They are long, so they are the optimizer's own. There is no average before it has begun.
+        """
         import torch
 
         moments = self._torch.state.get(self.theta, {})
         return {
-            "theta": self.theta.numpy().copy(),
-            "average": self._average.numpy().copy(),
+            "theta": self.theta.numpy(),
+            **({"average": self._average.numpy()} if self._averaged else {}),
             "averaged": np.array([self._averaged]),
             **{
-                f"moment.{name}": np.atleast_1d(value.numpy()).copy()
+                f"moment.{name}": np.atleast_1d(value.numpy())
                 for name, value in moments.items()
                 if isinstance(value, torch.Tensor)
             },
@@ -155,17 +159,18 @@ class ServerOptimizer:
         import torch
 
         self.theta.copy_(torch.from_numpy(state["theta"]))
-        self._average.copy_(torch.from_numpy(state["average"]))
+        self._average.zero_()
+        if "average" in state:
+            self._average.copy_(torch.from_numpy(state["average"]))
         self._averaged = int(state["averaged"][0])
         moments = {
-            name.removeprefix("moment."): torch.from_numpy(value)
+            name.removeprefix("moment."): torch.tensor(value)
             for name, value in state.items()
             if name.startswith("moment.")
         }
         if "step" in moments:
             moments["step"] = moments["step"].reshape(()).float()
-        if moments:
-            self._torch.state[self.theta].update(moments)
+        self._torch.state[self.theta].update(moments)
 
 
 # The optimizer of AUP-RLHF: plain gradient steps in phases, each handing on its average.

@@ -66,7 +66,7 @@ class Centre:
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays."""
         moments = np.array([self._weight, self._variance])
-        return {"centre.sum": self._sum_D.copy(), "centre.moments": moments}
+        return {"centre.sum": self._sum_D, "centre.moments": moments}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""

@@ -111,6 +111,7 @@ def broken_off(monkeypatch):
 
         with monkeypatch.context() as patched, pytest.raises(Killed):
             patched.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+            patched.setattr(training, "TIMES_ITS_WRITING", 0.0)
             patched.setattr(RunDirectory, "save_checkpoint", save_and_die)
             training.train(config, LocalGrid(client_app, 1, config.to_run_config()))
 

@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import Head
-from murmuration.server.checkpoints import PLACE, Checkpoint, load, save
+from murmuration.server.checkpoints import PLACE, Checkpoint, _pieces, load, save
 
-STATE = {"theta": np.linspace(0, 1, 5), "averaged": np.array([3]), "empty": np.zeros((0, 2))}
+STATE = {
+    "theta": np.linspace(0, 1, 5),
+    "averaged": np.array([3]),
+    "empty": np.zeros((0, 2)),
+    "halted": np.array([True]),
+    "step": np.array([2.0], dtype=np.float32),
+    "columns": np.arange(6.0).reshape(2, 3).T,
+}
 CHECKPOINT = Checkpoint(7, STATE, Head(9, "ab" * 32))
 
 
@@ -26,6 +33,20 @@ def test_round_trip(tmp_path):
     (tmp_path / PLACE).parent.mkdir()
     save(tmp_path, CHECKPOINT)
     same(load(tmp_path))
+
+
+def test_a_file_as_others_write_it_and_without_copies(tmp_path):
+    from safetensors.numpy import load_file
+
+    (tmp_path / PLACE).parent.mkdir()
+    save(tmp_path, CHECKPOINT)
+    found = load_file(tmp_path / PLACE)
+    for name, value in STATE.items():
+        np.testing.assert_array_equal(found[name], value)
+    pieces = [np.frombuffer(piece, np.uint8) for piece in _pieces(STATE)]
+    assert any(np.shares_memory(piece, STATE["theta"]) for piece in pieces)
+    with pytest.raises(KeyError):
+        list(_pieces({"words": np.array(["a"])}))
 
 
 @settings(max_examples=300)

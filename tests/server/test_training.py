@@ -114,6 +114,7 @@ def killed_after(monkeypatch, round_, checkpoints=True):
     monkeypatch.setattr(RunDirectory, "add_metrics", add_metrics)
     if checkpoints:
         monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+        monkeypatch.setattr(training, "TIMES_ITS_WRITING", 0.0)
 
 
 def test_result(config, crowd_test):

@@ -194,7 +194,8 @@ def test_a_resumed_run_repeats_bit_for_bit_and_is_charged_once(world):
     whole.run(6)
     part = world()
     part.run(3)
-    state, ledger = part.strategy.state(), part.ledger
+    state = {name: value.copy() for name, value in part.strategy.state().items()}
+    ledger = part.ledger
     part.run(6)
     charged = len(ledger.charges)
     again = world()

@@ -207,7 +207,8 @@ def test_a_resumed_simulation_repeats_bit_for_bit_and_is_charged_once(world):
     whole.run(8)
     part = world()
     part.run(3)
-    state, ledger = part.strategy.state(), part.ledger
+    state = {name: value.copy() for name, value in part.strategy.state().items()}
+    ledger = part.ledger
     again = world()
     again.strategy.restore(state)
     again.strategy.rounds_done, again.strategy.ledger = 3, ledger
