@@ -42,7 +42,7 @@ _WEIGHTS = (
 )
 _MOST_NAMED = 8
 #: Of heads for pretraining that checkpoints have beside the one that they declare.
-_HEADS = ("cls", "predictions", "sop_classifier", "lm_head", "qa_outputs")
+_HEADS = ("cls", "predictions", "sop_classifier", "lm_head", "embed_out", "qa_outputs")
 #: SHA-256 of files, by path, size and time of the last change.
 _hashed: dict[tuple[str, int, int], str] = {}
 

@@ -7,7 +7,7 @@ Whatever is drawn is drawn from a fixed seed: every node begins with the same ne
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +41,8 @@ _QUERIES_AND_VALUES = (
     ("qkv_proj",),
     ("query_key_value",),
     ("query", "value"),
+    ("q_lin", "v_lin"),
+    ("q", "v"),
     ("c_attn",),
     ("Wqkv",),
 )
@@ -87,11 +89,12 @@ def contents_of(path: str) -> Contents:
 
 
 def load_with_head(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
-    """Tokenizer and network with a head of one number, and the head's layer.
+    """Tokenizer and network with a head of one number, the head's layer, and parameters that the
+    checkpoint does not have.
 
-    A head that the checkpoint does not have is zero. An adapter is merged, in float32, into the
-    weights that it changes. Without ``weights`` the network is on the meta device, which has names
-    and shapes.
+    A head that is among these is zero, and what is below it is drawn. An adapter is merged, in
+    float32, into the weights that it changes. Without ``weights`` the network is on the meta
+    device, which has names and shapes.
 
     Raises:
         InputError: there is no such model, or it and its tokenizer do not fit each other.
@@ -102,7 +105,7 @@ def load_with_head(path: str, dtype: torch.dtype = torch.float32, weights: bool 
         torch.nn.init.zeros_(head.weight)
         if head.bias is not None:
             torch.nn.init.zeros_(head.bias)
-    return tokenizer, model, name
+    return tokenizer, model, name, new
 
 
 def load_causal(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
@@ -277,8 +280,12 @@ def with_lora(
     rank: int,
     alpha: int,
     causal: bool = False,
+    new: Collection[str] = (),
 ) -> torch.nn.Module:
     """The network with LoRA layers, and only these and a reward's head requiring gradients.
+
+    Modules with ``new`` parameters, which were drawn, are not trained but saved with the adapter:
+    whoever loads it would draw others.
 
     Raises:
         InputError: peft is not installed, or there are no such layers (names those there are).
@@ -291,6 +298,7 @@ def with_lora(
     if targets == ["all-linear"]:
         targets = _all_linear(model)
     targets = targets or _usual_targets(model)
+    drawn = _modules_of(model, new)
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what peft asks transformers, or makes of targets
@@ -304,6 +312,7 @@ def with_lora(
                     lora_dropout=0.0,
                     target_modules=targets or None,
                     fan_in_fan_out=_has_transposed(model, targets),
+                    modules_to_save=[*drawn] or None,  # which peft adds the head to
                 ),
             )
     except (ValueError, AttributeError) as error:
@@ -319,7 +328,18 @@ def with_lora(
             f"Layers of {path}: {', '.join(layers)}"
         ) from error
     _check_layers(changed, targets)
+    for name in drawn:
+        changed.get_base_model().get_submodule(name).requires_grad_(False)
     return changed
+
+
+def _modules_of(model: Any, new: Collection[str]) -> list[str]:
+    """Modules on top of a network that have new parameters, without the head's, which peft knows;
+    none of a network whose head is all that is new."""
+    tops = {name.split(".")[0] for name in new}
+    below = {name.split(".")[1] for name in new if name.startswith(f"{model.base_model_prefix}.")}
+    found = {f"{model.base_model_prefix}.{name}" for name in below} | tops
+    return sorted(found - {model.base_model_prefix, "classifier", "score"})
 
 
 def _usual_targets(model: Any) -> list[str]:

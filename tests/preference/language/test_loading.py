@@ -69,7 +69,7 @@ def test_a_tokenizer_of_another_model(language_model, tmp_path):
 
 
 QUERIES_AND_VALUES = {"phi3": {"qkv_proj"}}
-EXPERTS = ("mixtral", "qwen3-moe")
+EXPERTS = ("mixtral", "qwen3_moe")
 
 
 def changed(base):
@@ -97,7 +97,7 @@ def test_experts_see_tokens_of_all_sequences_and_are_refused_by_name(language_mo
     base = LanguageBase(BaseSettings(language_model(kind), "full", task="text"))
     with pytest.raises(InputError, match=r"'model\.layers\.0\.mlp\.\w+' does not keep sequences"):
         trial_examples(base, PAIRS).check(preference_model("btl"))
-    names = {"mixtral": "w1,w3", "qwen3-moe": "gate_proj,up_proj"}[kind]
+    names = {"mixtral": "w1,w3", "qwen3_moe": "gate_proj,up_proj"}[kind]
     for targets in (names, "gate", "experts", f"q_proj,{names}"):
         with pytest.raises(InputError, match="--lora-targets"):
             LanguageBase(BaseSettings(language_model(kind), targets=targets))
