@@ -4,6 +4,10 @@ Its head gives one number, a reward, or it is the one that it came with, for the
 
 What transformers and peft say when something does not fit becomes one line that names the option.
 Whatever is drawn is drawn from a fixed seed: every node begins with the same network.
+
+A folder, or a hub, gives numbers and never code: what an ``auto_map`` names is not imported, by
+nobody's choice (transformers would ask whoever sits at a terminal), and pickled weights are read
+with ``weights_only``, as transformers and peft do by themselves.
 """
 
 import warnings
@@ -31,6 +35,7 @@ from murmuration.preference.language.checkpoint import (
     check_complete,
     digest_of,
     folder_of,
+    reason,
     revision_of,
 )
 
@@ -46,6 +51,7 @@ _QUERIES_AND_VALUES = (
     ("c_attn",),
     ("Wqkv",),
 )
+_OURS = {"trust_remote_code": False}  # None, the default, would ask
 _NEEDED = "--base needs transformers: pip install 'murmuration[lm]'"
 _NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
@@ -146,7 +152,9 @@ def _load(path: str, kind: str, dtype: torch.dtype, weights: bool):
         model, new = _network(path, kind, dtype)
     written = base if base and not (folder / "tokenizer_config.json").exists() else path
     with _in_one_line(written) as local:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(written, local_files_only=local)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            written, local_files_only=local, **_OURS
+        )
     if model.config.is_encoder_decoder:
         raise InputError(f"--base {path}: use a causal model or an encoder, not an encoder-decoder")
     embedded = model.get_input_embeddings().weight.shape[0]
@@ -172,9 +180,9 @@ def _outline(path: str, kind: str) -> Any:
             return _outline(base, kind)
         with torch.device("meta"):
             config = transformers.AutoConfig.from_pretrained(
-                path, local_files_only=local, **({"num_labels": 1} if kind == REWARD else {})
+                path, local_files_only=local, **_OURS, **_labels(kind)
             )
-            return getattr(transformers, kind).from_config(config, dtype=torch.float32)
+            return getattr(transformers, kind).from_config(config, dtype=torch.float32, **_OURS)
 
 
 def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
@@ -182,7 +190,7 @@ def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
     import transformers
 
     with _in_one_line(path) as local, torch.random.fork_rng(devices=[]):
-        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local)
+        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local, **_OURS)
         torch.manual_seed(_SEED)
         model, loading = getattr(transformers, kind).from_pretrained(
             path,
@@ -190,11 +198,16 @@ def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
             local_files_only=local,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
-            **({"num_labels": 1} if kind == REWARD else {}),
+            **_OURS,
+            **_labels(kind),
         )
     check_complete(path, model, loading, config, new_head=kind == REWARD)
     mismatched = {str(name) for name, *_ in loading["mismatched_keys"]}
     return model, {*map(str, loading["missing_keys"]), *mismatched}
+
+
+def _labels(kind: str) -> dict[str, int]:
+    return {"num_labels": 1} if kind == REWARD else {}
 
 
 def _merged(folder: Path, base: str, kind: str) -> Any:
@@ -225,7 +238,7 @@ def _in_one_line(path: str) -> Iterator[bool]:
         raise
     except Exception as error:
         where = "the folder gives no language model" if folder else _NOT_THERE
-        raise InputError(f"--base {path}: {where}: {first_line(error)}") from error
+        raise InputError(f"--base {path}: {where}: {reason(error)}") from error
 
 
 def _is_causal(model: torch.nn.Module) -> bool:
