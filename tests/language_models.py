@@ -81,27 +81,82 @@ def save_bert(folder):
 
 
 def save_other(folder, kind):
-    """A causal model of one of the kinds in ``OTHERS``, by transformers' configuration of it."""
+    """A model of one of the kinds in ``OTHERS``, as small as transformers lets it be."""
     import transformers
 
-    words = tokenizer()
-    config = getattr(transformers, f"{OTHERS[kind]}Config")(
-        vocab_size=len(words), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=1, head_dim=8, max_position_embeddings=64,
-        bos_token_id=2, eos_token_id=2, pad_token_id=0, num_experts=4, num_local_experts=4,
-        num_experts_per_tok=2, moe_intermediate_size=12, sliding_window=None,
-    )  # fmt: skip
-    return _save(getattr(transformers, f"{OTHERS[kind]}ForCausalLM"), config, words, folder)
+    encoder = kind in ENCODERS
+    words = bytewise() if kind == "qwen2" else tokenizer(pairs=encoder)
+    sizes = {
+        "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64,
+        "bos_token_id": 2, "eos_token_id": 2, "cls_token_id": 3, "sep_token_id": 4,
+        "pad_token_id": words.pad_token_id,
+    }  # fmt: skip
+    settings = {"vocab_size": len(words)} | sizes | OTHERS[kind]
+    config = transformers.AutoConfig.for_model(kind, **settings)
+    made = transformers.AutoModel if encoder else transformers.AutoModelForCausalLM
+    return _save(made.from_config, config, words, folder)
 
 
-#: Kinds for which peft has no default layers, or with experts.
+def bytewise():
+    """A tokenizer of bytes, for kinds that make nothing of one of words."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import Qwen2Tokenizer
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return Qwen2Tokenizer(
+        tokenizer_object=made, pad_token="[PAD]", eos_token="[EOS]", unk_token="[PAD]"
+    )
+
+
+_EXPERTS = {
+    "head_dim": 8, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 12,
+}  # fmt: skip
+_WINDOW = {"head_dim": 8, "sliding_window": 8}
+#: Further kinds by transformers' names, and what their configuration wants beside sizes.
 OTHERS = {
-    "phi3": "Phi3",
-    "olmo2": "Olmo2",
-    "smollm3": "SmolLM3",
-    "mixtral": "Mixtral",
-    "qwen3-moe": "Qwen3Moe",
+    "gptj": {"rotary_dim": 4},
+    "gpt_neox": {},
+    "gpt_bigcode": {},
+    "opt": {"ffn_dim": 24, "word_embed_proj_dim": 16},
+    "bloom": {},
+    "mpt": {},
+    "falcon": {"new_decoder_architecture": False},
+    "mistral": {"head_dim": 8, "sliding_window": None},
+    "mixtral": {**_EXPERTS, "sliding_window": None},
+    "qwen2": {},
+    "qwen3": {"head_dim": 8},
+    "qwen3_moe": _EXPERTS,
+    "gemma": {"head_dim": 8},
+    "gemma2": _WINDOW,
+    "gemma3_text": _WINDOW,
+    "phi": {},
+    "phi3": {"sliding_window": None},
+    "olmo": {},
+    "olmo2": {},
+    "smollm3": {},
+    "stablelm": {},
+    "starcoder2": {"sliding_window": None},
+    "cohere": {},
+    "granite": {},
+    "glm4": {"head_dim": 8},
+    "roberta": {},
+    "xlm-roberta": {},
+    "distilbert": {"hidden_dim": 24},
+    "deberta-v2": {},
+    "electra": {"embedding_size": 16},
+    "albert": {"embedding_size": 16},
+    "mpnet": {},
+    "modernbert": {"head_dim": 8, "local_attention": 8, "global_attn_every_n_layers": 2},
 }
+ENCODERS = (
+    "roberta", "xlm-roberta", "distilbert", "deberta-v2", "electra", "albert", "mpnet",
+    "modernbert",
+)  # fmt: skip
 SAVED = {
     **{kind: lambda folder, kind=kind: save_other(folder, kind) for kind in OTHERS},
     "gpt2": save_gpt2,

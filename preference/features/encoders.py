@@ -17,7 +17,6 @@ import torch
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import (
-    first_line,
     hub_is_reachable,
     is_hub_name,
     looks_like_path,
@@ -27,6 +26,7 @@ from murmuration.preference.features.text_length import (
     feature_difference_bound,
     log_words,
 )
+from murmuration.preference.language.checkpoint import reason
 from murmuration.preference.linear.parallel import on_each_core
 
 
@@ -158,15 +158,13 @@ def _load_encoder(path: str):
     local = folder or not hub_is_reachable()
     transformers.utils.logging.disable_progress_bar()  # an error would stand in its line
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=local)
-        model = transformers.AutoModel.from_pretrained(
-            path, dtype=torch.float32, local_files_only=local
-        )
+        # As of a --base: nobody's code is run (preference.language.loading).
+        ours = {"local_files_only": local, "trust_remote_code": False}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **ours)
+        model = transformers.AutoModel.from_pretrained(path, dtype=torch.float32, **ours)
     except Exception as error:  # broken files raise errors of many unrelated types
         where = "the folder" if folder else "there is no such folder here, and the hub"
-        raise InputError(
-            f"--features {path}: {where} gives no encoder: {first_line(error)}"
-        ) from error
+        raise InputError(f"--features {path}: {where} gives no encoder: {reason(error)}") from error
     if model.config.is_encoder_decoder:
         raise InputError(f"--features {path}: use an encoder or a decoder, not an encoder-decoder")
     return tokenizer, model.eval().requires_grad_(False)

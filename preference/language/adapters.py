@@ -9,6 +9,7 @@ model, which needs no other folder to be where it was.
 import json
 import warnings
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -39,13 +40,17 @@ def with_adapter(model: torch.nn.Module, folder: Path) -> Any:
         import peft
     except ImportError:
         raise InputError(f"{folder} needs peft: pip install 'murmuration[lm]'") from None
+    if json.loads((folder / ADAPTER).read_text(encoding="utf-8")).get("megatron_config"):
+        raise InputError(
+            f"{folder}: an adapter that names a library to import, which is never done"
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # also of what is missing, which is refused below
             changed = peft.PeftModel.from_pretrained(model, str(folder)).eval()  # type: ignore[arg-type]
             found = peft.utils.load_peft_weights(str(folder), device="cpu")
             expected = peft.get_peft_model_state_dict(changed)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, UnpicklingError) as error:
         raise InputError(f"{folder}: does not fit its base: {first_line(error)}") from error
     check_adapter(str(folder), expected, found)
     return changed

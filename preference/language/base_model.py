@@ -27,7 +27,7 @@ Legend: D trained parameters, R texts in a batch, L tokens.
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
@@ -166,23 +166,26 @@ class LanguageBase:
         read = torch.float32 if settings.train == "full" else self._dtype
         if causal:
             (self.tokenizer, self.model), self.head = load_causal(path, read, weights), ""
+            new: Collection[str] = ()
             self.words: int = self.model.get_output_embeddings().weight.shape[0]
         else:
-            self.tokenizer, self.model, self.head = load_with_head(path, read, weights)
+            self.tokenizer, self.model, self.head, new = load_with_head(path, read, weights)
             width = self.model.get_submodule(self.head).in_features
             self._head_unit, self.words = 1.0 / math.sqrt(width), 0
         if settings.checkpointing:
             checkpointed(self.model, path)
         if settings.train == "lora":
             lora = {"rank": settings.rank, "alpha": settings.alpha or settings.rank}
-            self.model = with_lora(self.model, path, settings.targets, **lora, causal=causal)
+            self.model = with_lora(
+                self.model, path, settings.targets, **lora, causal=causal, new=new
+            )
             if settings.merged:  # so that it can be saved
                 check_untied(self.model, path)
         self.model.eval()
         self.device = usual_device() if weights else torch.device("meta")
         self.attention = str(getattr(self.model.config, "_attn_implementation", None) or "eager")
         self.most_logits = MOST_LOGITS
-        self.texts = TextTokens(self.tokenizer, context(self.settings, self.model.config))
+        self.texts = TextTokens(self.tokenizer, context(self.settings, self.model))
         if settings.train == "head":  # by another way: nothing here is trained
             self.model.requires_grad_(False)
         self._trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
@@ -196,7 +199,7 @@ class LanguageBase:
         self.dimension = self.backward.dimension
         self._in_batches: dict[int, LanguageBase] = {settings.batch_tokens: self}
         self._causal = not self.texts.pairs
-        self._positions = _takes(self.model, "position_ids")
+        self._positions = _takes(self.model, "position_ids") and not _before_first(self.model)
         self._uncached = {"use_cache": False} if _takes(self.model, "use_cache") else {}
         kinds = getattr(self.model.config, "type_vocab_size", 0)
         self._segments = self.texts.pairs and kinds > 1 and _takes(self.model, "token_type_ids")
@@ -478,12 +481,20 @@ def usual_batch(device: torch.device) -> int:
     return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
 
 
-def context(settings: BaseSettings, config: Any) -> int:
+def context(settings: BaseSettings, model: Any) -> int:
     """The most tokens of one text: as asked for, and as the model has positions."""
-    positions = getattr(config, "max_position_embeddings", None) or settings.max_tokens
-    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        positions -= config.pad_token_id + 1  # their positions are counted from there
-    return min(settings.max_tokens, positions)
+    positions = getattr(model.config, "max_position_embeddings", None) or settings.max_tokens
+    return min(settings.max_tokens, positions - _before_first(model))
+
+
+def _before_first(model: torch.nn.Module) -> int:
+    """How many positions stand before that of the first token. Where padding has one, as of
+    RoBERTa's kind, tokens are counted from the next on: by the network itself, for each text."""
+    for name, module in model.named_modules():
+        padding = getattr(module, "padding_idx", None)
+        if name.endswith("position_embeddings") and padding is not None:
+            return padding + 1
+    return 0
 
 
 def _takes(model: torch.nn.Module, argument: str) -> bool:

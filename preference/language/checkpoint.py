@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.sources import hub_is_reachable
+from murmuration.preference.data.sources import first_line, hub_is_reachable
 
 ADAPTER = "adapter_config.json"
 #: What decides beside weights, by pattern.
@@ -42,7 +42,7 @@ _WEIGHTS = (
 )
 _MOST_NAMED = 8
 #: Of heads for pretraining that checkpoints have beside the one that they declare.
-_HEADS = ("cls", "predictions", "sop_classifier", "lm_head", "qa_outputs")
+_HEADS = ("cls", "predictions", "sop_classifier", "lm_head", "embed_out", "qa_outputs")
 #: SHA-256 of files, by path, size and time of the last change.
 _hashed: dict[tuple[str, int, int], str] = {}
 
@@ -149,6 +149,13 @@ def _hash(file: Path) -> str:
     return _hashed[key]
 
 
+def reason(error: Exception) -> str:
+    """Why transformers loads nothing, in a line."""
+    if "trust_remote_code" in str(error):
+        return "it needs code of its own (auto_map), and none but that of transformers is ever run"
+    return first_line(error)
+
+
 def check_same(path: str, found: str, stated: str, revision: str = "") -> None:
     """InputError if the digest that was found is not the one stated; empty: nothing was stated."""
     if stated and found != stated:
@@ -248,7 +255,8 @@ def _own_names(config: Any) -> set[str]:
 
     declared = (getattr(config, "architectures", None) or [""])[0]
     kind = getattr(transformers, str(declared), None)
-    if kind is None:
+    # A file's word: nothing else of that library is to be called.
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         return set()
     with torch.device("meta"):
         own = kind(config)

@@ -57,7 +57,7 @@ class SavedLikelihood:
         if adapter:
             check_same(path, contents_of(path).digest, base.get("digest", ""))
         tokenizer, model = load_causal(path)
-        limit = context(BaseSettings(path, "full", max_tokens=base["max_tokens"]), model.config)
+        limit = context(BaseSettings(path, "full", max_tokens=base["max_tokens"]), model)
         return cls(with_adapter(model, folder) if adapter else model, TextTokens(tokenizer, limit))
 
     def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:

@@ -4,10 +4,14 @@ Its head gives one number, a reward, or it is the one that it came with, for the
 
 What transformers and peft say when something does not fit becomes one line that names the option.
 Whatever is drawn is drawn from a fixed seed: every node begins with the same network.
+
+A folder, or a hub, gives numbers and never code: what an ``auto_map`` names is not imported, by
+nobody's choice (transformers would ask whoever sits at a terminal), and pickled weights are read
+with ``weights_only``, as transformers and peft do by themselves.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +35,7 @@ from murmuration.preference.language.checkpoint import (
     check_complete,
     digest_of,
     folder_of,
+    reason,
     revision_of,
 )
 
@@ -41,9 +46,12 @@ _QUERIES_AND_VALUES = (
     ("qkv_proj",),
     ("query_key_value",),
     ("query", "value"),
+    ("q_lin", "v_lin"),
+    ("q", "v"),
     ("c_attn",),
     ("Wqkv",),
 )
+_OURS = {"trust_remote_code": False}  # None, the default, would ask
 _NEEDED = "--base needs transformers: pip install 'murmuration[lm]'"
 _NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
@@ -87,11 +95,12 @@ def contents_of(path: str) -> Contents:
 
 
 def load_with_head(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
-    """Tokenizer and network with a head of one number, and the head's layer.
+    """Tokenizer and network with a head of one number, the head's layer, and parameters that the
+    checkpoint does not have.
 
-    A head that the checkpoint does not have is zero. An adapter is merged, in float32, into the
-    weights that it changes. Without ``weights`` the network is on the meta device, which has names
-    and shapes.
+    A head that is among these is zero, and what is below it is drawn. An adapter is merged, in
+    float32, into the weights that it changes. Without ``weights`` the network is on the meta
+    device, which has names and shapes.
 
     Raises:
         InputError: there is no such model, or it and its tokenizer do not fit each other.
@@ -102,7 +111,7 @@ def load_with_head(path: str, dtype: torch.dtype = torch.float32, weights: bool 
         torch.nn.init.zeros_(head.weight)
         if head.bias is not None:
             torch.nn.init.zeros_(head.bias)
-    return tokenizer, model, name
+    return tokenizer, model, name, new
 
 
 def load_causal(path: str, dtype: torch.dtype = torch.float32, weights: bool = True):
@@ -143,7 +152,9 @@ def _load(path: str, kind: str, dtype: torch.dtype, weights: bool):
         model, new = _network(path, kind, dtype)
     written = base if base and not (folder / "tokenizer_config.json").exists() else path
     with _in_one_line(written) as local:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(written, local_files_only=local)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            written, local_files_only=local, **_OURS
+        )
     if model.config.is_encoder_decoder:
         raise InputError(f"--base {path}: use a causal model or an encoder, not an encoder-decoder")
     embedded = model.get_input_embeddings().weight.shape[0]
@@ -169,9 +180,9 @@ def _outline(path: str, kind: str) -> Any:
             return _outline(base, kind)
         with torch.device("meta"):
             config = transformers.AutoConfig.from_pretrained(
-                path, local_files_only=local, **({"num_labels": 1} if kind == REWARD else {})
+                path, local_files_only=local, **_OURS, **_labels(kind)
             )
-            return getattr(transformers, kind).from_config(config, dtype=torch.float32)
+            return getattr(transformers, kind).from_config(config, dtype=torch.float32, **_OURS)
 
 
 def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
@@ -179,7 +190,7 @@ def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
     import transformers
 
     with _in_one_line(path) as local, torch.random.fork_rng(devices=[]):
-        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local)
+        config = transformers.AutoConfig.from_pretrained(path, local_files_only=local, **_OURS)
         torch.manual_seed(_SEED)
         model, loading = getattr(transformers, kind).from_pretrained(
             path,
@@ -187,11 +198,16 @@ def _network(path: str, kind: str, dtype: torch.dtype) -> tuple[Any, set[str]]:
             local_files_only=local,
             output_loading_info=True,
             ignore_mismatched_sizes=True,
-            **({"num_labels": 1} if kind == REWARD else {}),
+            **_OURS,
+            **_labels(kind),
         )
     check_complete(path, model, loading, config, new_head=kind == REWARD)
     mismatched = {str(name) for name, *_ in loading["mismatched_keys"]}
     return model, {*map(str, loading["missing_keys"]), *mismatched}
+
+
+def _labels(kind: str) -> dict[str, int]:
+    return {"num_labels": 1} if kind == REWARD else {}
 
 
 def _merged(folder: Path, base: str, kind: str) -> Any:
@@ -222,7 +238,7 @@ def _in_one_line(path: str) -> Iterator[bool]:
         raise
     except Exception as error:
         where = "the folder gives no language model" if folder else _NOT_THERE
-        raise InputError(f"--base {path}: {where}: {first_line(error)}") from error
+        raise InputError(f"--base {path}: {where}: {reason(error)}") from error
 
 
 def _is_causal(model: torch.nn.Module) -> bool:
@@ -277,8 +293,12 @@ def with_lora(
     rank: int,
     alpha: int,
     causal: bool = False,
+    new: Collection[str] = (),
 ) -> torch.nn.Module:
     """The network with LoRA layers, and only these and a reward's head requiring gradients.
+
+    Modules with ``new`` parameters, which were drawn, are not trained but saved with the adapter:
+    whoever loads it would draw others.
 
     Raises:
         InputError: peft is not installed, or there are no such layers (names those there are).
@@ -291,6 +311,7 @@ def with_lora(
     if targets == ["all-linear"]:
         targets = _all_linear(model)
     targets = targets or _usual_targets(model)
+    drawn = _modules_of(model, new)
     try:
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what peft asks transformers, or makes of targets
@@ -304,6 +325,7 @@ def with_lora(
                     lora_dropout=0.0,
                     target_modules=targets or None,
                     fan_in_fan_out=_has_transposed(model, targets),
+                    modules_to_save=[*drawn] or None,  # which peft adds the head to
                 ),
             )
     except (ValueError, AttributeError) as error:
@@ -319,7 +341,18 @@ def with_lora(
             f"Layers of {path}: {', '.join(layers)}"
         ) from error
     _check_layers(changed, targets)
+    for name in drawn:
+        changed.get_base_model().get_submodule(name).requires_grad_(False)
     return changed
+
+
+def _modules_of(model: Any, new: Collection[str]) -> list[str]:
+    """Modules on top of a network that have new parameters, without the head's, which peft knows;
+    none of a network whose head is all that is new."""
+    tops = {name.split(".")[0] for name in new}
+    below = {name.split(".")[1] for name in new if name.startswith(f"{model.base_model_prefix}.")}
+    found = {f"{model.base_model_prefix}.{name}" for name in below} | tops
+    return sorted(found - {model.base_model_prefix, "classifier", "score"})
 
 
 def _usual_targets(model: Any) -> list[str]:

@@ -150,8 +150,8 @@ def test_a_folder_with_a_damaged_encoder(encoder, tmp_path):
 def test_a_hub_name_that_the_hub_does_not_give(monkeypatch):
     transformers = pytest.importorskip("transformers")
 
-    def offline(path, local_files_only):
-        assert local_files_only
+    def offline(path, local_files_only, trust_remote_code):
+        assert local_files_only and not trust_remote_code
         raise OSError(f"We couldn't connect to the hub to load {path}\nmore")
 
     monkeypatch.setattr(encoders, "hub_is_reachable", lambda: False)

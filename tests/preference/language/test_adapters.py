@@ -138,3 +138,28 @@ def test_the_outline_of_an_adapter_is_that_of_its_base(trained, train):
     assert outline.to_config() == whole.to_config()
     assert outline.settings.merged
     assert all(tensor.is_meta for tensor in outline.model.parameters())
+
+
+def test_an_adapter_runs_nothing(trained, tmp_path):
+    """Neither what was pickled nor what its configuration would import."""
+    folder, mark = Path(trained(rank=2)), tmp_path / "run"
+
+    class Bomb:
+        def __reduce__(self):
+            return Path.touch, (mark,)
+
+    about = folder / "adapter_config.json"
+    config = json.loads(about.read_text())
+    about.write_text(json.dumps(config | {"megatron_config": {}, "megatron_core": "antigravity"}))
+    LanguageBase(BaseSettings(str(folder)))
+    about.write_text(
+        json.dumps(config | {"megatron_config": {"x": 1}, "megatron_core": "antigravity"})
+    )
+    with pytest.raises(InputError, match="names a library to import"):
+        LanguageBase(BaseSettings(str(folder)))
+    about.write_text(json.dumps(config))
+    (folder / "adapter_model.safetensors").unlink()
+    torch.save({"bomb": Bomb()}, folder / "adapter_model.bin")
+    with pytest.raises(InputError):
+        LanguageBase(BaseSettings(str(folder)))
+    assert not mark.exists()

@@ -1,6 +1,10 @@
 """Models that cannot be loaded, and what is said of them."""
 
+import json
+import pickle
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +12,7 @@ import torch
 from murmuration.preference.bases import trial_examples
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.schema import PAIRS
+from murmuration.preference.features.encoders import EncoderFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.models import preference_model
 
@@ -69,7 +74,7 @@ def test_a_tokenizer_of_another_model(language_model, tmp_path):
 
 
 QUERIES_AND_VALUES = {"phi3": {"qkv_proj"}}
-EXPERTS = ("mixtral", "qwen3-moe")
+EXPERTS = ("mixtral", "qwen3_moe")
 
 
 def changed(base):
@@ -97,7 +102,7 @@ def test_experts_see_tokens_of_all_sequences_and_are_refused_by_name(language_mo
     base = LanguageBase(BaseSettings(language_model(kind), "full", task="text"))
     with pytest.raises(InputError, match=r"'model\.layers\.0\.mlp\.\w+' does not keep sequences"):
         trial_examples(base, PAIRS).check(preference_model("btl"))
-    names = {"mixtral": "w1,w3", "qwen3-moe": "gate_proj,up_proj"}[kind]
+    names = {"mixtral": "w1,w3", "qwen3_moe": "gate_proj,up_proj"}[kind]
     for targets in (names, "gate", "experts", f"q_proj,{names}"):
         with pytest.raises(InputError, match="--lora-targets"):
             LanguageBase(BaseSettings(language_model(kind), targets=targets))
@@ -129,3 +134,110 @@ def test_alpha_scales_the_change(language_model):
     torch.testing.assert_close(moved(alpha=8), 2.0 * moved())
     with pytest.raises(InputError, match="--lora-alpha must be at least 1"):
         moved(alpha=-1)
+
+
+@pytest.fixture
+def hostile(language_model, tmp_path):
+    """A function: a copy of a model with code of its own, and what that leaves where it is run."""
+
+    def make(kind, file, **changes):
+        folder, mark = tmp_path / kind, tmp_path / "run"
+        shutil.copytree(language_model(kind), folder)
+        code = f"open({str(mark)!r}, 'w')\n"
+        (folder / "own.py").write_text(code + "class Own:\n    pass\n", encoding="utf-8")
+        about = json.loads((folder / file).read_text(encoding="utf-8"))
+        (folder / file).write_text(json.dumps(about | changes), encoding="utf-8")
+        return str(folder), mark
+
+    return make
+
+
+OWN_MODEL = {
+    "AutoConfig": "own.Own",
+    "AutoModel": "own.Own",
+    "AutoModelForCausalLM": "own.Own",
+    "AutoModelForSequenceClassification": "own.Own",
+}
+
+
+def test_code_of_a_models_own_is_refused_and_nobody_is_asked(hostile, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    folder, mark = hostile("bert", "config.json", auto_map=OWN_MODEL, model_type="own")
+    for load in (
+        lambda: LanguageBase(BaseSettings(folder)),
+        lambda: LanguageBase(BaseSettings(folder), weights=False),
+        lambda: EncoderFeatures(folder),
+    ):
+        with pytest.raises(InputError, match=r"it needs code of its own .* is ever run$") as caught:
+            load()
+        assert "\n" not in str(caught.value)
+    assert not mark.exists()
+
+
+def test_a_tokenizers_own_code_is_not_run(hostile, monkeypatch):
+    """There is one of transformers' for the architecture."""
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    own = {"auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}, "tokenizer_class": "Own"}
+    folder, mark = hostile("bert", "tokenizer_config.json", **own)
+    for load in (lambda: LanguageBase(BaseSettings(folder)), lambda: EncoderFeatures(folder)):
+        with suppress(InputError):
+            load()
+    assert not mark.exists()
+
+
+def test_an_architecture_that_is_known_does_without_code_of_its_own(hostile):
+    folder, mark = hostile("llama", "config.json", auto_map=OWN_MODEL)
+    for task in ("reward", "text"):
+        LanguageBase(BaseSettings(folder, task=task))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("declared", ["pipeline", "Own", "AutoModel", "GPT2Config", None, 3])
+def test_what_a_configuration_declares_is_called_if_it_is_a_model(hostile, declared):
+    folder, _ = hostile("gpt2", "config.json", architectures=[declared])
+    LanguageBase(BaseSettings(folder))
+
+
+class Bomb:
+    """Pickled: whoever loads it makes a file."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_pickled_weights_are_read_as_numbers_alone(hostile, tmp_path, kind, packed):
+    folder, mark = hostile(kind, "config.json")
+    (Path(folder) / "model.safetensors").unlink()
+    weights = Path(folder) / "pytorch_model.bin"
+    if packed:
+        torch.save({"bomb": Bomb(mark)}, weights)
+    else:
+        weights.write_bytes(pickle.dumps({"bomb": Bomb(mark)}))
+    for load in (lambda: LanguageBase(BaseSettings(folder)), lambda: EncoderFeatures(folder)):
+        with pytest.raises(InputError, match=r"^--(base|features) "):
+            load()
+    assert not mark.exists()
+    with weights.open("rb") as file, suppress(RuntimeError):  # or it would be no bomb
+        torch.load(file, weights_only=False)
+    assert mark.exists()
+
+
+def test_weights_that_were_pickled_are_those(language_model, tmp_path):
+    from safetensors.torch import load_file
+
+    plain = language_model("llama")
+    shutil.copytree(plain, tmp_path / "pickled")
+    weights = tmp_path / "pickled" / "model.safetensors"
+    torch.save(load_file(weights), tmp_path / "pickled" / "pytorch_model.bin")
+    weights.unlink()
+    for ours, theirs in zip(
+        LanguageBase(BaseSettings(plain, "full")).trained,
+        LanguageBase(BaseSettings(str(tmp_path / "pickled"), "full")).trained,
+        strict=True,
+    ):
+        assert torch.equal(ours, theirs)
