@@ -165,6 +165,7 @@ def calibrate(
         enough = itertools.takewhile(lambda x: cost(x, _COARSE) <= target, _LADDER)
         high = min(enough, default=_LADDER[0])
 
+    @functools.cache  # the ends of a bracket are asked about again
     def gap(log_x: float, interval: float) -> float:
         value = cost(math.exp(log_x), interval)
         return math.log(max(value, 1e-12) / target)

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from randomgen import ChaCha
 
 
 def user_key(user_id: str, salt: bytes = b"") -> int:
@@ -66,6 +65,8 @@ class Randomness:
 
     def stream(self, purpose: str, *index: int) -> np.random.Generator:
         """A generator for one purpose (and round, and attempt, …), over ChaCha20 with 20 rounds."""
+        from randomgen import ChaCha  # whoever only plans draws nothing
+
         chacha = ChaCha(key=int.from_bytes(self.key(purpose, *index), "little"))
         return np.random.Generator(chacha)  # pyright: ignore[reportArgumentType]
 

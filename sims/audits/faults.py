@@ -12,10 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import dp_accounting
 import numpy as np
 import torch
-from dp_accounting.pld import PLDAccountant
 from scipy import special
 
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
@@ -32,6 +30,7 @@ from murmuration.sims.audits.hold_out import Attack, audit_hold_out, trained_key
 from murmuration.sims.audits.labels import label_scores
 from murmuration.sims.audits.threshold import audit_threshold
 from murmuration.sims.audits.trials import both_sides
+from murmuration.sims.oracle import dp_accounting
 
 _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
@@ -181,9 +180,10 @@ def _counted_once(task: Task) -> Measured:
     """Ten labels of one user; the claim is dp-accounting's, for its own event, composed."""
     each = task.epsilon / _MANY
     flip = float(special.expit(-each))
-    event = dp_accounting.RandomizedResponseDpEvent(2 * flip, 2)
-    accountant = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
-    accountant.compose(dp_accounting.SelfComposedDpEvent(event, _MANY))
+    library = dp_accounting()
+    event = library.RandomizedResponseDpEvent(2 * flip, 2)
+    accountant = library.pld.PLDAccountant(library.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(library.SelfComposedDpEvent(event, _MANY))
     claimed = float(accountant.get_epsilon(DELTA))
     scores = label_scores(RandomizedResponse(each), task, labels=_MANY)
     return Measured.of(scores, claimed, task)
@@ -300,5 +300,9 @@ FAULTS = {
     ),
 }
 
-#: Those whose noise the optional library draws.
-NEED_OPENDP = ("only-asked", "coins-of-the-server")
+#: Those that an optional library draws noise for, or makes the claim of.
+NEED = {
+    "only-asked": "opendp",
+    "coins-of-the-server": "opendp",
+    "counted-once": "dp_accounting",
+}

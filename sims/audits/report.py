@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Any
 
 from murmuration.privacy.adjacency import Adjacency
@@ -10,7 +11,7 @@ from murmuration.privacy.auditing import CONFIDENCE, Target, Task
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.audits import gaussian
-from murmuration.sims.audits.faults import FAULTS, NEED_OPENDP, Fault
+from murmuration.sims.audits.faults import FAULTS, NEED, Fault
 from murmuration.sims.audits.targets import TARGETS
 
 # What the page about audits says around its tables.
@@ -111,7 +112,7 @@ def audit_all(
 ) -> tuple[list[Row], list[Row]]:
     """Every target under every distinct relation, then every fault; ``say`` gets each row.
 
-    Discrete noise only where the library that draws it is installed.
+    What an optional library is needed for is left out where that is not installed.
     """
     audits, faults = [], []
     for name, target in TARGETS.items():
@@ -123,7 +124,7 @@ def audit_all(
             audits.append(audit_row(name, target, task, seed))
             say(audits[-1])
     for name, fault in FAULTS.items():
-        if name in NEED_OPENDP and not installed():
+        if name in NEED and not find_spec(NEED[name]):
             continue
         faults.append(fault_row(name, fault, seed, confidence))
         say(faults[-1])

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import dp_accounting
 import numpy as np
-from dp_accounting.pld import PLDAccountant
 from scipy import stats
 
 from murmuration.privacy.accounting import accountant as accounting
@@ -20,6 +18,7 @@ from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.sims.bench.setting import timed
+from murmuration.sims.oracle import dp_accounting
 
 _INTERVAL = 1e-4
 
@@ -33,19 +32,21 @@ class Task:
     delta: float
     rounds: int
     event: Callable[[float], Event]
-    theirs: Callable[[float], dp_accounting.DpEvent]
+    theirs: Callable[[float], Any]
 
 
-def _poisson(probability: float) -> Callable[[float], dp_accounting.DpEvent]:
-    return lambda sigma: dp_accounting.PoissonSampledDpEvent(
-        probability, dp_accounting.GaussianDpEvent(sigma)
-    )
+def _poisson(probability: float) -> Callable[[float], Any]:
+    def event(sigma: float) -> Any:
+        library = dp_accounting()
+        return library.PoissonSampledDpEvent(probability, library.GaussianDpEvent(sigma))
+
+    return event
 
 
-def _mixture(group_size: int, probability: float) -> Callable[[float], dp_accounting.DpEvent]:
+def _mixture(group_size: int, probability: float) -> Callable[[float], Any]:
     counts = np.arange(group_size + 1)
     weights = stats.binom.pmf(counts, group_size, probability)
-    return lambda sigma: dp_accounting.dp_event.MixtureOfGaussiansDpEvent(
+    return lambda sigma: dp_accounting().dp_event.MixtureOfGaussiansDpEvent(
         sigma, counts.tolist(), (weights / weights.sum()).tolist()
     )
 
@@ -61,7 +62,8 @@ TASKS = (
 
 
 def measure(task: Task, repetitions: int) -> dict[str, Any]:
-    """A row: medians of both, and both epsilons."""
+    """A row: medians of both, and both epsilons; InputError without dp-accounting."""
+    library = dp_accounting()
 
     def calibrated() -> float:
         return accounting.calibrate_noise(
@@ -72,7 +74,7 @@ def measure(task: Task, repetitions: int) -> dict[str, Any]:
         )
 
     def theirs() -> float:
-        accountant = PLDAccountant(value_discretization_interval=_INTERVAL)
+        accountant = library.pld.PLDAccountant(value_discretization_interval=_INTERVAL)
         accountant.compose(task.theirs(sigma), task.rounds)
         return float(accountant.get_epsilon(task.delta))
 

@@ -24,7 +24,7 @@ from murmuration.sims.deploy.templates import NODE_ENVIRONMENT, programs
 #: and time zone, and how many threads to use.
 PASSED_ON = (
     *("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"),
-    *("OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
+    *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_THREAD_TIMEOUT"),
 )
 
 

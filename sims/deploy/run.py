@@ -68,9 +68,9 @@ def run_deployed(
         (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
         with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
             app = write_bundle(Path(scratch) / "app", settings.to_run_config(), app_dir=app_dir)
-            run_id = _submit(server, app)
+            run_id = submit(server, app)
         say(f"run {run_id} submitted" + (", going on from the checkpoint" if begun else ""))
-        why = _follow(server, address, run_id, Watch(out, config.rounds, say))
+        why = follow(server, address, run_id, Watch(out, config.rounds, say))
         if not erase_leftovers(server / STATE_FILE):
             say(f"what nodes sent stays in {server / STATE_FILE} until the SuperLink is restarted")
         if not why:
@@ -105,7 +105,12 @@ def flwr(server: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _submit(server: Path, app: Path) -> int:
+def submit(server: Path, app: Path) -> int:
+    """Hand an app to a deployment's SuperLink; the number of its run.
+
+    Raises:
+        InputError: it was refused; says what Flower said.
+    """
     done = flwr(server, "run", str(app), CONNECTION, "--format", "json")
     found = re.search(r'"run-id":\s*"?(\d+)"?', done.stdout)
     if not found:
@@ -115,7 +120,7 @@ def _submit(server: Path, app: Path) -> int:
     return int(found[1])
 
 
-def _follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
+def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
     """Wait until a run is over, and watch it; why it did not complete, or nothing."""
     certificate = (server / "ca.crt").read_bytes()
     while True:

@@ -17,14 +17,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-from dp_accounting.rdp import RdpAccountant
 from matplotlib.figure import Figure
 from scipy import optimize
 
 from murmuration.privacy.accounting import accountant as accounting
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.sims.oracle import dp_accounting
 from murmuration.sims.reproductions.entry import Rows, distinct, where
 from murmuration.sims.reproductions.plots import line, open_corner
 
@@ -105,10 +104,12 @@ def _rows(groups: tuple[int, ...]) -> Iterator[dict[str, Any]]:
 
 def rdp_multiplier(epsilon: float, delta: float, probability: float, rounds: int) -> float:
     """The noise multiplier that the RDP accountant asks for, for users who come and go."""
+    library = dp_accounting()
 
     def excess(sigma: float) -> float:
-        step = PoissonSampledDpEvent(probability, GaussianDpEvent(sigma))
-        accountant = RdpAccountant(_ORDERS).compose(SelfComposedDpEvent(step, rounds))
+        step = library.PoissonSampledDpEvent(probability, library.GaussianDpEvent(sigma))
+        accountant = library.rdp.RdpAccountant(_ORDERS)
+        accountant.compose(library.SelfComposedDpEvent(step, rounds))
         return accountant.get_epsilon(delta) - epsilon
 
     return float(optimize.brentq(excess, 0.4, 20.0, xtol=1e-4))  # type: ignore[arg-type]

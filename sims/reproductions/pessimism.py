@@ -55,7 +55,7 @@ def pessimism(
                 for seed in range(seeds)
             ]
             for channel in channels:
-                rows += _rows(coverage, channel, bandits)
+                rows += compared(coverage, channel, bandits)
     return rows
 
 
@@ -119,7 +119,10 @@ def plot(rows: Rows) -> Figure:
     return figure
 
 
-def _rows(coverage: str, channel: Channel, bandits: Sequence[Bandit]) -> Iterator[dict[str, Any]]:
+def compared(
+    coverage: str, channel: Channel, bandits: Sequence[Bandit]
+) -> Iterator[dict[str, Any]]:
+    """A row for each policy, learnt from the bandits' labels through a channel."""
     gaps: dict[str, list[float]] = {GREEDY: [], PESSIMISTIC: [], SAFEST: []}
     inside, errors = [], []
     for seed, bandit in enumerate(bandits):

@@ -3,6 +3,9 @@
 import logging
 import os
 
+#: Torch's OpenMP, and OpenBLAS of NumPy and SciPy (2⁴ cycles, the least; by default it is 2²⁶).
+SLEEPING = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
+
 
 def quiet_libraries(*, threads_sleep: bool = True) -> None:
     """Set what libraries read when they are imported, unless the user has said otherwise.
@@ -15,7 +18,7 @@ def quiet_libraries(*, threads_sleep: bool = True) -> None:
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_usage_stats_enabled": "0",
         "TOKENIZERS_PARALLELISM": "false",
-        **({"OMP_WAIT_POLICY": "passive"} if threads_sleep else {}),
+        **(SLEEPING if threads_sleep else {}),
     }.items():
         os.environ.setdefault(name, value)
     # Flower sets the level of its log when it is imported, which may be later; a filter stays.

@@ -21,6 +21,7 @@ from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server import training
 from murmuration.server.config import RunConfig
+from murmuration.server.result import Pace
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
@@ -330,10 +331,10 @@ def test_a_killed_seeded_run_goes_on_as_if_nothing_had_happened(config, monkeypa
         killed_after(patched, 3, checkpoints)
         with pytest.raises(Killed):
             run(config)
-    paces, real = [], training._rounds
-    monkeypatch.setattr(training, "_rounds", lambda *a: paces.append(pace := real(*a)) or pace)
+    given, real = [], training.result_of
+    monkeypatch.setattr(training, "result_of", lambda *a: given.extend(a) or real(*a))
     resumed = run(replace(config, resume=True))
-    paces = [pace.rounds for pace in paces]
+    paces = [pace.rounds for pace in given if isinstance(pace, Pace)]
     np.testing.assert_array_equal(
         weights(config), weights(replace(config, out=config.out + "-whole"))
     )

@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
 from fractions import Fraction
 from pathlib import Path
 
@@ -226,11 +227,15 @@ class _StoppedClock:
     def monotonic() -> float:
         return 0.0
 
+    @staticmethod
+    def now(zone: tzinfo) -> datetime:
+        return datetime.fromtimestamp(0, zone)
+
 
 def stop_clocks(patched: pytest.MonkeyPatch) -> None:
     """Time does not pass for the server and in its ledger, whose hashes cover it."""
     patched.setattr(murmuration.server.training, "time", _StoppedClock)
-    patched.setattr(murmuration.privacy.accounting.ledger, "_now", lambda: "now")
+    patched.setattr(murmuration.privacy.accounting.ledger, "datetime", _StoppedClock)
 
 
 def public(folder: Path, data: str = "") -> dict[str, object]:

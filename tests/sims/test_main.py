@@ -16,6 +16,7 @@ import murmuration.preference.features.encoders
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims import main
 from murmuration.sims.runtimes.flower import FlowerRunFailed
+from murmuration.sims.runtimes.quiet import SLEEPING
 
 GOOD = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10, "--seed", 1]
 
@@ -258,17 +259,18 @@ def test_in_a_process_of_its_own(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("command", "policy"), [("run", "passive"), ("bench", None)])
+@pytest.mark.parametrize(("command", "told"), [("run", "passive 4"), ("bench", "None None")])
 @pytest.mark.slow
-def test_rivals_keep_their_threads_as_they_come(command, policy):
+def test_rivals_keep_their_threads_as_they_come(command, told):
     """Idle threads are told to sleep, but not where others are measured beside us."""
     code = (
         f"import sys; sys.argv = ['murmuration', {command!r}]; import os, murmuration.sims.main; "
-        "print(os.environ.get('OMP_WAIT_POLICY'))"
+        f"print(*(os.environ.get(name) for name in {[*SLEEPING]}))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    environment.pop("OMP_WAIT_POLICY", None)
+    for name in SLEEPING:
+        environment.pop(name, None)
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == str(policy)
+    assert done.stdout.strip() == told

@@ -9,6 +9,7 @@ import pytest
 
 #: What learns, draws or serves: of no use to whoever only plans, or reads help.
 OF_RUNS = {"torch", "transformers", "sklearn", "numba", "pyarrow", "matplotlib", "ray", "fastapi"}
+OF_RUNS |= {"pandas", "datasets", "safetensors", "jinja2", "joblib", "randomgen"}
 #: Each takes as long as solving for the noise.
 OF_OTHER_PLANS = {"dp_accounting", "scipy.stats", "scipy.signal", "scipy.optimize", "scipy.fft"}
 HEAVY = {*OF_RUNS, "scipy", "dp_accounting", "flwr"}

@@ -237,6 +237,18 @@ def test_calibration_solves_any_falling_cost(log_target: float, slope: float, be
     assert target * (1 - 1.01e-4) <= cost(x, accounting.INTERVAL) <= target
 
 
+def test_calibration_asks_nothing_twice() -> None:
+    """An answer can take a second: too little noise is dear to account for."""
+    asked = []
+
+    def cost(x: float, interval: float) -> float:
+        asked.append((x, interval))
+        return 3.0 / x
+
+    calibrate(cost, 2.0, high=100.0)
+    assert len(asked) == len({*asked})
+
+
 def test_calibration_at_the_ends_of_the_range() -> None:
     def cost(x: float, interval: float) -> float:
         return math.inf if x < 0.5 else 1 / x

@@ -5,21 +5,21 @@ import io
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from murmuration.server.reporting import plots
 from murmuration.server.reporting.plots import DARK, LIGHT, accuracy_plot, noise_plot
 
 
 @pytest.fixture
 def drawn(monkeypatch):
     """The figures that were turned into images."""
-    figures, png = [], plots._png
+    figures, save = [], Figure.savefig
 
-    def keep(figure, *more):
+    def keep(figure, *where, **more):
         figures.append(figure)
-        return png(figure, *more)
+        save(figure, *where, **more)
 
-    monkeypatch.setattr(plots, "_png", keep)
+    monkeypatch.setattr(Figure, "savefig", keep)
     return figures
 
 

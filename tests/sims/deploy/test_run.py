@@ -34,8 +34,8 @@ def superlink(monkeypatch, tmp_path):
             (out / "result.json").write_text(json.dumps({"rounds": 7}))
         return outcome
 
-    monkeypatch.setattr(run, "_submit", submit)
-    monkeypatch.setattr(run, "_follow", follow)
+    monkeypatch.setattr(run, "submit", submit)
+    monkeypatch.setattr(run, "follow", follow)
     return outcomes, submitted
 
 
@@ -81,7 +81,7 @@ def test_a_folder_that_holds_a_run_is_not_continued_unasked(superlink, tmp_path)
 def test_a_run_that_was_aborted_is_not_submitted_again(superlink, tmp_path, monkeypatch):
     outcomes, submitted = superlink
     outcomes += ["failed: something", "failed: RunAborted"]
-    follow = run._follow
+    follow = run.follow
 
     def aborting(*arguments):
         said = follow(*arguments)
@@ -90,7 +90,7 @@ def test_a_run_that_was_aborted_is_not_submitted_again(superlink, tmp_path, monk
             (tmp_path / "run" / "aborted.json").write_text(json.dumps(note))
         return said
 
-    monkeypatch.setattr(run, "_follow", aborting)
+    monkeypatch.setattr(run, "follow", aborting)
     with pytest.raises(InputError, match=r"aborted, no answers: nobody who was .* --resume"):
         run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")))
     assert len(submitted) == 2

@@ -69,7 +69,7 @@ def test_quick_is_less_of_the_same(monkeypatch):
         seen.append((channel, len(bandits)))
         return iter(())
 
-    monkeypatch.setattr(pessimism, "_rows", noted)
+    monkeypatch.setattr(pessimism, "compared", noted)
     monkeypatch.setattr(pessimism.Bandit, "draw", classmethod(lambda cls, *a, **k: None))
     pessimism.pessimism(True)
     assert len(seen) == 3 * 3 * 5
