@@ -10,9 +10,11 @@ with its own head. What is trained, by `train`:
 - `head`: of a reward; see `preference.features.language_head`, which needs no backward pass.
 
 θ is how far the trained parameters are from where they begin, as one vector: strategies, noise and
-checkpoints see no layers. The head's weights are counted in units of 1/√(states' width): states are
-that much longer than one, and in its own units the head would be most of every user's gradient, so
-that clipping left nothing of the others. The beginning is public and the same everywhere: the
+checkpoints see no layers. Each parameter is counted in a unit of its own (`_unit_of`), so that equal
+noise on all of θ changes what every layer says by an equal share, however wide the layers, however
+many, and of whatever rank. In weights' own units noise would grow with the width, and the head would
+be most of every user's gradient, so that clipping left nothing of the others. The beginning is
+public and the same everywhere: the
 checkpoint; a head that it does not have begins at zero, so that every answer is worth the same;
 LoRA's other factor is drawn from a fixed seed. The network runs in evaluation mode, without
 dropout and without a cache of keys and values.
@@ -170,8 +172,7 @@ class LanguageBase:
             self.words: int = self.model.get_output_embeddings().weight.shape[0]
         else:
             self.tokenizer, self.model, self.head, new = load_with_head(path, read, weights)
-            width = self.model.get_submodule(self.head).in_features
-            self._head_unit, self.words = 1.0 / math.sqrt(width), 0
+            self.words = 0
         if settings.checkpointing:
             checkpointed(self.model, path)
         if settings.train == "lora":
@@ -194,6 +195,7 @@ class LanguageBase:
         self.model.requires_grad_(False)
         beginning = [p.detach().float().to(self.device).reshape(-1) for p in self._parameters]
         self._initial_D = torch.cat([torch.zeros(0, device=self.device), *beginning])
+        self._units = [_unit_of(parameter) for parameter in self._parameters] if weights else []
         self.model.to(device=self.device, dtype=self._dtype)
         self.backward = UserBackward(self.model, self._trained)
         self.dimension = self.backward.dimension
@@ -230,23 +232,21 @@ class LanguageBase:
         if change_D.shape != self._initial_D.shape:
             raise ValueError(f"θ of {tuple(change_D.shape)} for {self.dimension} parameters")
         start = 0
-        for name, parameter in zip(self._trained, self._parameters, strict=True):
+        for unit, parameter in zip(self._units, self._parameters, strict=True):
             end = start + parameter.numel()
-            moved = self._initial_D[start:end] + self._unit(name) * change_D[start:end]
+            moved = self._initial_D[start:end] + unit * change_D[start:end]
             parameter.data.copy_(moved.view(parameter.shape))
             start = end
 
     def random_theta(self) -> torch.Tensor:
-        """A θ at which nothing is zero, (D,): a head, and changes of the rest by about a third.
+        """A θ at which nothing is zero, (D,): a head, and changes of the rest by a third.
 
         Drawn from a fixed seed.
         """
         generator, parts = torch.Generator().manual_seed(0), []
         for name, parameter in zip(self._trained, self._parameters, strict=True):
             drawn = torch.randn(parameter.numel(), generator=generator)
-            of_head = self._unit(name) != 1.0
-            wide = parameter.shape[-1] if parameter.ndim > 1 else 10
-            parts.append(drawn if of_head else drawn / (3.0 * math.sqrt(wide)))
+            parts.append(drawn if self._of_head(name) else drawn / 3.0)
         return torch.cat([torch.zeros(0), *parts])
 
     @contextmanager
@@ -271,17 +271,16 @@ class LanguageBase:
         if self._scale != 1.0:
             grads_BD /= self._scale
         start = 0
-        for name, parameter in zip(self._trained, self._parameters, strict=True):
+        for unit, parameter in zip(self._units, self._parameters, strict=True):
             end = start + parameter.numel()
-            if (unit := self._unit(name)) != 1.0:
+            if unit != 1.0:
                 grads_BD[:, start:end] *= unit
             start = end
         return grads_BD
 
-    def _unit(self, name: str) -> float:
-        """What θ's numbers for a parameter are counted in."""
-        of_head = self.head and self.head in name and name.endswith("weight")
-        return self._head_unit if of_head else 1.0
+    def _of_head(self, name: str) -> bool:
+        """Whether a trained parameter is a reward's head."""
+        return bool(self.head) and self.head in name
 
     def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
         """Rewards of some texts at the θ that was put last, (R,)."""
@@ -495,6 +494,20 @@ def _before_first(model: torch.nn.Module) -> int:
         if name.endswith("position_embeddings") and padding is not None:
             return padding + 1
     return 0
+
+
+def _unit_of(parameter: torch.Tensor) -> float:
+    """What θ's numbers for a parameter are counted in: a power of two, so that no digit changes.
+
+    About the size of its numbers where they begin, so that noise is a share of them; of one that
+    begins at zero (a new head, LoRA's second factor), about the size that would keep the length of
+    what comes in, 1/√(inputs).
+    """
+    begin = parameter.detach().double()
+    size = float(begin.square().mean().sqrt())
+    if not size:
+        size = 1.0 / math.sqrt(parameter.shape[-1]) if parameter.ndim > 1 else 1.0
+    return 2.0 ** round(math.log2(size))
 
 
 def _takes(model: torch.nn.Module, argument: str) -> bool:
