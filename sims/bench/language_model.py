@@ -120,7 +120,12 @@ class Variants:
         given = self._examples
         taken_N = torch.arange(int(given.start_U[-1]))
         return given.sum_over_users(
-            self.theta_D, taken_N, given.counts_U, self._clip.clip_sum, _MODEL
+            self.theta_D,
+            taken_N,
+            given.counts_U,
+            self._clip.clip_sum,
+            _MODEL,
+            add=getattr(self._clip, "add_to", None),
         )
 
     def plain(self) -> torch.Tensor:
