@@ -247,7 +247,7 @@ def on_threads(piece, pieces: int) -> None:
 
 
 def stretched(seed: int, users: int, dimensions: int) -> tuple[torch.Tensor, np.ndarray]:
-    """Rows that are zero but for some stretches, which overlap, end at a block's edge or nowhere."""
+    """Rows that are zero but for some stretches, which overlap, end at a block edge or nowhere."""
     generator = np.random.default_rng(seed)
     edges = [0, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, dimensions - 1, dimensions]
     drawn = [*generator.integers(0, dimensions + 1, 6), *generator.choice(edges, 6)]
