@@ -111,6 +111,8 @@ def bounded_sum(
         model_of(examples, work),
         local=local,
         batch_users=batches_users(work),
+        # Another kind of bound may be derived from this one, and is known by `clip_sum` alone.
+        add=bound.add_to if type(bound) is UserClip else None,
     )
     return total_D.numpy()
 

@@ -191,6 +191,7 @@ def client_update(
             clip.as_user.clip_sum,
             model,
             batch_users=batches_users(work),
+            add=clip.as_user.add_to,
         )
         return {"sum": total_D.numpy()}
     chunks = in_K.split(_ROWS)

@@ -35,14 +35,20 @@ from murmuration.preference.data.judgements import InputError, Judgements, LeftO
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.language.base_model import LanguageBase, out_of_memory_advice
 from murmuration.preference.language.tokens import Tokens
-from murmuration.preference.language.user_gradients import Span
+from murmuration.preference.language.user_gradients import Span, Touched
 from murmuration.preference.linear.examples import distinct_texts, flips, labels
 from murmuration.preference.linear.local_steps import LocalSteps
+from murmuration.preference.linear.parallel import on_each_core
 from murmuration.preference.models import PreferenceModel
 
 _SAME = 1e-3  # of a gradient by one parameter: what was missed is far more, rounding far less
 _ROUNDING = 1e-5  # of the whole gradient: all there is where it is zero but for rounding
 _OFTEN = 4  # times that plain gradients, in the network's own type, are rounded to it on their way
+
+
+#: ``add(total_D, grads_BD, stretches_P2, on_each_core)`` is ``total_D += reduce(grads_BD)`` in
+#: place: all but these stretches of the rows is zero, and pieces may go to other cores.
+AddTo = Callable[[torch.Tensor, torch.Tensor, np.ndarray, Callable[..., list]], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +124,22 @@ class LanguageExamples(ABC):
         """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
 
         With ``local``, how far these steps of their own lead them down from θ, θ − θ_u. A chunk is
-        one user, without ``batch_users``, and valid until the next is asked for.
+        one user, without ``batch_users``, and valid until the next is asked for, if nobody writes
+        to it.
         """
+        chunks = self._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
+        return (grads_BD for grads_BD, _ in chunks)
+
+    def _user_chunks(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        model: PreferenceModel,
+        local: LocalSteps | None,
+        batch_users: bool,
+    ) -> Iterator[tuple[torch.Tensor, Touched]]:
+        """As ``user_gradients``, with which numbers of a chunk can differ from zero."""
         ends_S = np.cumsum(taken_S.numpy())
         taken, theta_D = taken_N.numpy(), theta_D.float()
         most = 1
@@ -128,6 +148,8 @@ class LanguageExamples(ABC):
             most = max(1, self.base.settings.memory * 2**20 // (4 * self.dimension))
         with out_of_memory_advice():
             grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
+            grads_BD.zero_()
+        touched = Touched()
         steps, rate = (local.steps, local.rate) if local else (1, 1.0)
         for low in range(0, len(ends_S), most):
             high = min(low + most, len(ends_S))
@@ -135,14 +157,17 @@ class LanguageExamples(ABC):
             chosen_N, count_B = taken[first : ends_S[high - 1]], taken_S.numpy()[low:high]
             if low == 0 or steps > 1:
                 self.base.put(theta_D)
-            self._add(into_BD.zero_(), chosen_N, count_B, model)
-            down_BD = self.base.to_theta(into_BD).mul_(rate)
+            touched.clear(into_BD)
+            self._add(into_BD, chosen_N, count_B, model, touched)
+            down_BD = self.base.to_theta(into_BD)
+            if rate != 1.0:
+                down_BD *= rate
             for _ in range(steps - 1):
                 self.base.put(theta_D.to(down_BD.device) - down_BD[0])
                 gradient_BD = torch.zeros_like(down_BD)
-                self._add(gradient_BD, chosen_N, count_B, model)
+                self._add(gradient_BD, chosen_N, count_B, model, touched)
                 down_BD += rate * self.base.to_theta(gradient_BD)
-            yield down_BD
+            yield down_BD, touched
 
     def sum_over_users(
         self,
@@ -154,9 +179,10 @@ class LanguageExamples(ABC):
         local: LocalSteps | None = None,
         width: int | None = None,
         batch_users: bool = False,
+        add: AddTo | None = None,
     ) -> torch.Tensor:
         """As `preference.linear.gradients.sum_over_users`: Σ over chunks of ``reduce``, (D,)
-        float64.
+        float64; by ``add``, if there is one.
         """
         total = torch.zeros(self.dimension if width is None else width, dtype=torch.float64)
         if len(taken_S) == 0:
@@ -164,8 +190,13 @@ class LanguageExamples(ABC):
         if batch_users:
             order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
             taken_N, taken_S = torch.from_numpy(order_N), torch.from_numpy(order_S)
-        for grads_BD in self.user_gradients(theta_D, taken_N, taken_S, model, local, batch_users):
-            total += reduce(grads_BD)
+        for grads_BD, touched in self._user_chunks(
+            theta_D, taken_N, taken_S, model, local, batch_users
+        ):
+            if add is None:
+                total += reduce(grads_BD)
+            else:
+                add(total, grads_BD, touched.stretches(), on_each_core)
         return total
 
     def check(self, model: PreferenceModel) -> None:
@@ -254,6 +285,7 @@ class LanguageExamples(ABC):
         taken_N: np.ndarray,
         taken_B: np.ndarray,
         model: PreferenceModel,
+        touched: Touched,
     ) -> None:
         """Add users' mean gradients, at the θ that was put, to their rows."""
         user_N = np.repeat(np.arange(len(taken_B)), taken_B)
@@ -266,7 +298,7 @@ class LanguageExamples(ABC):
             tokens = longest * np.cumsum(shown_N[ahead])
             end = at + max(1, int((tokens <= self.base.batch_tokens).sum()))
             part = slice(at, end)
-            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model)
+            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model, touched)
             at = end
 
     def _add_batch(
@@ -276,6 +308,7 @@ class LanguageExamples(ABC):
         user_N: np.ndarray,
         weight_B: np.ndarray,
         model: PreferenceModel,
+        touched: Touched,
     ) -> None:
         text_NK = self.text_JK[taken_N]
         texts_R = text_NK[text_NK >= 0]
@@ -285,7 +318,8 @@ class LanguageExamples(ABC):
         spans: list[Span] = [
             (int(u), int(a), int(b)) for u, a, b in zip(users, starts, ends, strict=True)
         ]
-        with self.base.computing(), self.base.backward.into(grads_BD, spans, len(texts_R)):
+        into = self.base.backward.into(grads_BD, spans, len(texts_R), touched)
+        with self.base.computing(), into:
             self.differentiate(texts_R, taken_N, weight_B[user_N], model)
 
 

@@ -25,6 +25,9 @@ operations of large ones; norms from Gram matrices of a user's tokens and a seco
 backward pass need no rows, and cost more as soon as a user has more tokens than
 in·out / (in + out), which a few judgements always have.
 
+Of an embedding a user touches few rows. `Touched` keeps which numbers were added to, so that the
+next user finds zeros where this one left something, and clipping looks nowhere else.
+
 Legend: B users of a chunk, D trained parameters, R sequences of a batch, L tokens of each,
 O and I what goes out of a layer and comes in.
 """
@@ -35,6 +38,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -53,6 +57,48 @@ class _Layer:
     places: Mapping[str, tuple[int, torch.Size]]
 
 
+class Touched:
+    """Which numbers of a chunk's rows were added to: all others are as they were, zero.
+
+    Whole parameters, and rows of embeddings; of every user in the chunk together.
+    """
+
+    def __init__(self) -> None:
+        self._whole: dict[int, int] = {}  # where a parameter begins, and how long it is
+        self._some: dict[tuple[int, int], list[torch.Tensor]] = {}  # begin and width; which rows
+
+    def all_of(self, start: int, shape: torch.Size) -> None:
+        """A parameter."""
+        self._whole[start] = shape.numel()
+
+    def rows_of(self, start: int, shape: torch.Size, ids: torch.Tensor) -> None:
+        """Some rows of one."""
+        self._some.setdefault((start, shape[1]), []).append(ids.reshape(-1))
+
+    def stretches(self) -> np.ndarray:
+        """Begin and end of each, (P, 2) int64, in no order; they may overlap."""
+        found = [np.array([(start, start + size)]) for start, size in self._whole.items()]
+        for (start, width), ids_Q in self._rows():
+            begin_Q = start + width * ids_Q.cpu().numpy()
+            found.append(np.stack([begin_Q, begin_Q + width], axis=1))
+        return np.concatenate([np.empty((0, 2), np.int64), *found])
+
+    def clear(self, grads_BD: torch.Tensor) -> None:
+        """Zeros again, in all of these rows; as if nothing had been touched."""
+        for start, size in self._whole.items():
+            grads_BD[:, start : start + size].zero_()
+        for (start, width), ids_Q in self._rows():
+            words = (grads_BD.shape[1] - start) // width  # at least as many as there are
+            table_BVW = grads_BD[:, start : start + words * width].view(-1, words, width)
+            table_BVW.index_fill_(1, ids_Q, 0.0)
+        self._whole, self._some = {}, {}
+
+    def _rows(self) -> Iterator[tuple[tuple[int, int], torch.Tensor]]:
+        for place, ids in self._some.items():
+            if place[0] not in self._whole:  # as where the head for the next token shares it
+                yield place, torch.cat(ids).unique()
+
+
 @dataclass
 class _Batch:
     """Where the gradients of the batch in progress go."""
@@ -60,6 +106,7 @@ class _Batch:
     grads_BD: torch.Tensor
     spans: Sequence[Span]
     rows: int
+    touched: Touched
     handles: list = field(default_factory=list)
     inside: bool = False  # a rule: what it computes with the layer is not part of the batch
 
@@ -114,12 +161,19 @@ class UserBackward:
                 self._layers.append(_Layer(name, module, places))
 
     @contextmanager
-    def into(self, grads_BD: torch.Tensor, spans: Sequence[Span], rows: int) -> Iterator[None]:
+    def into(
+        self,
+        grads_BD: torch.Tensor,
+        spans: Sequence[Span],
+        rows: int,
+        touched: Touched | None = None,
+    ) -> Iterator[None]:
         """What is computed and differentiated within adds to the users' rows of ``grads_BD``.
 
         ``spans`` names the users whose sequences, of ``rows`` in the batch, are consecutive.
+        ``touched`` learns where.
         """
-        batch = _Batch(grads_BD, spans, rows)
+        batch = _Batch(grads_BD, spans, rows, touched or Touched())
         try:
             for layer in self._layers:
                 hook = self._hook(layer, batch)
@@ -170,13 +224,18 @@ class UserBackward:
             tensors = [value.detach() for value in given if isinstance(value, torch.Tensor)]
             kept = _Kept.apply(torch.empty((), requires_grad=True), *tensors).grad_fn
             # By the hook below only through that node, which a checkpoint empties.
-            others = [_Tensor if isinstance(value, torch.Tensor) else value for value in given]
+            others: list[Any] = [_Tensor if isinstance(v, torch.Tensor) else v for v in given]
             names, positional = list(kwargs), len(args)
             del given, tensors
 
             def came_back(g: torch.Tensor) -> None:
                 saved = iter(kept.saved_tensors)  # may run the block again: not as a rule's doing
                 here = [next(saved) if value is _Tensor else value for value in others]
+                for start, shape in layer.places.values():
+                    if rule is _embedding:
+                        batch.touched.rows_of(start, shape, here[0])
+                    else:
+                        batch.touched.all_of(start, shape)
                 with _as_float32(batch):
                     for row, first, end in spans:
                         into = {

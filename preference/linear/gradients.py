@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.language.examples import AddTo, LanguageExamples
 from murmuration.preference.linear import numba_gradients
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
@@ -117,20 +117,22 @@ def sum_over_users(
     width: int | None = None,
     batch_users: bool = False,
     device: torch.device | None = None,
+    add: AddTo | None = None,
 ) -> torch.Tensor:
     """The sum over chunks of ``reduce`` of the users' gradients, (D,) float64, on every core.
 
     ``reduce`` takes a chunk of gradients (B, D) to a vector (D,) and is called from several
     threads at once; with ``local`` it takes how far these steps descend, θ − θ_u, instead. Its
     vectors may have another ``width`` than D. Other arguments as in ``user_gradients``. The result
-    is the same, bit for bit, on any number of cores.
+    is the same, bit for bit, on any number of cores. A language model's rows, which are long, are
+    added up by ``add``, if there is one, to the bits that ``reduce`` would give.
 
     With a ``device``, by tensor operations there, where ``reduce`` finds its chunks. With
     ``batch_users``, on a GPU if one suits the examples. Else by the processor.
     """
     if isinstance(examples, LanguageExamples):
         return examples.sum_over_users(
-            theta_D, taken_N, taken_S, reduce, model, local, width, batch_users
+            theta_D, taken_N, taken_S, reduce, model, local, width, batch_users, add
         )
     width = examples.dimension if width is None else width
     device = device or (examples.gpu if batch_users else None)

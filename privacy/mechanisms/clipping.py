@@ -19,6 +19,7 @@ Legend: B users in a chunk, D dimensions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 # Rounding, also to float32 afterwards, must not carry a scaled vector out of the ball.
 ROUNDING = 1.0 - 2.0**-20
+# Squares are added up within blocks, and those in order: the same length, to the last bit, however
+# many cores compute them, and whether or not blocks that are zero are looked at.
+BLOCK = 2**12
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,51 @@ class UserClip:
         _add_clipped(grads_BD.numpy(), self.norm * ROUNDING, self.step, steps_D)
         return torch.from_numpy(steps_D * self.step)
 
+    def add_to(
+        self,
+        sum_D: torch.Tensor,
+        grads_BD: torch.Tensor,
+        stretches_P2: np.ndarray,
+        on_each: Callable[[Callable[[int], None], int], object],
+    ) -> None:
+        """``sum_D += clip_sum(grads_BD)``, the same bits, where rows are long and mostly zero.
+
+        Args:
+            sum_D: float64, a sum of clipped vectors, in this machine's memory.
+            grads_BD: as of ``clip_sum``.
+            stretches_P2: begin and end of stretches of the rows, in any order; outside them the
+                rows are zero, and nothing there is looked at.
+            on_each: calls a function with each number below the given one, on several threads
+                perhaps, and returns when all is done.
+        """
+        if grads_BD.device.type != "cpu":
+            sum_D += self.clip_sum(grads_BD)
+            return
+        blocks_P = _blocks(stretches_P2, len(sum_D))
+        for grad_D in grads_BD.numpy():
+            self._add_row(sum_D.numpy(), grad_D, blocks_P, on_each)
+
+    def _add_row(
+        self,
+        sum_D: np.ndarray,
+        grad_D: np.ndarray,
+        blocks_P: np.ndarray,
+        on_each: Callable[[Callable[[int], None], int], object],
+    ) -> None:
+        square_P = np.empty(len(blocks_P))
+        parts = [slice(low, low + _BLOCKS) for low in range(0, len(blocks_P), _BLOCKS)]
+
+        def measure(piece: int) -> None:
+            _squares(grad_D, blocks_P[parts[piece]], square_P[parts[piece]])
+
+        def add(piece: int) -> None:
+            _add_blocks(grad_D, factor, self.step, blocks_P[parts[piece]], sum_D)
+
+        on_each(measure, len(parts))
+        factor = _factor(math.sqrt(_in_order(square_P)), self.norm * ROUNDING, self.step)
+        if factor:
+            on_each(add, len(parts))
+
     def admits(self, sum_D: np.ndarray, users: int) -> bool:
         """Whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short enough."""
         with np.errstate(over="ignore"):
@@ -114,6 +163,18 @@ def steps_there(
     return torch.cat(found), length_B
 
 
+_BLOCKS = 64  # a piece of work for one core
+
+
+def _blocks(stretches_P2: np.ndarray, dimension: int) -> np.ndarray:
+    """Which blocks of a vector these stretches are in, ascending."""
+    change = np.zeros(dimension // BLOCK + 2, dtype=np.int64)
+    begin_P, end_P = stretches_P2[stretches_P2[:, 0] < stretches_P2[:, 1]].T
+    np.add.at(change, begin_P // BLOCK, 1)
+    np.add.at(change, (end_P - 1) // BLOCK + 1, -1)
+    return np.flatnonzero(np.cumsum(change))
+
+
 # Compiled, because a vector that has just been computed is still in the cache: one pass for its
 # length, one to add it.
 @kernel()
@@ -121,11 +182,48 @@ def _add_clipped(grads_BD: np.ndarray, norm: float, step: float, steps_D: np.nda
     """Add each row, scaled to at most ``norm``, in whole steps; leave out what is not finite."""
     for b in range(len(grads_BD)):
         grad_D = grads_BD[b]
-        length = math.sqrt(square(grad_D))
-        if math.isfinite(length):
-            factor = norm / max(norm, length) / step  # by a power of two: nothing is rounded
+        total = 0.0
+        for start in range(0, len(grad_D), BLOCK):
+            total += square(grad_D[start : start + BLOCK])
+        factor = _factor(math.sqrt(total), norm, step)
+        if factor != 0.0:
             for d in range(len(grad_D)):
                 steps_D[d] += np.trunc(factor * grad_D[d])
+
+
+@kernel()
+def _factor(length: float, norm: float, step: float) -> float:
+    """What makes a vector at most ``norm`` long, in steps; 0 if it is not finite."""
+    # By a power of two: nothing is rounded.
+    return norm / max(norm, length) / step if math.isfinite(length) else 0.0
+
+
+@kernel()
+def _squares(grad_D: np.ndarray, blocks_P: np.ndarray, square_P: np.ndarray) -> None:
+    """The squared length of some blocks."""
+    for p in range(len(blocks_P)):
+        start = blocks_P[p] * BLOCK
+        square_P[p] = square(grad_D[start : start + BLOCK])
+
+
+@kernel()
+def _in_order(square_P: np.ndarray) -> float:
+    """Their sum."""
+    total = 0.0
+    for p in range(len(square_P)):
+        total += square_P[p]
+    return total
+
+
+@kernel()
+def _add_blocks(
+    grad_D: np.ndarray, factor: float, step: float, blocks_P: np.ndarray, sum_D: np.ndarray
+) -> None:
+    """Add some blocks, each number in whole steps."""
+    for p in range(len(blocks_P)):
+        start = blocks_P[p] * BLOCK
+        for d in range(start, min(start + BLOCK, len(grad_D))):
+            sum_D[d] += np.trunc(factor * grad_D[d]) * step
 
 
 @kernel(fastmath={"reassoc", "contract"})

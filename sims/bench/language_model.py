@@ -7,8 +7,10 @@ meets all of them alike; the figures are medians of ratios:
 - ours: `preference.language.examples`, each user's mean gradient clipped and added up;
 - loop: a backward pass for each user by itself, its gradients put together, clipped and added.
 
-The model is of GPT-2's kind with random weights, 4 layers, 256 wide, GPT-2's vocabulary; 64 users
-have 4 judgements each, all texts 128 tokens.
+With rivals also what others train with: TRL's reward trainer (`sims.bench.rivals`).
+
+The model is of GPT-2's kind with random weights, by default 4 layers, 256 wide, GPT-2's vocabulary;
+64 users have 4 judgements each, all texts 128 tokens.
 
 Legend: D trained parameters, J judgements.
 """
@@ -32,6 +34,7 @@ from murmuration.preference.language.examples import TokenExamples
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.sims.bench.rivals import Trl
 from murmuration.sims.bench.setting import timed
 from murmuration.sims.runtimes.process_reaper import kept
 
@@ -53,33 +56,54 @@ class LmBench:
     memory: int = 512  # MiB
 
 
-def measure(bench: LmBench, repetitions: int) -> dict[str, Any]:
-    """Ratios of time to plain training, medians over so many readings, and plain's seconds."""
-    figures: dict[str, Any] = {}
+#: By about how many weights a model has.
+SIZES = {
+    "16M": LmBench(),
+    "30M": LmBench(layers=6, width=384),
+    "124M": LmBench(layers=12, width=768),  # GPT-2's shape
+}
+
+
+def measure(bench: LmBench, train: str, repetitions: int, rivals: bool = False) -> dict[str, Any]:
+    """Ratios of time to plain training, medians over so many readings, and plain's seconds.
+
+    With ``rivals`` also those of TRL's reward trainer.
+
+    Raises:
+        NoRival: there is no TRL.
+    """
     with _saved(bench) as path:
-        for train in ("lora", "full"):
-            base = LanguageBase(
-                BaseSettings(
-                    path=path,
-                    train=train,
-                    rank=bench.rank,
-                    max_tokens=bench.tokens,
-                    batch_tokens=bench.batch_tokens,
-                    memory=bench.memory,
-                )
-            )
-            ways = Variants(examples(bench, base))
-            readings = []
-            for _ in range(repetitions + 1):  # the first warms up
-                readings.append([timed(way)[1] for way in (ways.plain, ways.ours, ways.loop)])
-            readings = readings[1:]
-            figures |= {
-                f"{train}_ratio": median(ours / plain for plain, ours, _ in readings),
-                f"{train}_loop_ratio": median(loop / plain for plain, _, loop in readings),
-                f"{train}_plain_seconds": median(plain for plain, _, _ in readings),
-                f"{train}_dimension": base.dimension,
-                "device": base.device.type,
-            }
+        settings = BaseSettings(
+            path=path,
+            train=train,
+            rank=bench.rank,
+            max_tokens=bench.tokens,
+            batch_tokens=bench.batch_tokens,
+            memory=bench.memory,
+        )
+        base = LanguageBase(settings)
+        given = examples(bench, base)
+        ways = Variants(given)
+        calls = {"plain": ways.plain, "ours": ways.ours, "loop": ways.loop}
+        readers = {name: (lambda way=way: timed(way)[1]) for name, way in calls.items()}
+        if rivals:
+            readers["trl"] = Trl(base, given).seconds
+        readings = [
+            {name: read() for name, read in readers.items()} for _ in range(repetitions + 1)
+        ]
+    readings = readings[1:]  # the first warms up
+    plain = median(each["plain"] for each in readings)
+    figures = {
+        "train": train,
+        "users": bench.users,
+        "judgements": bench.judgements,
+        "dimension": base.dimension,
+        "device": base.device.type,
+        "plain_ms_a_judgement": 1e3 * plain / (bench.users * bench.judgements),
+    }
+    for name in readers:
+        if name != "plain":
+            figures[f"{name}_ratio"] = median(each[name] / each["plain"] for each in readings)
     return figures
 
 
@@ -120,7 +144,12 @@ class Variants:
         given = self._examples
         taken_N = torch.arange(int(given.start_U[-1]))
         return given.sum_over_users(
-            self.theta_D, taken_N, given.counts_U, self._clip.clip_sum, _MODEL
+            self.theta_D,
+            taken_N,
+            given.counts_U,
+            self._clip.clip_sum,
+            _MODEL,
+            add=getattr(self._clip, "add_to", None),
         )
 
     def plain(self) -> torch.Tensor:
@@ -191,7 +220,7 @@ def _saved(bench: LmBench) -> Iterator[str]:
         n_positions=bench.tokens,
         n_embd=bench.width,
         n_layer=bench.layers,
-        n_head=4,
+        n_head=max(1, bench.width // 64),
         bos_token_id=0,
         eos_token_id=0,
         pad_token_id=0,

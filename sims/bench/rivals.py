@@ -1,17 +1,26 @@
-"""What others do with the same work on the same machine: pfl-research, and Flower by itself.
+"""What others do with the same work on the same machine: pfl-research, Flower by itself, TRL.
 
 pfl-research pins what we do not, so it gets an environment of its own, made once below the user's
-cache folder and kept. Where it cannot be installed the comparison is left out, and says why.
+cache folder and kept. Where it cannot be installed the comparison is left out, and says why. TRL
+works with the packages that are here: it is taken if it is installed.
 """
 
 import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.examples import TokenExamples
 from murmuration.sims.bench.setting import Setting
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
@@ -83,3 +92,85 @@ def flower_users_per_second(setting: Setting, users_per_node: int | None) -> flo
         except (InputError, RuntimeError) as error:
             raise NoRival(f"Flower failed: {error}") from error
     return float(result["users_per_second"])
+
+
+class Trl:
+    """TRL's `RewardTrainer` on a base and its pairs, without any privacy.
+
+    The same tokens in batches of as many, in float32 and without dropout, recomputation or logs;
+    LoRA by the same peft configuration. What is timed is a step: gradients of all pairs added up
+    over batches, then AdamW's one update. Loading, tokens and shuffling are not.
+
+    Raises:
+        NoRival: it is not installed.
+    """
+
+    def __init__(self, base: LanguageBase, given: TokenExamples) -> None:
+        try:
+            import trl  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise NoRival(f"TRL is not installed: {error}") from None
+        import peft
+        import torch
+        from datasets import Dataset
+        from transformers import AutoModelForSequenceClassification, TrainerCallback
+
+        settings, tokens, begun = base.settings, given.tokens, []
+
+        class Timed(TrainerCallback):
+            def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                begun.append(time.perf_counter())
+
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                begun.append(time.perf_counter())
+
+        ids_TL = [
+            tokens.ids[low:high].tolist() for low, high in pairwise(np.asarray(tokens.start_T))
+        ]
+        pairs = Dataset.from_dict(
+            {
+                name: [ids_TL[text] for text in given.text_JK[:, place]]
+                for place, name in enumerate(("chosen_ids", "rejected_ids"))
+            }
+        )
+        each = max(1, base.batch_tokens // (2 * settings.max_tokens))
+        self._folder = tempfile.TemporaryDirectory(prefix="murmuration-trl-")
+        arguments = trl.RewardConfig(
+            output_dir=self._folder.name,
+            per_device_train_batch_size=each,
+            gradient_accumulation_steps=-(-len(pairs) // each),
+            max_steps=2,  # the first makes the optimizer's state
+            max_length=None,
+            gradient_checkpointing=False,
+            bf16=False,
+            use_cpu=base.device.type == "cpu",
+            report_to="none",
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+        )
+        lora = None
+        if settings.train == "lora":
+            lora = peft.LoraConfig(
+                task_type="SEQ_CLS", r=settings.rank, lora_alpha=settings.rank, lora_dropout=0.0
+            )
+        network = AutoModelForSequenceClassification.from_pretrained(
+            settings.path, num_labels=1, dtype=torch.float32
+        )
+        self._times, self._trainer = (
+            begun,
+            trl.RewardTrainer(
+                model=network,
+                args=arguments,
+                train_dataset=pairs,
+                processing_class=base.tokenizer,
+                peft_config=lora,
+                callbacks=[Timed()],
+            ),
+        )
+
+    def seconds(self) -> float:
+        """Of one step."""
+        self._times.clear()
+        self._trainer.train()
+        return self._times[-1] - self._times[-2]

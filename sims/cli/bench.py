@@ -1,9 +1,10 @@
 """``murmuration bench``: how fast it is, as ratios within one run on the machine at hand."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -172,20 +173,42 @@ def lm(
         bool, typer.Option("--quick", help="Few users, read once: to see that it works.")
     ] = False,
     repetitions: Annotated[int, typer.Option(help="Readings.")] = 5,
+    sizes: Annotated[
+        str, typer.Option(help=f"Of the model, comma-separated: {', '.join(language_model.SIZES)}.")
+    ] = "16M",
+    judgements: Annotated[str, typer.Option(help="Of each user, comma-separated.")] = "4",
+    users: Annotated[int, typer.Option(help="How many.", min=1)] = 64,
+    rivals: Annotated[
+        bool, typer.Option("--rivals", help="Also TRL's reward trainer, if it is installed.")
+    ] = False,
 ) -> None:
     """Clipping every user's gradient of a language model, over plain batched training."""
     console, about = _begin(as_json)
-    with console.status("LoRA, then full, each plain, ours and as a loop"):
-        figures = language_model.measure(
-            language_model.LmBench(users=4) if quick else language_model.LmBench(),
-            1 if quick else repetitions,
-        )
-    table = Table("over plain training", "ours", "a loop over users", box=None)
-    for train in ("lora", "full"):
-        ours, loop = figures[f"{train}_ratio"], figures[f"{train}_loop_ratio"]
-        table.add_row(train, f"{ours:.2f}", f"{loop:.2f}")
-    console.print(table)
-    _end(as_json, "lm", about, **figures)
+    rows = []
+    for size, each in product(_of(sizes, language_model.SIZES), _of(judgements)):
+        chosen = language_model.SIZES[size]
+        chosen = replace(chosen, users=4 if quick else users, judgements=int(each))
+        for train in ("lora", "full"):
+            with console.status(f"{size}, {train}, judgements a user: {each}"):
+                try:
+                    row = language_model.measure(chosen, train, 1 if quick else repetitions, rivals)
+                except NoRival as reason:
+                    console.print(f"without TRL: {reason}", style="yellow")
+                    rivals = False
+                    row = language_model.measure(chosen, train, 1 if quick else repetitions)
+            rows.append({"size": size, **row})
+    columns = ("size", "train", "judgements", "plain_ms_a_judgement", "ours_ratio", "loop_ratio")
+    console.print(_plain("over plain training", columns + ("trl_ratio",) * rivals, rows))
+    _end(as_json, "lm", about, rows=rows)
+
+
+def _of(listed: str, known: Container[str] | None = None) -> list[str]:
+    """What is listed; a typer error for what is not known, or without ``known`` is no number."""
+    names = [name.strip() for name in listed.split(",")]
+    for name in names:
+        if name not in known if known is not None else not (name.isdecimal() and int(name)):
+            raise typer.BadParameter(repr(name))
+    return names
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.bases import examples_of
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.linear import gradients
 from murmuration.preference.linear.gradients import windows
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
@@ -168,3 +170,19 @@ def test_heavy_users_count_as_one_however_many_judgements_they_have(make_example
             for u in range(3)
         ]
         np.testing.assert_allclose(alone, np.full((3, 4), -0.5), rtol=1e-5)
+
+
+def test_a_bound_that_is_derived_from_a_clip_is_asked_for_its_own_sum(language_model, make_rows):
+    """Not for what it inherits, of a language model's long rows either."""
+
+    class Halved(UserClip):
+        def clip_sum(self, grads_BD):
+            return super().clip_sum(grads_BD) / 2
+
+    base = LanguageBase(BaseSettings(language_model("gpt2"), "full"))
+    examples = examples_of(Judgements.from_rows(make_rows([2, 1])), base)
+    asked = work(torch.zeros(examples.dimension), np.arange(2))
+    given = (examples, asked, keys(np.arange(2)), Randomness(0))
+    whole_D, half_D = (bounded_sum(*given, bound) for bound in (UserClip(0.1), Halved(0.1)))
+    assert whole_D.any()
+    np.testing.assert_array_equal(half_D, whole_D / 2)

@@ -8,6 +8,7 @@ from murmuration.preference.bases import examples_of, largest_batch, trial_examp
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
 
@@ -255,3 +256,49 @@ def test_an_architecture_without_blocks_cannot_be_checkpointed(language_model, m
     monkeypatch.setattr(modeling_layers, "GradientCheckpointingLayer", Unknown)
     with pytest.raises(InputError, match="nothing in a GPT2ForSequenceClassification is known as"):
         LanguageBase(BaseSettings(language_model("gpt2"), checkpointing=True))
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "task", "train", "more"),
+    [
+        ("gpt2", "reward", "full", {}),
+        ("gpt2", "sft", "full", {"dtype": "bfloat16"}),
+        ("gpt2", "reward", "lora", {"dtype": "float16"}),
+        ("llama", "reward", "full", {"checkpointing": True}),
+        ("llama", "sft", "lora", {}),
+        ("bert", "reward", "full", {"dtype": "bfloat16"}),
+    ],
+)
+def test_a_row_that_is_used_again_has_the_bits_of_a_new_one(
+    language_model, make_rows, kind, task, train, more, together
+):
+    """Whoever was computed before, and whether what they left is added up where it can be alone."""
+    base = LanguageBase(BaseSettings(language_model(kind), train, task=task, rank=2, **more))
+    people = Judgements.from_rows(make_rows([2, 1, 3, 2]))
+    examples, theta_D = examples_of(people, base), base.random_theta()
+    every_N, counts_U, clip = torch.arange(len(examples.text_JK)), examples.counts_U, UserClip(0.02)
+    given = (theta_D, every_N, counts_U, clip.clip_sum, BTL)
+    found_D = examples.sum_over_users(*given, batch_users=together, add=clip.add_to)
+    assert torch.equal(found_D, examples.sum_over_users(*given, batch_users=together))
+    ends = counts_U.cumsum(0).tolist()
+    alone = [
+        next(examples.user_gradients(theta_D, every_N[low:high], counts_U[user : user + 1], BTL))
+        for user, (low, high) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
+    ]
+    if not together:
+        rows = examples.user_gradients(theta_D, every_N, counts_U, BTL)
+        assert all(torch.equal(*pair) for pair in zip(alone, rows, strict=True))
+        assert torch.equal(found_D, clip.clip_sum(torch.cat(alone)))
+    assert found_D.norm() > 0.02
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_local_steps_are_added_up_where_they_lead(made, rate):
+    """The second step touches other words than the first only if its batch does: all are told."""
+    examples, clip, local = made(batch_tokens=30), UserClip(0.02), LocalSteps(3, rate)
+    every_N = torch.arange(len(examples.text_JK))
+    given = (examples.base.random_theta(), every_N, examples.counts_U, clip.clip_sum, BTL, local)
+    found_D = examples.sum_over_users(*given, add=clip.add_to)
+    assert torch.equal(found_D, examples.sum_over_users(*given))
+    assert found_D.any()

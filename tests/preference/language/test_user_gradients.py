@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.user_gradients import UserBackward
+from murmuration.preference.language.user_gradients import Touched, UserBackward
 
 SPANS = [(0, 0, 2), (2, 2, 3), (3, 3, 6)]  # of four users the second has no sequence
 ROWS, TOKENS = 6, 5
@@ -342,3 +342,68 @@ def test_products_of_rows_are_never_rounded_to_tf32(tf32):
     assert not any(rounded for (_, rows), rounded in seen.items() if rows < ROWS)
     assert len(seen) > 1
     assert tf32.allow_tf32
+
+
+def inside(touched, dimension):
+    found_D = torch.zeros(dimension, dtype=torch.bool)
+    for begin, end in touched.stretches().tolist():
+        assert 0 <= begin <= end <= dimension
+        found_D[begin:end] = True
+    return found_D
+
+
+def one_after_the_other(kind, touched):
+    """Each user of four in the same buffer, which is cleared as it was touched; and from zeros."""
+    make, inputs = LAYERS[kind]
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(1)
+    layer, x = make(), inputs(generator)
+    names = [name for name, p in layer.named_parameters() if p.requires_grad]
+    layer.requires_grad_(False)
+    users = UserBackward(layer, names)
+    buffer, back = torch.zeros(1, users.dimension), torch.randn(layer(x).shape, generator=generator)
+    for low, high in [(0, 2), (2, 3), (3, 6), (3, 3), (5, 6)]:
+        touched.clear(buffer)
+        for into, told in ((buffer, touched), (fresh := torch.zeros_like(buffer), None)):
+            with users.into(into, [(0, 0, high - low)], high - low, told):
+                if high > low:
+                    layer(x[low:high]).backward(back[low:high])
+        assert torch.equal(buffer, fresh)
+        assert not buffer[:, ~inside(touched, users.dimension)].any()
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_where_nothing_was_touched_there_are_zeros(kind):
+    one_after_the_other(kind, Touched())
+
+
+def test_of_an_embedding_only_rows_that_were_looked_up_are_touched():
+    words = nn.Embedding(7, 3).requires_grad_(False)
+    users, touched = UserBackward(words, ["weight"]), Touched()
+    with users.into(torch.zeros(1, 21), [(0, 0, 1)], 1, touched):
+        words(torch.tensor([[5, 2, 5]])).sum().backward()
+    assert inside(touched, 21).nonzero()[:, 0].tolist() == [6, 7, 8, 15, 16, 17]
+
+
+class ForgetsAWord(Touched):
+    def rows_of(self, start, shape, ids):
+        super().rows_of(start, shape, ids[ids != ids.max()])
+
+
+class ForgetsTheHead(Touched):
+    def all_of(self, start, shape):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("embedding", ForgetsAWord),
+        ("embedding with padding", ForgetsAWord),
+        ("tied", ForgetsTheHead),
+        ("linear", ForgetsTheHead),
+    ],
+)
+def test_what_is_not_told_is_found(kind, fault):
+    with pytest.raises(AssertionError):
+        one_after_the_other(kind, fault())

@@ -1,4 +1,5 @@
 import math
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import clipping, grid
-from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
+from murmuration.privacy.mechanisms.clipping import BLOCK, NoClip, UserClip
 
 scales = st.floats(-30, 30).map(lambda exponent: 10.0**exponent)
 norms = st.floats(-6, 6).map(lambda exponent: 10.0**exponent)
@@ -233,3 +234,62 @@ def test_vectors_on_another_device_are_clipped_the_same(monkeypatch):
     steps_D, _ = clipping.steps_there(vectors_BD, clip.norm * clipping.ROUNDING, clip.step)
     # Lengths are added up in another order: a step more or less.
     assert float((steps_D * clip.step - clip.clip_sum(vectors_BD)).abs().max()) <= 6 * clip.step
+
+
+def in_turn(piece, pieces: int) -> None:
+    for number in range(pieces):
+        piece(number)
+
+
+def on_threads(piece, pieces: int) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(piece, reversed(range(pieces))))
+
+
+def stretched(seed: int, users: int, dimensions: int) -> tuple[torch.Tensor, np.ndarray]:
+    """Rows that are zero but for some stretches, which overlap, end at a block edge or nowhere."""
+    generator = np.random.default_rng(seed)
+    edges = [0, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, dimensions - 1, dimensions]
+    drawn = [*generator.integers(0, dimensions + 1, 6), *generator.choice(edges, 6)]
+    ends_P2 = np.sort(np.clip(drawn, 0, dimensions).reshape(-1, 2), axis=1)
+    there_D = torch.zeros(dimensions)
+    for begin, end in ends_P2.tolist():
+        there_D[begin:end] = 1.0
+    return rows(seed, users, dimensions, 0.01) * there_D, generator.permutation(ends_P2)
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([1, 50, BLOCK, BLOCK + 1, 3 * BLOCK, 700 * BLOCK - 5]),
+    st.sampled_from([1e-3, 1.0, 1e3]),
+    st.sampled_from([in_turn, on_threads]),
+)
+@settings(max_examples=40, deadline=None)
+def test_long_rows_are_added_to_a_sum_to_the_same_bits(seed, dimensions, norm, on_each) -> None:
+    grads_BD, stretches_P2 = stretched(seed, 2, dimensions)
+    clip, before_D = UserClip(norm), UserClip(norm).clip_sum(rows(seed, 1, dimensions))
+    sum_D = before_D.clone()
+    clip.add_to(sum_D, grads_BD, stretches_P2, on_each)
+    assert torch.equal(sum_D, before_D + clip.clip_sum(grads_BD))
+    everywhere_D = torch.zeros_like(sum_D)
+    clip.add_to(everywhere_D, grads_BD, np.array([[0, dimensions]]), on_each)
+    assert torch.equal(everywhere_D, clip.clip_sum(grads_BD))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_long_rows_that_are_not_finite_add_nothing(bad: float) -> None:
+    grads_BD = rows(0, 3, 3 * BLOCK)
+    grads_BD[1, 2 * BLOCK + 7] = bad
+    sum_D = torch.zeros(3 * BLOCK, dtype=torch.float64)
+    UserClip(0.7).add_to(sum_D, grads_BD, np.array([[0, 3 * BLOCK]]), in_turn)
+    assert torch.equal(sum_D, UserClip(0.7).clip_sum(grads_BD[[0, 2]]))
+
+
+def test_whatever_is_told_of_a_row_no_user_gets_further_than_the_norm() -> None:
+    """A stretch that was forgotten is not measured, and not added either."""
+    grads_BD = rows(0, 1, 3 * BLOCK, 1e3)
+    for stretches in ([[0, 5]], [[BLOCK, 2 * BLOCK]], np.empty((0, 2), np.int64)):
+        sum_D = torch.zeros(3 * BLOCK, dtype=torch.float64)
+        UserClip(0.7).add_to(sum_D, grads_BD, np.asarray(stretches), in_turn)
+        assert length(sum_D) <= 0.7
+        assert not torch.equal(sum_D, UserClip(0.7).clip_sum(grads_BD))

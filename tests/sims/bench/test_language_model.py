@@ -15,6 +15,7 @@ from murmuration.preference.language.base_model import BaseSettings, LanguageBas
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.sims.bench import language_model
 from murmuration.sims.bench.language_model import LmBench, Variants, examples, measure
+from murmuration.sims.bench.rivals import Trl
 
 SMALL = LmBench(users=3, judgements=2, tokens=6, layers=1, width=16, vocabulary=50, rank=2)
 
@@ -69,18 +70,51 @@ def test_a_benchmark_that_is_killed_leaves_nothing(tmp_path, number):
     assert not list((tmp_path / "here").iterdir())
 
 
-def test_figures(monkeypatch, tmp_path):
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_figures(train, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    figures = measure(SMALL, 1)
-    for name in ("lora_ratio", "full_ratio", "lora_loop_ratio", "full_loop_ratio"):
+    figures = measure(SMALL, train, 1)
+    for name in ("ours_ratio", "loop_ratio", "plain_ms_a_judgement"):
         assert figures[name] > 0
+    assert "trl_ratio" not in figures
     assert not list(tmp_path.iterdir())
 
 
 def test_the_command(cli, monkeypatch):
-    monkeypatch.setattr(language_model, "LmBench", lambda **_: SMALL)
-    code, out, _ = cli("bench", "lm", "--quick", "--json")
+    monkeypatch.setitem(language_model.SIZES, "16M", SMALL)
+    code, out, _ = cli("bench", "lm", "--quick", "--judgements", "1,2", "--json")
     assert code == 0
     figures = json.loads(out.splitlines()[-1])
     assert figures["name"] == "lm"
-    assert figures["lora_ratio"] > 0
+    found = [(row["train"], row["judgements"], row["users"]) for row in figures["rows"]]
+    assert found == [("lora", 1, 4), ("full", 1, 4), ("lora", 2, 4), ("full", 2, 4)]
+    assert all(row["ours_ratio"] > 0 for row in figures["rows"])
+
+
+@pytest.mark.parametrize("asked", [("--sizes", "7B"), ("--judgements", "0"), ("--judgements", "x")])
+def test_what_there_is_not_is_refused(cli, asked):
+    code, _, err = cli("bench", "lm", *asked)
+    assert code == 2
+    assert asked[1] in str(err)
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_trl_steps_on_the_same_pairs(train):
+    pytest.importorskip("trl")
+    with language_model._saved(SMALL) as path:
+        base = LanguageBase(BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30))
+        rival = Trl(base, examples(SMALL, base))
+        assert rival.seconds() > 0
+        network = rival._trainer.model
+        assert sum(p.numel() for p in network.parameters() if p.requires_grad) == base.dimension
+        assert {p.dtype for p in network.parameters()} == {torch.float32}
+        assert rival._trainer.args.gradient_accumulation_steps == 3  # of two pairs: all six
+
+
+def test_a_benchmark_without_trl_says_so(cli, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trl", None)
+    monkeypatch.setitem(language_model.SIZES, "16M", SMALL)
+    code, out, err = cli("bench", "lm", "--quick", "--rivals", "--json")
+    assert code == 0
+    assert "TRL is not installed" in str(err)
+    assert len(json.loads(out.splitlines()[-1])["rows"]) == 2
