@@ -21,11 +21,7 @@ from murmuration.preference.data.sources import (
     is_hub_name,
     looks_like_path,
 )
-from murmuration.preference.features.text_length import (
-    check_length_weight,
-    feature_difference_bound,
-    log_words,
-)
+from murmuration.preference.features.text_length import check_length_weight, log_words
 from murmuration.preference.language.checkpoint import reason
 from murmuration.preference.linear.parallel import on_each_core
 
@@ -82,11 +78,6 @@ class EncoderFeatures:
     def uses_prompt(self) -> bool:
         """True: the response is read after its prompt."""
         return True
-
-    @property
-    def difference_bound(self) -> float:
-        """Bound on the norm of a difference of two texts' features."""
-        return feature_difference_bound(self.length_weight)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Features of R texts: (R, D) float32."""

@@ -5,8 +5,8 @@ Decisions:
   transformer comes trained from elsewhere and stays frozen. Anything fitted to the users' texts
   would need its own privacy budget.
 - The text part has norm at most 1, and the length is counted up to a cap, so the difference of two
-  feature vectors is bounded by a constant known in advance (`difference_bound`). A longer text
-  often wins, hence a feature of its own.
+  feature vectors is bounded by a constant known in advance: √(4 + (w log(1 + 10,000))²) with the
+  length's weight w. A longer text often wins, hence a feature of its own.
 - A map is described by a small JSON-able config, which is what travels to nodes and into saved
   models.
 
@@ -21,11 +21,7 @@ import numpy as np
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
-from murmuration.preference.features.text_length import (
-    check_length_weight,
-    feature_difference_bound,
-    log_words,
-)
+from murmuration.preference.features.text_length import check_length_weight, log_words
 
 
 class FeatureMap(Protocol):
@@ -39,11 +35,6 @@ class FeatureMap(Protocol):
     @property
     def uses_prompt(self) -> bool:
         """Whether φ depends on the prompt; if not, equal responses need computing only once."""
-        ...
-
-    @property
-    def difference_bound(self) -> float | None:
-        """A bound on ‖φ(p, a) − φ(p, b)‖ over all texts, or None where none is known."""
         ...
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
@@ -82,11 +73,6 @@ class HashingFeatures:
     def uses_prompt(self) -> bool:
         """False."""
         return False
-
-    @property
-    def difference_bound(self) -> float:
-        """Bound on the norm of a difference of two texts' features."""
-        return feature_difference_bound(self.length_weight)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Features of R texts: (R, D) float32."""

@@ -35,7 +35,6 @@ class LanguageHead:
     """
 
     uses_prompt = True
-    difference_bound: float | None = None
 
     def __init__(self, **settings) -> None:
         self.base = LanguageBase(BaseSettings(**{**settings, "train": "head"}))

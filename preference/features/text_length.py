@@ -26,8 +26,3 @@ def check_length_weight(length_weight: float) -> None:
     """Raises InputError if a length feature cannot have this weight."""
     if not (math.isfinite(length_weight) and length_weight >= 0):
         raise InputError(f"length_weight must be a finite number >= 0, not {length_weight}")
-
-
-def feature_difference_bound(length_weight: float) -> float:
-    """Bound on ‖φ(a) − φ(b)‖ for φ of a part of norm at most 1 and a weighted `log_words`."""
-    return math.hypot(2.0, length_weight * math.log1p(WORDS_COUNTED))

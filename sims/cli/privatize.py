@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import click
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -28,6 +27,7 @@ from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.cli import about_data
+from murmuration.sims.cli.tables import console
 
 
 def privatize(
@@ -189,7 +189,7 @@ def _print(result: dict[str, Any], promise: LabelPromise) -> None:
         "may be told again",
     }.items():
         table.add_row(name, Text(text))
-    _console().print(table)
+    console().print(table)
 
 
 def _show(path: Path, as_json: bool) -> None:
@@ -211,12 +211,7 @@ def _show(path: Path, as_json: bool) -> None:
             "any number" if spend.labels is None else str(spend.labels),
             f"epsilon {spend.per_label:.4g}",
         )
-    _console().print(table)
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=160)  # a pipe does not wrap
+    console().print(table)
 
 
 def _account(spend: Spend) -> dict[str, Any]:

@@ -158,7 +158,6 @@ def test_a_text_that_cannot_be_scored_is_named_by_its_row():
     class Numbers:
         dimension = 1
         uses_prompt = False
-        difference_bound = None
 
         def __call__(self, prompts, responses):
             return np.array([[float(response)] for response in responses])

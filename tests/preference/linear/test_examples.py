@@ -17,7 +17,6 @@ class Counting:
     """Numbers in a text, and which texts were asked for."""
 
     dimension = 3
-    difference_bound = None
 
     def __init__(self, uses_prompt):
         self.uses_prompt = uses_prompt
