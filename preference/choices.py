@@ -10,6 +10,8 @@ TASKS = ("reward", "text", "sft")
 TRAINED = ("head", "lora", "full")
 #: What a language model computes in; ``auto`` is one of the others.
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+#: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.
+QUANTISED = ("none", "8bit", "4bit")
 #: The server's optimizers (``strategies.optimizers``).
 OPTIMIZERS = ("sgd", "adam", "adafactor")
 

@@ -297,7 +297,7 @@ class RunDirectory:
         """
         now = {
             name: described[name]
-            for name in ("path", "digest", "revision", "dtype")
+            for name in ("path", "digest", "revision", "dtype", "quantise")
             if name in described
         }
         if "digest" not in now:

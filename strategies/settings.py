@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
-from murmuration.preference.choices import DTYPES, MODELS, OPTIMIZERS, TASKS, TRAINED
+from murmuration.preference.choices import DTYPES, MODELS, OPTIMIZERS, QUANTISED, TASKS, TRAINED
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
 from murmuration.privacy.adjacency import Adjacency
@@ -306,6 +306,14 @@ class Settings:
         panel=MODEL,
         good=lambda value: value in ("", *DTYPES),
         expected=f"one of {', '.join(DTYPES)}",
+        base=True,
+    )
+    quantise: str = setting(
+        "",
+        "Keep frozen linear layers of --base in fewer bits (bitsandbytes), with --train lora or "
+        "head: 8bit, or 4bit (nf4). [default: none]",
+        panel=MODEL,
+        choices=QUANTISED,
         base=True,
     )
     checkpointing: bool = setting(

@@ -300,6 +300,7 @@ def base_config(config: Settings) -> dict[str, Any]:
         "memory": config.user_memory,
         "task": config.task,
         "dtype": config.dtype,
+        "quantise": config.quantise,
         "checkpointing": config.checkpointing,
         "tf32": config.tf32,
         "as_published": config.as_published,
@@ -311,7 +312,7 @@ def base_config(config: Settings) -> dict[str, Any]:
     chosen = {name: value for name, value in given.items() if value}
     settings = BaseSettings(path=resolve_base(config.base), **chosen)
     if settings.train == "head":
-        shaping = ("path", "max_tokens", "batch_tokens", "dtype", "tf32")
+        shaping = ("path", "max_tokens", "batch_tokens", "dtype", "quantise", "tf32")
         return {"kind": HEAD, **{name: getattr(settings, name) for name in shaping}}
     return {"kind": KIND, **vars(settings)}
 

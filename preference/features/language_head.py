@@ -80,9 +80,16 @@ class LanguageHead:
         return {"kind": KIND, **{k: v for k, v in settings.items() if k in _SHAPING}}
 
     def write(self, folder: Path, theta_D: np.ndarray) -> None:
-        """Save the model with this head, and its tokenizer, for `from_pretrained`."""
+        """Save the model with this head, and its tokenizer, for `from_pretrained`.
+
+        A base that was quantised is saved as it came.
+        """
         if theta_D.shape != (self.dimension,):
             raise InputError(f"a head of {theta_D.shape} for {self.dimension} dimensions")
+        if self.base.settings.quantise != "none":  # which nobody could load without bitsandbytes
+            plain = LanguageHead(**{**asdict(self.base.settings), "quantise": "none"})
+            plain.write(folder, theta_D)
+            return
         with torch.no_grad(), self.base.unrounded():
             weights = torch.from_numpy(theta_D) / math.sqrt(self.dimension)
             self._head.weight.copy_(weights[None])
@@ -91,4 +98,7 @@ class LanguageHead:
             self.base.save(folder)
 
 
-_SHAPING = ("path", "max_tokens", "batch_tokens", "dtype", "tf32", "digest", "revision", "merged")
+_SHAPING = (
+    *("path", "max_tokens", "batch_tokens", "dtype", "quantise", "tf32"),
+    *("digest", "revision", "merged"),
+)

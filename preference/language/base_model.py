@@ -41,11 +41,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from murmuration.preference.choices import DTYPES, TASKS, TRAINED
+from murmuration.preference.choices import DTYPES, QUANTISED, TASKS, TRAINED
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.adapters import check_untied, merged_state
 from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import (
+    Quantised,
     checkpointed,
     contents_of,
     load_causal,
@@ -82,6 +83,7 @@ class BaseSettings:
         memory: MiB for the gradients of single users that are kept at a time; at least one user's.
         task: one of `preference.choices.TASKS`.
         dtype: one of `DTYPES`, which the network computes in; ``auto`` as `usual_dtype` has it.
+        quantise: one of `QUANTISED`: how frozen linear layers are kept.
         checkpointing: whether blocks' activations are computed once more instead of kept.
         tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
         as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
@@ -103,6 +105,7 @@ class BaseSettings:
     memory: int = 512
     task: str = "reward"
     dtype: str = "auto"
+    quantise: str = "none"
     checkpointing: bool = False
     tf32: bool = False
     as_published: bool = False
@@ -117,6 +120,13 @@ class BaseSettings:
             raise InputError(f"--task must be one of {', '.join(TASKS)}; got {self.task!r}")
         if self.dtype not in DTYPES:
             raise InputError(f"--dtype must be one of {', '.join(DTYPES)}; got {self.dtype!r}")
+        if self.quantise not in QUANTISED:
+            said = ", ".join(QUANTISED)
+            raise InputError(f"--quantise must be one of {said}; got {self.quantise!r}")
+        if self.quantise != "none" and self.train == "full":
+            raise InputError(
+                "--quantise keeps weights in too few bits to train them: use --train lora or head"
+            )
         if self.task != "reward" and self.train == "head":
             raise InputError(
                 f"--task {self.task} has no head of its own to train: use --train lora or full"
@@ -166,12 +176,15 @@ class LanguageBase:
         self._dtype, self._scale = getattr(torch, settings.dtype), _SCALES.get(settings.dtype, 1.0)
         # Where everything is trained θ begins at what the checkpoint has, before it is rounded.
         read = torch.float32 if settings.train == "full" else self._dtype
+        self.device = usual_device() if weights else torch.device("meta")
+        packed = Quantised(settings.quantise, str(self.device))
         if causal:
-            (self.tokenizer, self.model), self.head = load_causal(path, read, weights), ""
+            (self.tokenizer, self.model), self.head = load_causal(path, read, weights, packed), ""
             new: Collection[str] = ()
             self.words: int = self.model.get_output_embeddings().weight.shape[0]
         else:
-            self.tokenizer, self.model, self.head, new = load_with_head(path, read, weights)
+            loaded = load_with_head(path, read, weights, packed)
+            self.tokenizer, self.model, self.head, new = loaded
             self.words = 0
         if settings.checkpointing:
             checkpointed(self.model, path)
@@ -183,7 +196,6 @@ class LanguageBase:
             if settings.merged:  # so that it can be saved
                 check_untied(self.model, path)
         self.model.eval()
-        self.device = usual_device() if weights else torch.device("meta")
         self.attention = str(getattr(self.model.config, "_attn_implementation", None) or "eager")
         self.most_logits = MOST_LOGITS
         self.texts = TextTokens(self.tokenizer, context(self.settings, self.model))
@@ -196,7 +208,10 @@ class LanguageBase:
         beginning = [p.detach().float().to(self.device).reshape(-1) for p in self._parameters]
         self._initial_D = torch.cat([torch.zeros(0, device=self.device), *beginning])
         self._units = [_unit_of(parameter) for parameter in self._parameters] if weights else []
-        self.model.to(device=self.device, dtype=self._dtype)
+        torch.nn.Module.to(self.model, self.device)
+        for parameter in self.model.parameters():  # buffers stay: rotations are made of float32
+            if parameter.is_floating_point():
+                parameter.data = parameter.data.to(self._dtype)
         self.backward = UserBackward(self.model, self._trained)
         self.dimension = self.backward.dimension
         self._in_batches: dict[int, LanguageBase] = {settings.batch_tokens: self}

@@ -13,6 +13,7 @@ BAD = {
     "task": ["", "write"],
     "train": ["half"],
     "dtype": ["half", "float64"],
+    "quantise": ["2bit"],
     "lora_rank": [-1],
     "lora_alpha": [-1],
     "max_tokens": [-1],

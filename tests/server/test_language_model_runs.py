@@ -214,6 +214,7 @@ def test_settings_that_cannot_be(config, changes, said):
         {"dtype": "auto"},
         {"checkpointing": True},
         {"tf32": True},
+        {"quantise": "4bit"},
     ],
 )
 def test_options_about_a_model_need_one(changes):
@@ -294,7 +295,7 @@ def test_the_server_has_no_base_before_there_is_something_to_save(config, part, 
 
 def test_settings_reach_the_base(config):
     given = {"max_tokens": 33, "batch_tokens": 44, "user_memory": 55, "batch_users": True}
-    more = {"dtype": "bfloat16", "checkpointing": True, "tf32": True}
+    more = {"dtype": "bfloat16", "checkpointing": True, "tf32": True, "quantise": "4bit"}
     described = base_config(replace(config, **given, **more))
     assert {name: described[name] for name in more} == more
     assert described["kind"] == "language-model"
@@ -302,6 +303,10 @@ def test_settings_reach_the_base(config):
     assert described["train"] == "lora"
     head = base_config(replace(config, train="head", lora_rank=0))
     assert json.dumps(head)
+    assert (
+        base_config(replace(config, train="head", lora_rank=0, quantise="8bit"))["quantise"]
+        == "8bit"
+    )
     assert head["kind"] == "language-head"
 
 

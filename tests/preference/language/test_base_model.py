@@ -195,6 +195,17 @@ def test_what_is_trained_has_a_float32_master(language_model, train, dtype):
             assert torch.equal(rounded, whole.to(rounded.dtype))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_rotations_are_made_of_float32(language_model, dtype):
+    """As transformers has them: rounded, angles would be wrong by radians far into a text."""
+    base = LanguageBase(BaseSettings(language_model("llama"), dtype=dtype))
+    exact = LanguageBase(BaseSettings(language_model("llama"), dtype="float32"))
+    buffers = dict(base.model.named_buffers())
+    assert any("inv_freq" in name for name in buffers)
+    for name, buffer in exact.model.named_buffers():
+        assert torch.equal(buffers[name], buffer)
+
+
 @pytest.mark.parametrize("train", ["lora", "full"])
 def test_what_is_saved_is_not_rounded(language_model, tmp_path, train):
     from safetensors.torch import load_file
