@@ -161,6 +161,10 @@ def _asked(content: RecordDict, host: Host) -> tuple[messages.Work, Examples, np
 def train(content: RecordDict, host: Host) -> RecordDict:
     """The bounded sums over the sampled users' contributions."""
     work, examples, places_S = _asked(content, host)
+    if work.parameters.get(messages.HEAD_ONLY, False):
+        if not isinstance(examples, LanguageExamples):
+            raise ValueError("a linear head is all that learns: there is none to learn first")
+        examples = examples.of_head()
     node_half = host.halves()[str(work.parameters["strategy"])]
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)

@@ -185,7 +185,7 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
                 f"{option(name)} is for --strategy {' and '.join(names)}, not {config.strategy}"
             )
     for field in dataclasses.fields(Settings) if not config.base else ():
-        if about(field).base and getattr(config, field.name):
+        if about(field).base and getattr(config, field.name) != field.default:
             raise InputError(
                 f"{option(field.name)} is about a language model: name one with --base"
             )

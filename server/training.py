@@ -106,6 +106,7 @@ def _train(
             source=source,
             features=json.dumps(described),
             dimension=features.dimension,
+            head=features.head_part if isinstance(features, LanguageBase) else (0, 0),
             log=folder.log_private,
             grid=grid,
             once=folder.once,

@@ -25,6 +25,7 @@ from murmuration.preference.choices import OPTIMIZERS
 from murmuration.strategies.aup.schedule import Phase
 
 _NOISE_LOGITS = 0.25
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class OptimizerSettings:
 
     ``kind`` is sgd, adam or adafactor, ``rate`` the peak step size, ``warmup`` the share of rounds
     in which it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the
-    last one). Adafactor has neither warm-up nor momentum.
+    last one). Adafactor has neither warm-up nor momentum. In the first ``part_rounds`` only a part
+    of θ moves.
     """
 
     kind: str
@@ -42,6 +44,7 @@ class OptimizerSettings:
     momentum: float = 0.9
     warmup: float = 0.05
     averaging: float = 0.25
+    part_rounds: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in OPTIMIZERS:
@@ -79,12 +82,17 @@ def noise_limited_rate(noise: float, settings: OptimizerSettings, ceiling: float
 
 
 class ServerOptimizer:
-    """Applies released averaged gradients to θ."""
+    """Applies released averaged gradients to θ.
 
-    def __init__(self, settings: OptimizerSettings, theta_D: np.ndarray) -> None:
+    ``part`` is what moves in the first ``settings.part_rounds``.
+    """
+
+    def __init__(
+        self, settings: OptimizerSettings, theta_D: np.ndarray, part: slice = _ALL
+    ) -> None:
         import torch
 
-        self.settings = settings
+        self.settings, self.part = settings, part
         self.theta = torch.tensor(theta_D, dtype=torch.float64)
         self._average = torch.zeros_like(self.theta)
         self._averaged, self._unit = 0, 1.0
@@ -123,6 +131,10 @@ class ServerOptimizer:
         """The step size of a round, or its peak."""
         return self.settings.rate * (1.0 if round_ is None else self.settings.factor(round_))
 
+    def in_part(self, round_: int) -> bool:
+        """Whether only ``part`` moves in this round."""
+        return round_ <= self.settings.part_rounds
+
     def step(self, round_: int, gradient_D: np.ndarray) -> None:
         """One descent step with the released gradient of ``round_`` (1, 2, …)."""
         import torch
@@ -130,6 +142,10 @@ class ServerOptimizer:
         rate = self.settings.rate * self.settings.factor(round_)
         self._torch.param_groups[0]["lr"] = rate / self._unit
         self.theta.grad = torch.from_numpy(np.asarray(gradient_D, dtype=np.float64))
+        if self.in_part(round_):  # the rest of what was released is noise
+            moving = torch.zeros_like(self.theta.grad)
+            moving[self.part] = self.theta.grad[self.part]
+            self.theta.grad = moving
         self._torch.step()
         if round_ > self.settings.rounds * (1 - self.settings.averaging):
             self._average += self.theta

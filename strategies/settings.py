@@ -267,6 +267,15 @@ class Settings:
     train: str = setting(
         "", "What of --base is trained. [default: lora]", panel=MODEL, choices=TRAINED, base=True
     )
+    head_first: float = setting(
+        0.3,
+        "Share of rounds in which only a reward's head learns: from a head that is zero what is "
+        "below it learns nothing, and would get noise alone.",
+        panel=MODEL,
+        good=a_share,
+        expected="in [0, 1]",
+        base=True,
+    )
     lora_rank: int = setting(
         0, "Rank of LoRA. [default: 16]", panel=MODEL, base=True, **AT_LEAST_ONE
     )

@@ -273,10 +273,9 @@ def _parties(honest: int, nodes: int) -> int:
 
 # What a run's settings say about a language model, and how such a model is stepped.
 
-#: Adam's step by what is trained. θ starts at zero and is measured in the parameters' own units,
-#: so features' scale says nothing about it; at these rates a hundred rounds of noise alone move a
-#: reward little.
-RATES = {"lora": 1e-2, "full": 1e-3}
+#: Adam's step by what is trained, where noise does not ask for a smaller one. θ is counted in units
+#: of what each layer says (`preference.language.base_model`), so neither widths nor ranks matter.
+RATES = {"lora": 0.05, "full": 0.01}
 
 
 def base_config(config: Settings) -> dict[str, Any]:
@@ -347,6 +346,7 @@ class RunContext:
     log: PrivateLog
     grid: Grid
     once: Once
+    head: tuple[int, int] = (0, 0)  # of a reward's head in θ, where layers below it learn, too
 
     def __post_init__(self) -> None:
         tossed, hold_out = self.participants.share, self.hold_out
@@ -396,7 +396,7 @@ class RunContext:
         """
         config = self.config
         if trains_layers(config):
-            kind, ceiling, noise = "adam", RATES[config.train or "lora"], 0.0
+            kind, ceiling = "adam", RATES[config.train or "lora"]
         settings = OptimizerSettings(
             kind=config.optimizer or kind,
             rate=config.learning_rate or ceiling,
@@ -404,10 +404,12 @@ class RunContext:
             momentum=config.momentum,
             warmup=config.warmup,
             averaging=config.averaging,
+            part_rounds=int(config.head_first * config.rounds) if any(self.head) else 0,
         )
         if not config.learning_rate:
             settings = replace(settings, rate=noise_limited_rate(noise, settings, ceiling))
-        return ServerOptimizer(settings, np.zeros(self.dimension, dtype=np.float32))
+        zero_D = np.zeros(self.dimension, dtype=np.float32)
+        return ServerOptimizer(settings, zero_D, slice(*self.head))
 
     def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> dict[str, Any]:
         """Arguments of every ``CohortStrategy``."""

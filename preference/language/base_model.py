@@ -10,14 +10,13 @@ with its own head. What is trained, by `train`:
 - `head`: of a reward; see `preference.features.language_head`, which needs no backward pass.
 
 θ is how far the trained parameters are from where they begin, as one vector: strategies, noise and
-checkpoints see no layers. Each parameter is counted in a unit of its own (`_unit_of`), so that equal
-noise on all of θ changes what every layer says by an equal share, however wide the layers, however
-many, and of whatever rank. In weights' own units noise would grow with the width, and the head would
-be most of every user's gradient, so that clipping left nothing of the others. The beginning is
-public and the same everywhere: the
-checkpoint; a head that it does not have begins at zero, so that every answer is worth the same;
-LoRA's other factor is drawn from a fixed seed. The network runs in evaluation mode, without
-dropout and without a cache of keys and values.
+checkpoints see no layers. Each parameter is counted in a unit of its own (`_unit_of`): equal noise
+on all of θ then changes what a layer says by an equal share, however wide it is and of whatever
+rank. In weights' own units noise would grow with the width, and the head would be most of every
+user's gradient, so that clipping left nothing of the others. The beginning is public and the same
+everywhere: the checkpoint; a head that it does not have begins at zero, so that every answer is
+worth the same; LoRA's other factor is drawn from a fixed seed. The network runs in evaluation
+mode, without dropout and without a cache of keys and values.
 
 θ, where it begins and users' gradients are float32, whatever `dtype` the network computes in: what
 is put into it is θ's sum with the beginning, rounded once. What is saved is not rounded.
@@ -261,7 +260,7 @@ class LanguageBase:
         generator, parts = torch.Generator().manual_seed(0), []
         for name, parameter in zip(self._trained, self._parameters, strict=True):
             drawn = torch.randn(parameter.numel(), generator=generator)
-            parts.append(drawn if self._of_head(name) else drawn / 3.0)
+            parts.append(drawn if self.is_of_head(name) else drawn / 3.0)
         return torch.cat([torch.zeros(0), *parts])
 
     @contextmanager
@@ -293,9 +292,21 @@ class LanguageBase:
             start = end
         return grads_BD
 
-    def _of_head(self, name: str) -> bool:
-        """Whether a trained parameter is a reward's head."""
+    def is_of_head(self, name: str) -> bool:
+        """Whether a trained parameter, or layer, is a reward's head."""
         return bool(self.head) and self.head in name
+
+    @cached_property
+    def head_part(self) -> tuple[int, int]:
+        """Begin and end of a reward's head in θ; both 0 where there is none."""
+        start, found = 0, []
+        parameters = dict(self.model.named_parameters())
+        for name in self._trained:
+            end = start + parameters[name].numel()
+            if self.is_of_head(name):
+                found += [start, end]
+            start = end
+        return min(found, default=0), max(found, default=0)
 
     def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
         """Rewards of some texts at the θ that was put last, (R,)."""

@@ -61,6 +61,7 @@ class LanguageExamples(ABC):
         text_JK: int64, which texts each example is made of; −1: there is none.
         start_U: int64, U + 1 offsets of examples.
         kind: as of judgements; every model of preferences suits pairs.
+        head_only: whether gradients by all but a reward's head are zero, and not computed.
     """
 
     base: LanguageBase
@@ -68,6 +69,7 @@ class LanguageExamples(ABC):
     text_JK: np.ndarray
     start_U: torch.Tensor
     kind: Kind = field(default="pairs", kw_only=True)
+    head_only: bool = field(default=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -87,6 +89,16 @@ class LanguageExamples(ABC):
     def in_batches(self, tokens: int) -> Self:
         """The same, computed so many tokens at a time; 0: as suits the device."""
         return replace(self, base=self.base.in_batches(tokens))
+
+    def of_head(self) -> Self:
+        """The same, of which a reward's head alone learns.
+
+        Raises:
+            ValueError: there is no such head.
+        """
+        if not self.base.head:
+            raise ValueError("a model of the next token has no head of its own to learn first")
+        return replace(self, head_only=True)
 
     @property
     def dimension(self) -> int:
@@ -318,7 +330,8 @@ class LanguageExamples(ABC):
         spans: list[Span] = [
             (int(u), int(a), int(b)) for u, a, b in zip(users, starts, ends, strict=True)
         ]
-        into = self.base.backward.into(grads_BD, spans, len(texts_R), touched)
+        wanted = {"only": self.base.is_of_head} if self.head_only else {}
+        into = self.base.backward.into(grads_BD, spans, len(texts_R), touched, **wanted)
         with self.base.computing(), into:
             self.differentiate(texts_R, taken_N, weight_B[user_N], model)
 

@@ -1,6 +1,7 @@
 """Loading a language model, θ, and what is said when it cannot be."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_rewards_are_those_of_transformers(language_model, tokens, kind, train):
     texts = tokens(base)
     base.put(torch.zeros(base.dimension))
     assert not base.rewards(texts, np.arange(2)).any()  # a head that was not there is zero
-    base.put(0.3 * torch.randn(base.dimension, generator=torch.Generator().manual_seed(0)))
+    base.put(torch.randn(base.dimension, generator=torch.Generator().manual_seed(0)))
     together = base.rewards(texts, np.arange(2))
     assert together.abs().min() > 1e-3
     for text in range(2):
@@ -45,13 +46,17 @@ def test_theta_is_a_change_of_what_is_trained(language_model):
     base = LanguageBase(BaseSettings(language_model("gpt2"), "full"))
     before = [p.clone() for p in base.trained]
     base.put(torch.full((base.dimension,), 0.5))
-    for parameter, former in zip(base.trained[:-1], before[:-1], strict=True):
-        torch.testing.assert_close(parameter, former + 0.5)
-    # The head, 16 wide, is counted in quarters.
-    torch.testing.assert_close(base.trained[-1], before[-1] + 0.125)
-    ones_1D = base.to_theta(torch.ones(1, base.dimension))
-    assert ones_1D[0, :-16].eq(1).all()
-    assert ones_1D[0, -16:].eq(0.25).all()
+    units_1D, at = base.to_theta(torch.ones(1, base.dimension)), 0
+    for parameter, former in zip(base.trained, before, strict=True):
+        unit_P = units_1D[0, at : at + former.numel()]
+        at += former.numel()
+        # What θ counts in is the size of the numbers where they begin, to the next power of two;
+        # of zeros 1 (biases), or (the head, 16 wide) what keeps the length of what comes in.
+        zero = 1.0 if former.ndim == 1 else 1 / math.sqrt(former.shape[1])
+        size = float(former.square().mean().sqrt()) or zero
+        assert unit_P.unique().tolist() == [2.0 ** round(math.log2(size))]
+        torch.testing.assert_close(parameter, former + 0.5 * unit_P[0])
+    assert units_1D[0, -16:].eq(0.25).all()
     base.put(np.zeros(base.dimension))
     assert all(torch.equal(p, b) for p, b in zip(base.trained, before, strict=True))
     with pytest.raises(ValueError, match=r"for .* parameters"):
@@ -149,6 +154,47 @@ def test_a_random_theta_moves_everything(language_model, train):
     base.put(base.random_theta())
     assert all((p != b).all() for p, b in zip(base.trained, before, strict=True))
     assert torch.equal(base.random_theta(), base.random_theta())
+
+
+def moved(base, theta_D):
+    """How far the last states move, over how long they are at θ = 0."""
+    ids_RL, found = torch.arange(3, 15).reshape(2, 6), []
+    for at_D in (torch.zeros(base.dimension), theta_D):
+        base.put(at_D)
+        with torch.no_grad():
+            found.append(base.model.get_base_model().base_model(input_ids=ids_RL)[0])
+    return float((found[1] - found[0]).norm() / found[0].norm())
+
+
+def test_equal_noise_moves_narrow_and_wide_models_alike(language_model):
+    """In weights' own units it would move the widest several times as far as the narrowest."""
+    found, unscaled = [], []
+    for width, rank in [(16, 2), (64, 8), (512, 16)]:
+        path = language_model("gpt2", n_embd=width, initializer_range=width**-0.5)
+        base = LanguageBase(BaseSettings(path, rank=rank, task="sft"))
+        units_D = base.to_theta(torch.ones(1, base.dimension))[0]
+        noise_SD = 0.1 * torch.randn(6, base.dimension, generator=torch.Generator().manual_seed(0))
+        found.append(np.mean([moved(base, noise_D) for noise_D in noise_SD]))
+        unscaled.append(np.mean([moved(base, noise_D / units_D) for noise_D in noise_SD]))
+    assert max(found) < 1.6 * min(found)
+    assert max(unscaled) > 4.0 * min(unscaled)
+
+
+def test_where_the_head_is(language_model):
+    base = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2))
+    theta_D = torch.zeros(base.dimension)
+    begin, end = base.head_part
+    theta_D[begin:end] = 1.0
+    base.put(theta_D)
+    changed = [
+        bool(p.any()) for n, p in base.model.named_parameters() if n.endswith("score.weight")
+    ]
+    assert end - begin == 16
+    assert base.model.get_submodule(base.head).weight.eq(0.25).all() or any(changed)
+    outline = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2), weights=False)
+    assert outline.head_part == base.head_part  # the server has shapes alone
+    sft = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2, task="sft"))
+    assert sft.head_part == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,26 @@ def test_some_users_are_those_users(made, task):
     assert examples.select(np.array([], dtype=np.int64)).counts_U.tolist() == []
 
 
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_a_head_can_learn_alone(made, train):
+    """Its gradient is what it is beside the others', which are zero."""
+    examples = made("reward", train)
+    theta_D = examples.base.random_theta()
+    head, every_N = slice(*examples.base.head_part), torch.arange(6)
+    whole = [g.clone() for g in examples.user_gradients(theta_D, every_N, examples.counts_U, BTL)]
+    alone = [
+        g.clone()
+        for g in examples.of_head().user_gradients(theta_D, every_N, examples.counts_U, BTL)
+    ]
+    for whole_1D, alone_1D in zip(whole, alone, strict=True):
+        assert torch.equal(alone_1D[:, head], whole_1D[:, head])
+        assert whole_1D[:, head].any()
+        alone_1D[:, head] = 0.0
+        assert not alone_1D.any()
+    with pytest.raises(ValueError, match="no head of its own"):
+        made("sft").of_head()
+
+
 def test_what_is_used_outside_its_layer_is_found_before_the_first_round(made):
     made().check(BTL)
     examples = made()
