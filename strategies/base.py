@@ -210,6 +210,15 @@ class CohortStrategy(Strategy):
         """The grid of each of the sums, 0 for none; sums can be masked only where each has one."""
         return dict.fromkeys(self.shapes(), 0.0)
 
+    def vectors(self, users: int) -> int:
+        """The most vectors, each within its bound, that so many users make up."""
+        return users
+
+    def _short(self, users: int) -> dict[str, float]:
+        """The grids of the sums that fit 32 bits at a node, by public numbers alone; under masks
+        none, as they are modulo 2⁶⁴."""
+        return {} if self.masked or not grids.short(self.vectors(users)) else dict(self.steps())
+
     def node_noise(self) -> NodeNoise | None:
         """What nodes add to this round's sums before they mask them, or None: they add nothing.
 
@@ -269,7 +278,8 @@ class CohortStrategy(Strategy):
             self._asked.users[node] = len(asked)
             self._asked.first[node] = self._asked.total
             self._asked.total += len(asked)
-            content = messages.work_request(model, parameters, asked)
+            whole = messages.whole_parameters(self._short(len(asked)))
+            content = messages.work_request(model, {**parameters, **whole}, asked)
             outgoing.append(
                 messages.outgoing(content, "train", node, server_round, message_ttl(self.timeout))
             )
@@ -368,7 +378,7 @@ class CohortStrategy(Strategy):
             raise messages.MalformedReply("a second reply, or one that was not asked for")
         if reply.has_error():
             raise messages.MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
-        sums = messages.read_sums(reply.content, self._expected(users))
+        sums = messages.read_sums(reply.content, self._expected(users), self._short(users))
         if not self.admits(sums, users):
             raise messages.MalformedReply(
                 f"sums that {users} users within the bound cannot produce"
@@ -651,6 +661,6 @@ def _check_grid(sums: Mapping[str, np.ndarray], steps: Mapping[str, float]) -> N
     for name, step in steps.items():
         try:
             if step and name in sums:
-                grids.to_whole(sums[name], step)
+                grids.check_whole(sums[name], step)
         except ValueError as error:
             raise messages.MalformedReply(str(error)) from None

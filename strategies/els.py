@@ -56,6 +56,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm_of_each,
+    sum_bytes,
     supported,
 )
 from murmuration.strategies.sums import (
@@ -222,9 +223,13 @@ class Els(SumStrategy, SteppedStrategy):
     plan: ElsPlan
     draws_again = True
 
+    def vectors(self, users: int) -> int:
+        """G for each of them."""
+        return users * self.plan.group_size
+
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""
-        return super().admits(sums, users * self.plan.group_size)
+        return super().admits(sums, self.vectors(users))
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
@@ -322,7 +327,7 @@ def _built(
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
         # Everybody is asked every round.
-        bytes_per_user=plan.rounds * (4 + 8) * context.dimension,
+        bytes_per_user=plan.rounds * (4 + sum_bytes(context, plan.group_size)) * context.dimension,
         account=(
             f"Before training every user kept at most {plan.group_size:,} judgements.{chosen} In "
             f"each round each of these took part with probability {plan.probability:.3g}, by a "

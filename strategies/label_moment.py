@@ -69,6 +69,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
+    sum_bytes,
     supported,
 )
 from murmuration.strategies.sums import (
@@ -273,7 +274,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         context,
         clip_norm=plan.clip.norm,
         group_size=most_judgements(examples),
-        bytes_per_user=bytes_with_items(context, sent),
+        bytes_per_user=bytes_with_items(context, sent, sum_bytes(context)),
         account=account,
     )
 
@@ -305,9 +306,10 @@ def most_judgements(examples: PairExamples) -> int:
     return int(examples.counts_U.max())
 
 
-def bytes_with_items(context: RunContext, sent: float) -> float:
-    """Bytes per user: the model in float32 down and a sum in float64 up, each round, and texts."""
-    each = (4 + 8) * context.dimension * context.config.rounds
+def bytes_with_items(context: RunContext, sent: float, up: int = 8) -> float:
+    """Bytes per user: the model in float32 down and a sum of ``up`` bytes a number up, each round,
+    and texts."""
+    each = (4 + up) * context.dimension * context.config.rounds
     return each + sent
 
 

@@ -17,6 +17,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.discrete_gaussian import (
     MOST_COORDINATES,
     DiscreteNoise,
@@ -476,13 +477,19 @@ class BuiltStrategy:
         )
 
 
-def cohort_bytes(context: RunContext, *, down: int = 1, up: int = 8) -> float:
+def sum_bytes(context: RunContext, vectors: int = 1) -> int:
+    """Of each number of a sum of so many clipped vectors, as a node sends it."""
+    return 4 if grid.short(vectors) and not context.config.secure_aggregation else 8
+
+
+def cohort_bytes(context: RunContext, *, down: int = 1, up: int | None = None) -> float:
     """Bytes per user where a sampled user gets ``down`` vectors and answers with one, a round.
 
-    What comes down is float32; each of the D numbers that go up has ``up`` bytes.
+    What comes down is float32; each of the D numbers that go up has ``up`` bytes, if not those of a
+    clipped vector.
     """
     config = context.config
-    each = (4 * down + up) * context.dimension
+    each = (4 * down + (sum_bytes(context) if up is None else up)) * context.dimension
     return config.rounds * config.cohort / context.users * each
 
 

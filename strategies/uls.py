@@ -265,7 +265,7 @@ def build_nonprivate(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         noise=0.0,
         guarantee="No privacy: exact gradients were released.",
         gradients=plan.rounds * plan.cohort,
-        bytes_per_user=cohort_bytes(context),
+        bytes_per_user=cohort_bytes(context, up=8),
     )
 
 

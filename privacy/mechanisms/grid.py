@@ -16,6 +16,7 @@ Legend: D dimensions.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -28,6 +29,7 @@ _MOST_STEPS = 2.0**52
 #: Of counts, which move by one or a half: as fine as their noise needs
 #: (``privacy.mechanisms.discrete_gaussian``).
 COUNT_STEP = 2.0 ** -(PRECISION + 1)
+_BLOCK = 2**16  # numbers that stay in a core's cache while they are looked at
 
 
 def step_for(norm: float) -> float:
@@ -57,18 +59,50 @@ def toward_zero(values: np.ndarray, step: float) -> np.ndarray:
     return np.trunc(np.asarray(values, dtype=np.float64) / step) * step
 
 
+def short(vectors: int) -> bool:
+    """Whether a sum of so many vectors, or counts, fits 32 bits whatever they are."""
+    return vectors * 2 ** (PRECISION + 1) < 2**31
+
+
 def to_whole(values: np.ndarray, step: float) -> np.ndarray:
     """Multiples of ``step`` as whole numbers of steps, int64.
 
     Raises:
         ValueError: a value is not finite, not on the grid, or beyond 2⁵² steps.
     """
-    steps = np.asarray(values, dtype=np.float64) / step
-    if not (np.isfinite(steps).all() and (steps == np.rint(steps)).all()):
-        raise ValueError("a sum that is not on the grid")
-    if np.abs(steps).max(initial=0.0) > _MOST_STEPS:
-        raise ValueError("a sum beyond the range in which sums are exact")
-    return steps.astype(np.int64)
+    whole = np.empty(np.shape(values), dtype=np.int64)
+    for part, steps in _steps(values, step):
+        whole.reshape(-1)[part] = steps
+    return whole
+
+
+def to_short(values: np.ndarray, step: float) -> np.ndarray:
+    """As ``to_whole``, int32; ValueError where that is too short."""
+    short = np.empty(np.shape(values), dtype=np.int32)
+    for part, steps in _steps(values, step):
+        if np.abs(steps).max() >= 2.0**31:
+            raise ValueError("a sum that does not fit 32 bits")
+        short.reshape(-1)[part] = steps
+    return short
+
+
+def check_whole(values: np.ndarray, step: float) -> None:
+    """ValueError unless there is ``to_whole`` of these."""
+    for _ in _steps(values, step):
+        pass
+
+
+def _steps(values: np.ndarray, step: float) -> Iterator[tuple[slice, np.ndarray]]:
+    """``values`` over ``step``, float64, block by block; raises as ``to_whole``."""
+    values_N = np.asarray(values, dtype=np.float64).reshape(-1)
+    for first in range(0, len(values_N), _BLOCK):
+        part = slice(first, first + _BLOCK)
+        steps = values_N[part] / step
+        if not (np.isfinite(steps).all() and (steps == np.rint(steps)).all()):
+            raise ValueError("a sum that is not on the grid")
+        if np.abs(steps).max() > _MOST_STEPS:
+            raise ValueError("a sum beyond the range in which sums are exact")
+        yield part, steps
 
 
 def from_whole(steps: np.ndarray, step: float) -> np.ndarray:

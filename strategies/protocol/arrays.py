@@ -22,9 +22,8 @@ _MOST = 256
 def encoded(values: np.ndarray) -> Array:
     """``Array(values)``, row by row."""
     header = _header(values.dtype.str, values.shape)
-    return Array(
-        dtype=str(values.dtype), shape=values.shape, stype=_KIND, data=header + values.tobytes()
-    )
+    data = b"".join((header, np.ascontiguousarray(values).data))  # copied once
+    return Array(dtype=str(values.dtype), shape=values.shape, stype=_KIND, data=data)
 
 
 def decoded(array: Array) -> np.ndarray:

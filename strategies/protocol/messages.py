@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.arrays import decoded, encoded
@@ -258,13 +260,49 @@ def read_noise(parameters: Mapping[str, Scalar]) -> tuple[int, dict[str, float]]
     return parties, shares  # type: ignore[return-value]
 
 
-def sums_reply(sums: Mapping[str, np.ndarray]) -> RecordDict:
-    """A node's bounded sums, and nothing else."""
-    return RecordDict({"sums": array_record(sums)})
+#: Among a request's parameters: of which sums the node is to send whole steps, in 32 bits each, and
+#: what these steps are. Only where they fit by public numbers, so that no size tells of anybody.
+_STEPS_OF = "steps-of-"
 
 
-def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """The sums of a reply, float; MalformedReply unless they are exactly those of ``shapes``."""
+def whole_parameters(steps: Mapping[str, float]) -> dict[str, Scalar]:
+    """How a request says which sums are to come as whole steps; of step 0: on no grid, so not."""
+    return {_STEPS_OF + name: step for name, step in steps.items() if step}
+
+
+def read_whole(parameters: Mapping[str, Scalar]) -> dict[str, float]:
+    """Which sums are to be sent as whole steps, and their steps; ValueError for other numbers."""
+    steps = {
+        name.removeprefix(_STEPS_OF): step
+        for name, step in parameters.items()
+        if name.startswith(_STEPS_OF)
+    }
+    if not all(type(step) is float and 0.0 < step < math.inf for step in steps.values()):
+        raise ValueError("a grid has a positive step")
+    return steps  # type: ignore[return-value]
+
+
+def sums_reply(
+    sums: Mapping[str, np.ndarray], steps: Mapping[str, float] = MappingProxyType({})
+) -> RecordDict:
+    """A node's bounded sums, and nothing else; those named in ``steps`` as whole steps.
+
+    Raises:
+        ValueError: a sum is not on its grid, or does not fit 32 bits.
+    """
+    whole = {name: grid.to_short(sums[name], step) for name, step in steps.items()}
+    return RecordDict({"sums": array_record({**sums, **whole})})
+
+
+def read_sums(
+    content: RecordDict,
+    shapes: Mapping[str, tuple[int, ...]],
+    steps: Mapping[str, float] = MappingProxyType({}),
+) -> dict[str, np.ndarray]:
+    """The sums of a reply, float; MalformedReply unless they are exactly those of ``shapes``.
+
+    Those named in ``steps`` may have come as whole steps.
+    """
     try:
         sums = {name: decoded(a) for name, a in content.array_records["sums"].items()}
     except Exception as error:  # another machine's bytes can fail to decode in any way
@@ -272,6 +310,9 @@ def read_sums(content: RecordDict, shapes: Mapping[str, tuple[int, ...]]) -> dic
     found = {name: array.shape for name, array in sums.items()}
     if found != dict(shapes):
         raise MalformedReply(f"sums of shapes {dict(shapes)} were asked for, got {found}")
+    for name, step in steps.items():
+        if name in sums and sums[name].dtype == np.int32:
+            sums[name] = grid.from_whole(sums[name], step)
     if not all(np.issubdtype(array.dtype, np.floating) for array in sums.values()):
         raise MalformedReply("sums must be floating-point numbers")
     return sums

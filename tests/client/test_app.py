@@ -12,6 +12,7 @@ from murmuration.client.app import QUERIES, app
 from murmuration.client.store import store_for
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import accuracy_of
+from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
 from murmuration.sims.runtimes.local import LocalGrid
@@ -98,6 +99,11 @@ def test_train_answers_with_the_node_halfs_sum_and_nothing_else(ask, store):
     )["sum"]
     np.testing.assert_array_equal(found, expected)
     assert np.linalg.norm(found) > 0.1
+    step = UserClip(PARAMETERS["clip-norm"]).step
+    short = ask(work(users_S, theta_D, **messages.whole_parameters({"sum": step})), "train")
+    assert short.content.array_records["sums"]["sum"].dtype == "int32"
+    found = messages.read_sums(short.content, {"sum": (33,)}, {"sum": step})["sum"]
+    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(

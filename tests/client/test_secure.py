@@ -7,7 +7,7 @@ import pytest
 from flwr.app import ConfigRecord, RecordDict
 from named import asked
 
-from murmuration.client import secure
+from murmuration.client import answers, secure
 from murmuration.client.agent.agent import Agent
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.answers import Host, answer
@@ -76,6 +76,20 @@ def masking(place, shared, session=SESSION, work=None, **changes):
     record = wire.MaskRequest(session, sealed, {"sum": STEP}).record()
     record.update(changes)
     return RecordDict({**(work or request()), wire.RECORD: record})
+
+
+def test_sums_under_masks_are_one_number_each_whatever_else_is_asked(hosts):
+    """Bytes of them, added up by themselves over the nodes, would tell more than the sum."""
+    work = request(**messages.whole_parameters({"sum": STEP}))
+    bare = answer("train", work, hosts[1]).array_records["sums"]["sum"]
+    assert bare.dtype == "int32"
+    found = {}
+    for extra in ({}, messages.whole_parameters({"sum": STEP})):
+        work = request(**extra)
+        content = RecordDict({**work, wire.RECORD: ConfigRecord({})})
+        found[len(extra)] = answers.train(content, hosts[1]).array_records["sums"]["sum"]
+    assert found[0].dtype == found[1].dtype == "float64"
+    assert found[0].data == found[1].data
 
 
 def test_the_nodes_sums_add_up_and_no_node_shows_its_own(hosts):

@@ -19,6 +19,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import grid as grids
 from murmuration.server import training
 from murmuration.server.config import RunConfig
 from murmuration.server.result import Pace
@@ -362,6 +363,46 @@ def test_a_killed_deployed_run_charges_again_and_stops_in_time(config, monkeypat
     assert "stopped before round 5" in result["stopped"]
     assert result["epsilon"] <= 0.5
     assert np.isfinite(weights(config)).all()
+
+
+@pytest.mark.parametrize("strategy", ["uls", "adaptive", "els"])
+def test_sums_of_few_users_travel_in_32_bits_and_change_nothing(config, monkeypatch, strategy):
+    """Whoever looks at sizes alone learns only how many users a node was asked for."""
+    changes = (
+        {"adjacency": "zero-out", "epsilon": 8.0, "group_size": 4} if strategy == "els" else {}
+    )
+    config = replace(config, strategy=strategy, cohort=8, **changes)
+    seen = []
+
+    def spoil(reply):
+        record = reply.content.array_records["sums"]
+        seen.append({name: record[name].dtype for name in record})
+        return reply
+
+    class Grid(WatchedGrid):
+        def pull_messages(self, message_ids):
+            for reply in self.grid.pull_messages(message_ids):
+                yield spoil(reply) if reply.metadata.message_type == "train" else reply
+
+    sizes = []
+    for out, nodes, short in (
+        ("", 20, grids.short),
+        ("-long", 20, lambda _: False),
+        ("-1", 1, grids.short),
+    ):
+        seen.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(grids, "short", short)
+            one = replace(config, out=config.out + out)
+            train(one, Grid(one, nodes))
+        sizes.append({dtype for types in seen for dtype in types.values()})
+    assert sizes[0] == ({"float64"} if strategy == "els" else {"int32"})
+    assert sizes[1] == {"float64"}
+    assert "float64" in sizes[2]  # a cohort of more than three is in one sum
+    np.testing.assert_array_equal(
+        weights(config), weights(replace(config, out=config.out + "-long"))
+    )
+    np.testing.assert_array_equal(weights(config), weights(replace(config, out=config.out + "-1")))
 
 
 def test_who_is_held_out_survives_a_crash_without_a_seed(config, monkeypatch):

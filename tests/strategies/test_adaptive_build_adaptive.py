@@ -98,5 +98,5 @@ def test_few_even_dimensions_shorten_steps_and_a_given_step_stays(made):
 
 def test_centred_users_send_as_much_and_get_a_centre_more(made):
     adaptive, centred = made(strategy="adaptive"), made()
-    # Down 4 bytes a number, and 4 more for the centre; up 8.
-    assert centred.bytes_per_user == pytest.approx(16 / 12 * adaptive.bytes_per_user)
+    # Down 4 bytes a number, and 4 more for the centre; up 4.
+    assert centred.bytes_per_user == pytest.approx(12 / 8 * adaptive.bytes_per_user)

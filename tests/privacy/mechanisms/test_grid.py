@@ -139,3 +139,35 @@ def test_whole_numbers_of_steps_and_back(steps: list[int], norm: float) -> None:
 def test_values_that_are_not_whole_steps(value: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         grid.to_whole(np.array([0.5, value]), 2.0**-24)
+
+
+def test_a_wrong_number_in_any_block_is_found() -> None:
+    """Long sums are looked at in blocks."""
+    values = np.zeros((3, 50_000))
+    grid.check_whole(values, 0.5)
+    for place in (0, 65_535, 65_536, 149_999):
+        wrong = values.copy()
+        wrong.reshape(-1)[place] = 0.25
+        for look in (grid.check_whole, grid.to_whole, grid.to_short):
+            with pytest.raises(ValueError, match="not on the grid"):
+                look(wrong, 0.5)
+        wrong.reshape(-1)[place] = -7.5
+        assert grid.to_whole(wrong, 0.5).reshape(-1)[place] == -15
+        assert grid.to_short(wrong, 0.5).shape == (3, 50_000)
+
+
+@given(NORMS, st.integers(1, 10))
+def test_what_is_said_to_fit_32_bits_does_at_its_worst(norm: float, vectors: int) -> None:
+    assert grid.short(vectors) == (vectors <= 3)
+    worst = UserClip(norm).clip_sum(torch.full((vectors, 1), math.inf).nan_to_num()).numpy()
+    if grid.short(vectors):
+        short = grid.to_short(-worst, UserClip(norm).step)
+        assert short.dtype == np.int32
+        assert grid.from_whole(short, UserClip(norm).step) == -worst
+
+
+def test_what_does_not_fit_32_bits_is_never_cut() -> None:
+    for whole in (2**31, -(2**31), 2**40):
+        with pytest.raises(ValueError, match="does not fit"):
+            grid.to_short(np.array([0.0, float(whole)]), 1.0)
+    assert grid.to_short(np.array([2.0**31 - 1]), 1.0).tolist() == [2**31 - 1]

@@ -1,5 +1,7 @@
 """Encoding and decoding, and what a malformed message is answered with."""
 
+import math
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
@@ -130,6 +132,36 @@ def test_sums_round_trip():
     )
     assert found["sum"].tolist() == [1, 1, 1]
     assert found["b"].shape == (2,)
+
+
+def test_whole_steps_travel_in_32_bits_and_come_back_the_same():
+    parameters = {"round": 1, **messages.whole_parameters({"sum": 2.0**-30, "loss": 0.0})}
+    steps = messages.read_whole(parameters)
+    assert steps == {"sum": 2.0**-30}
+    sums = {"sum": np.array([1.5, -0.75, 2.0**-30]), "loss": np.array([0.1])}
+    content, shapes = messages.sums_reply(sums, steps), {"sum": (3,), "loss": (1,)}
+    lengths = {name: len(array.data) - 128 for name, array in content.array_records["sums"].items()}
+    assert lengths == {"sum": 4 * 3, "loss": 8}
+    found = messages.read_sums(content, shapes, steps)
+    for name, value in sums.items():
+        assert found[name].dtype == np.float64
+        assert found[name].tolist() == value.tolist()
+    # Who did not ask for whole steps does not take them for values, and floats are taken as ever.
+    with pytest.raises(MalformedReply, match="floating"):
+        messages.read_sums(content, shapes)
+    assert messages.read_sums(messages.sums_reply(sums), shapes, steps)["sum"][0] == 1.5
+
+
+@pytest.mark.parametrize("value", [2.0, -2.0, 0.3, math.nan, math.inf])
+def test_a_sum_that_is_not_so_many_whole_steps_is_not_sent(value):
+    with pytest.raises(ValueError, match="a sum"):
+        messages.sums_reply({"sum": np.array([value])}, {"sum": 2.0**-30})
+
+
+@pytest.mark.parametrize("step", [0.0, -1.0, math.nan, math.inf, 1, True, "1"])
+def test_steps_that_are_none(step):
+    with pytest.raises(ValueError, match="positive step"):
+        messages.read_whole({"steps-of-sum": step})
 
 
 @pytest.mark.parametrize(
