@@ -121,7 +121,7 @@ Given a prompt and a response it returns a number: the higher, the more the crow
   {% endif %}
 {% endif %}
 
-{% if features.quantise in ("8bit", "4bit") %}
+{% if features.get("quantise", "none") != "none" %}
 In training its frozen linear layers were kept in {{ features.quantise[0] }} bits a number
   (bitsandbytes). What is saved is for the base as it came, on which it was not trained: what it
   gives there is a little different.

@@ -117,6 +117,12 @@ def test_what_a_language_model_is_and_how_it_is_loaded(make_result, features, sa
     assert ("PeftModel" in card) == (features is LORA)
 
 
+def test_that_it_was_trained_on_a_quantised_base(make_result):
+    said = "kept in 4 bits a number"
+    assert said in model_card(make_result(features={**LORA, "quantise": "4bit"}))
+    assert said not in model_card(make_result(features={**LORA, "quantise": "none"}))
+
+
 @pytest.mark.parametrize(
     ("task", "features", "said"),
     [
