@@ -7,8 +7,9 @@ saved and restored exactly.
 The default step size looks at public numbers only. Each round's noise moves θ, measured along a
 feature direction of length one, by a Gaussian of standard deviation rate·f_t·σC/M, where f_t is the
 schedule; with Adam and Adafactor, which divide by the gradient's own scale, by about rate·f_t. The
-rate is chosen so that over the whole run this adds up to a quarter of a logit: larger steps drown
-preferences of ordinary strength in noise, smaller ones leave budget unused.
+rate is chosen so that over the whole run this adds up to a quarter of a logit (of a language model,
+to a share of what its layers say): larger steps drown preferences of ordinary strength in noise,
+smaller ones leave budget unused.
 
 Legend: D dimensions.
 """
@@ -24,7 +25,8 @@ import numpy as np
 from murmuration.preference.choices import OPTIMIZERS
 from murmuration.strategies.aup.schedule import Phase
 
-_NOISE_LOGITS = 0.25
+#: How far noise moves a linear head in a whole run.
+NOISE_LOGITS = 0.25
 _ALL = slice(None)
 
 
@@ -67,8 +69,10 @@ class OptimizerSettings:
         return rising * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
-def noise_limited_rate(noise: float, settings: OptimizerSettings, ceiling: float) -> float:
-    """The step size at which noise adds up to a quarter of a logit; see the module's docstring.
+def noise_limited_rate(
+    noise: float, settings: OptimizerSettings, ceiling: float, most: float = NOISE_LOGITS
+) -> float:
+    """The step size at which noise moves θ by ``most`` in each coordinate; see above.
 
     Args:
         noise: standard deviation per coordinate of one round's averaged update, σC/M.
@@ -78,7 +82,7 @@ def noise_limited_rate(noise: float, settings: OptimizerSettings, ceiling: float
     if settings.kind != "sgd" and noise > 0:
         noise = 1.0  # what is left of any noise after the division
     energy = math.sqrt(sum(settings.factor(t) ** 2 for t in range(1, settings.rounds + 1)))
-    return ceiling if noise == 0 else min(ceiling, _NOISE_LOGITS / (noise * energy))
+    return ceiling if noise == 0 else min(ceiling, most / (noise * energy))
 
 
 class ServerOptimizer:

@@ -29,6 +29,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.base import CohortStrategy, Participants, PrivateLog
 from murmuration.strategies.optimizers import (
+    NOISE_LOGITS,
     OptimizerSettings,
     ServerOptimizer,
     SolvedModel,
@@ -274,9 +275,14 @@ def _parties(honest: int, nodes: int) -> int:
 
 # What a run's settings say about a language model, and how such a model is stepped.
 
-#: Adam's step by what is trained, where noise does not ask for a smaller one. θ is counted in units
-#: of what each layer says (`preference.language.base_model`), so neither widths nor ranks matter.
+#: Adam's step by what is trained, where there is no noise. θ is counted in units of what layers say
+#: (`preference.language.base_model`), so neither widths nor ranks matter.
 RATES = {"lora": 0.05, "full": 0.01}
+#: How far noise may move θ in a whole run, by the task, in these units: shares of what layers say.
+#: A reward is good if it ranks well, and forgives more than the next token's distribution.
+_NOISE = {"reward": 0.5, "sft": 0.25, "text": 0.25}
+#: Step sizes without noise, over those of a linear head: rounds are fewer.
+_STEEPER = 10.0
 
 
 def base_config(config: Settings) -> dict[str, Any]:
@@ -396,7 +402,10 @@ class RunContext:
         ``kind`` and ``ceiling`` are the strategy's defaults, ``noise`` that of one round's average.
         """
         config = self.config
-        if trains_layers(config):
+        most = NOISE_LOGITS
+        if trains_layers(config) and noise:
+            ceiling, most = _STEEPER * ceiling, _NOISE[config.task]
+        elif trains_layers(config):
             kind, ceiling = "adam", RATES[config.train or "lora"]
         settings = OptimizerSettings(
             kind=config.optimizer or kind,
@@ -408,7 +417,8 @@ class RunContext:
             part_rounds=int(config.head_first * config.rounds) if any(self.head) else 0,
         )
         if not config.learning_rate:
-            settings = replace(settings, rate=noise_limited_rate(noise, settings, ceiling))
+            rate = noise_limited_rate(noise, settings, ceiling, most)
+            settings = replace(settings, rate=rate)
         zero_D = np.zeros(self.dimension, dtype=np.float32)
         return ServerOptimizer(settings, zero_D, slice(*self.head))
 

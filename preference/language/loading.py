@@ -120,7 +120,7 @@ class Quantised:
         # It speaks of kernels that it does not have, and of each product's type.
         logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         try:
-            import bitsandbytes  # noqa: F401
+            import bitsandbytes  # noqa: F401  # pyright: ignore[reportMissingImports]
             from transformers import BitsAndBytesConfig
         except ImportError:
             raise InputError(

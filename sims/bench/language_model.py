@@ -85,12 +85,11 @@ def measure(bench: LmBench, train: str, repetitions: int, rivals: bool = False) 
         given = examples(bench, base)
         ways = Variants(given)
         calls = {"plain": ways.plain, "ours": ways.ours, "loop": ways.loop}
-        readers = {name: (lambda way=way: timed(way)[1]) for name, way in calls.items()}
-        if rivals:
-            readers["trl"] = Trl(base, given).seconds
-        readings = [
-            {name: read() for name, read in readers.items()} for _ in range(repetitions + 1)
-        ]
+        trainer = Trl(base, given) if rivals else None
+        readings = []
+        for _ in range(repetitions + 1):
+            reading = {name: timed(way)[1] for name, way in calls.items()}
+            readings.append(reading | ({"trl": trainer.seconds()} if trainer else {}))
     readings = readings[1:]  # the first warms up
     plain = median(each["plain"] for each in readings)
     figures = {
@@ -101,7 +100,7 @@ def measure(bench: LmBench, train: str, repetitions: int, rivals: bool = False) 
         "device": base.device.type,
         "plain_ms_a_judgement": 1e3 * plain / (bench.users * bench.judgements),
     }
-    for name in readers:
+    for name in readings[0]:
         if name != "plain":
             figures[f"{name}_ratio"] = median(each[name] / each["plain"] for each in readings)
     return figures

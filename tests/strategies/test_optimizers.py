@@ -11,7 +11,7 @@ from safetensors.numpy import load, save
 
 from murmuration.preference.choices import OPTIMIZERS
 from murmuration.strategies.optimizers import (
-    _NOISE_LOGITS,
+    NOISE_LOGITS,
     OptimizerSettings,
     ServerOptimizer,
     noise_limited_rate,
@@ -101,7 +101,7 @@ def test_noise_limited_rate_lets_noise_add_up_to_a_fraction_of_a_logit():
     generator = np.random.default_rng(0)
     run(optimizer, noise * generator.normal(size=(150, runs)))
     spread = float(optimizer.theta.std())
-    assert spread == pytest.approx(_NOISE_LOGITS, rel=6 / math.sqrt(2 * runs))
+    assert spread == pytest.approx(NOISE_LOGITS, rel=6 / math.sqrt(2 * runs))
 
 
 def test_noise_limited_rate_has_a_ceiling():
