@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -117,15 +118,12 @@ class Quantised:
         """
         if self.bits == "none":
             return {}
+        if find_spec("bitsandbytes") is None:
+            raise InputError("--quantise needs bitsandbytes: pip install 'murmuration[quantised]'")
+        from transformers import BitsAndBytesConfig
+
         # It speaks of kernels that it does not have, and of each product's type.
         logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-        try:
-            import bitsandbytes  # noqa: F401  # pyright: ignore[reportMissingImports]
-            from transformers import BitsAndBytesConfig
-        except ImportError:
-            raise InputError(
-                "--quantise needs bitsandbytes: pip install 'murmuration[quantised]'"
-            ) from None
         outline = _outline(path, kind)
         tops = [name for name, _ in outline.named_children() if name != outline.base_model_prefix]
         how: dict[str, Any] = (
