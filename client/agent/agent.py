@@ -33,7 +33,9 @@ import pwd
 import socket
 import stat
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from flwr.app import RecordDict
@@ -292,13 +294,16 @@ class Agent:
         """Once more, where it leaves: no sum is longer than its users can make it, and no other
         array is beside it than the count that the strategy says.
         """
-        strategy = str(content.config_records["parameters"]["strategy"])
+        parameters = cast(Mapping[str, messages.Scalar], content.config_records["parameters"])
+        strategy = str(parameters["strategy"])
         expected = {"sum", "within"} if self.policy.node_halves[strategy].counts else {"sum"}
         sums = found.array_records["sums"]
         if set(sums) != expected:
             raise PolicyRefusal("strategies", f"{strategy} would tell more than its sum")
         users = len(self._users(messages.Asked.of(content)))
-        total_D = sums["sum"].numpy().astype(np.float64)
+        # What was sent as whole steps is on a grid of the step that was asked for, or not sent.
+        step = messages.read_whole(parameters).get("sum", 1.0)
+        total_D = messages.in_units(sums["sum"].numpy(), step).astype(np.float64)
         length = float(np.linalg.norm(total_D))
         if not length <= users * self.policy.max_clip * (1 + 1e-6):
             raise PolicyRefusal("max_clip", "the sum is longer than the policy allows")

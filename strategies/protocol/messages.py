@@ -310,12 +310,15 @@ def read_sums(
     found = {name: array.shape for name, array in sums.items()}
     if found != dict(shapes):
         raise MalformedReply(f"sums of shapes {dict(shapes)} were asked for, got {found}")
-    for name, step in steps.items():
-        if name in sums and sums[name].dtype == np.int32:
-            sums[name] = grid.from_whole(sums[name], step)
+    sums |= {name: in_units(sums[name], step) for name, step in steps.items() if name in sums}
     if not all(np.issubdtype(array.dtype, np.floating) for array in sums.values()):
         raise MalformedReply("sums must be floating-point numbers")
     return sums
+
+
+def in_units(sum_: np.ndarray, step: float) -> np.ndarray:
+    """A sum that came as whole steps as what it is, float64; any other as it came."""
+    return grid.from_whole(sum_, step) if sum_.dtype == np.int32 else sum_
 
 
 #: Name of the sums over held-out users (``privacy.mechanisms.tally``).

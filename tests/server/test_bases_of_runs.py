@@ -45,6 +45,7 @@ def test_it_stands_in_result_and_folder(config, part):
     kept = json.loads((Path(config.out) / "base.json").read_text())
     assert kept == {
         "path": config.base, "digest": digest, "revision": "", "dtype": "float32",
+        "quantise": "none",
         **({"batch_tokens": 2048} if part == "lora" else {}),  # a head's texts go one by one
     }  # fmt: skip
     about = json.loads((Path(config.out) / "model" / "murmuration.json").read_text())

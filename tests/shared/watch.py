@@ -133,8 +133,9 @@ class WatchedGrid(LocalGrid):
         if reply.has_error():
             self.seen.errors.append(f"one user of node {about.dst_node_id}: {reply.error.reason}")
             return {}
+        steps = messages.read_whole(message.content.config_records["parameters"])  # type: ignore[arg-type]
         said = {
-            n: a.numpy()
+            n: messages.in_units(a.numpy(), steps.get(n, 1.0))
             for record in reply.content.array_records.values()
             for n, a in record.items()
         }
