@@ -19,6 +19,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import OnPart, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.tally import Tally
@@ -35,6 +36,27 @@ def test_allowed_work_is_answered_with_the_clipped_sum(make):
     assert 0 < np.linalg.norm(found) <= 0.2
     assert agent.ledger.plans == {"run1": stated()}
     assert agent.ledger.answered["train"] == 1
+
+
+def test_a_sum_that_leaves_as_whole_steps_is_as_long_as_it_is(make):
+    """Servers ask for these wherever so few users are asked for."""
+    step = UserClip(0.1).step
+    whole = messages.whole_parameters({"sum": step})
+    reply = make().handle("train", work(**whole))
+    assert reply.array_records["sums"]["sum"].dtype == "int32"
+    found = messages.read_sums(reply, {"sum": (33,)}, {"sum": step})["sum"]
+    assert 0 < np.linalg.norm(found) <= 0.2
+    same = messages.read_sums(make().handle("train", work(round_=2)), {"sum": (33,)})["sum"]
+    assert found.tolist() == same.tolist()
+
+
+def test_whole_steps_that_are_too_long_are_not_told(make, monkeypatch):
+    """However few steps they are."""
+    long_D = np.eye(1, 33)[0] * 2.0**10
+    monkeypatch.setitem(halves(), "uls", NodeHalf(lambda *_: {"sum": long_D}, length=clip_norm))
+    agent = make(replace(POLICY, max_clip=10.0))
+    with pytest.raises(PolicyRefusal, match=r"\(max_clip\)"):
+        agent.handle("train", work(**messages.whole_parameters({"sum": 2.0**10})))
 
 
 @pytest.mark.parametrize(
