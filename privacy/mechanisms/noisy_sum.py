@@ -249,11 +249,11 @@ class CountingClip:
         centre_D = np.empty(0) if self.centre_D is None else self.centre_D.numpy()
 
         def squares(stretch: slice) -> np.ndarray:
-            return _squares_apart(vectors_BD[:, stretch], centre_D[stretch])
+            return _squares_apart(vectors_BD, centre_D, stretch.start, stretch.stop)
 
         def add(stretch: slice) -> None:
             _add_scaled_apart(
-                vectors_BD[:, stretch], centre_D[stretch], factor_B, step, sum_D[stretch]
+                vectors_BD, centre_D, factor_B, step, sum_D, stretch.start, stretch.stop
             )
 
         dimension = vectors_BD.shape[1]
@@ -272,15 +272,19 @@ class CountingClip:
 
 
 @kernel(fastmath={"reassoc", "contract"})
-def _squares_apart(vectors_BD: np.ndarray, centre_D: np.ndarray) -> np.ndarray:
-    """Each row's squared distance from the centre, or without one (0,) its squared length, (B,);
-    the terms may be added in any order."""
+def _squares_apart(
+    vectors_BD: np.ndarray, centre_D: np.ndarray, start: int, stop: int
+) -> np.ndarray:
+    """Each row's squared distance from the centre, or without one (0,) its squared length, (B,), in
+    these columns; the terms may be added in any order, which is the same whatever B."""
     square_B = np.zeros(len(vectors_BD))
     centred = len(centre_D) > 0
     for b in range(len(vectors_BD)):
-        vector_D, square = vectors_BD[b], 0.0
+        # Cut here: columns of a single row lie side by side, and those of several do not, which
+        # would be another type, compiled to another order.
+        vector_D, square = vectors_BD[b][start:stop], 0.0
         for d in range(len(vector_D)):
-            apart = np.float64(vector_D[d]) - (centre_D[d] if centred else 0.0)
+            apart = np.float64(vector_D[d]) - (centre_D[start + d] if centred else 0.0)
             square += apart * apart
         square_B[b] = square
     return square_B
@@ -293,14 +297,16 @@ def _add_scaled_apart(
     factor_B: np.ndarray,
     step: float,
     sum_D: np.ndarray,
+    start: int,
+    stop: int,
 ) -> None:
-    """Add each row less the centre, if there is one, times its factor, in whole steps; leave out
-    those of which that is not positive: they are not finite."""
+    """Add these columns of each row less the centre, if there is one, times its factor, in whole
+    steps; leave out those of which that is not positive: they are not finite."""
     centred = len(centre_D) > 0
     for b in range(len(vectors_BD)):
         vector_D, factor = vectors_BD[b], factor_B[b]
         if factor > 0.0:
-            for d in range(len(vector_D)):
+            for d in range(start, stop):
                 apart = vector_D[d] - (centre_D[d] if centred else 0.0)
                 sum_D[d] += np.trunc(factor * apart) * step
 

@@ -107,6 +107,25 @@ def test_threads_change_no_bit_of_a_long_vector(centred):
 
 
 @pytest.mark.parametrize("centred", [False, True])
+def test_company_changes_no_bit_of_a_long_vector(centred):
+    """Nor whether it is within: terms are added in the same order, whoever shares the chunk."""
+    draws = torch.Generator().manual_seed(0)
+    length = stretches.COLUMNS + 5_000
+    vectors_BD = torch.randn(4, length, generator=draws)
+    centre_D = 0.1 * torch.randn(length, generator=draws).double() if centred else None
+
+    def moves_alone(bound):
+        alone = sum(bound.clip_sum(row_D[None].clone()) for row_D in vectors_BD)
+        return torch.equal(bound.clip_sum(vectors_BD), alone)
+
+    apart_BD = vectors_BD.double() - (0.0 if centre_D is None else centre_D)
+    for norm in apart_BD.norm(dim=1).tolist():
+        # Where the last digit of a length decides, and next to there.
+        for near in norm * (1.0 + 2.0**-52 * np.arange(-300, 300, 25)):
+            assert moves_alone(CountingClip(float(near), 0.5, centre_D))
+
+
+@pytest.mark.parametrize("centred", [False, True])
 def test_vectors_on_another_device_are_clipped_and_counted_the_same(monkeypatch, centred):
     monkeypatch.setattr(clipping, "COLUMNS", 3)
     draws = torch.Generator().manual_seed(0)
