@@ -294,7 +294,8 @@ class LanguageBase:
 
     def is_of_head(self, name: str) -> bool:
         """Whether a trained parameter, or layer, is a reward's head."""
-        return bool(self.head) and self.head in name
+        plain = f".{name}.".replace(".modules_to_save.default.", ".")  # as peft keeps one
+        return bool(self.head) and f".{self.head}." in plain
 
     @cached_property
     def head_part(self) -> tuple[int, int]:
@@ -527,13 +528,20 @@ def _unit_of(parameter: torch.Tensor) -> float:
 
     About the size of its numbers where they begin, so that noise is a share of them; of one that
     begins at zero (a new head, LoRA's second factor), about the size that would keep the length of
-    what comes in, 1/√(inputs).
+    what comes in, 1/√(inputs). The same on every machine.
+
+    Raises:
+        InputError: its numbers are not finite.
     """
     begin = parameter.detach().double()
     size = float(begin.square().mean().sqrt())
+    if not math.isfinite(size):
+        raise InputError("--base: weights that are to be trained are not finite")
     if not size:
         size = 1.0 / math.sqrt(parameter.shape[-1]) if parameter.ndim > 1 else 1.0
-    return 2.0 ** round(math.log2(size))
+    # The lower of two powers where it lies halfway, as 1/√2048 does: to the last digit of a
+    # logarithm, which is not the same in every C library.
+    return 2.0 ** math.ceil(round(math.log2(size), 6) - 0.5)
 
 
 def _takes(model: torch.nn.Module, argument: str) -> bool:

@@ -53,6 +53,7 @@ _QUERIES_AND_VALUES = (
     ("c_attn",),
     ("Wqkv",),
 )
+_HEADS = ("classifier", "score")  # what peft trains and saves of a model with a head
 _OURS = {"trust_remote_code": False}  # None, the default, would ask
 _NEEDED = "--base needs transformers: pip install 'murmuration[lm]'"
 _NOT_THERE = "there is no such folder here, and the hub gives no language model"
@@ -422,8 +423,10 @@ def with_lora(
             f"Layers of {path}: {', '.join(layers)}"
         ) from error
     _check_layers(changed, targets)
-    for name in drawn:
-        changed.get_base_model().get_submodule(name).requires_grad_(False)
+    for name, module in changed.get_base_model().named_modules():
+        # Also what peft takes for a head by the end of its name: it looks no further.
+        if hasattr(module, "modules_to_save") and name.rpartition(".")[2] not in _HEADS:
+            module.requires_grad_(False)
     return changed
 
 
@@ -433,7 +436,7 @@ def _modules_of(model: Any, new: Collection[str]) -> list[str]:
     tops = {name.split(".")[0] for name in new}
     below = {name.split(".")[1] for name in new if name.startswith(f"{model.base_model_prefix}.")}
     found = {f"{model.base_model_prefix}.{name}" for name in below} | tops
-    return sorted(found - {model.base_model_prefix, "classifier", "score"})
+    return sorted(found - {model.base_model_prefix, *_HEADS})
 
 
 def _usual_targets(model: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_theta_is_a_change_of_what_is_trained(language_model):
         # of zeros 1 (biases), or (the head, 16 wide) what keeps the length of what comes in.
         zero = 1.0 if former.ndim == 1 else 1 / math.sqrt(former.shape[1])
         size = float(former.square().mean().sqrt()) or zero
-        assert unit_P.unique().tolist() == [2.0 ** round(math.log2(size))]
+        assert unit_P.unique().tolist() == [2.0 ** math.ceil(math.log2(size) - 0.5)]
         torch.testing.assert_close(parameter, former + 0.5 * unit_P[0])
     assert units_1D[0, -16:].eq(0.25).all()
     base.put(np.zeros(base.dimension))
@@ -178,6 +179,53 @@ def test_equal_noise_moves_narrow_and_wide_models_alike(language_model):
         unscaled.append(np.mean([moved(base, noise_D / units_D) for noise_D in noise_SD]))
     assert max(found) < 1.6 * min(found)
     assert max(unscaled) > 4.0 * min(unscaled)
+
+
+@pytest.mark.parametrize(("rank", "unit"), [(2, 1 / 2), (4, 1 / 2), (8, 1 / 4), (32, 1 / 8)])
+def test_a_size_halfway_between_two_powers_is_the_lower_one(
+    language_model, monkeypatch, rank, unit
+):
+    """Whichever way a C library rounds its logarithms; else machines would have different θ."""
+    path, log2 = language_model("gpt2"), math.log2
+    for apart in (-1, 0, 1):
+        monkeypatch.setattr(math, "log2", lambda x, k=apart: log2(x) * (1.0 + k * 2.0**-52))
+        base = LanguageBase(BaseSettings(path, rank=rank, task="sft"))
+        units = base.to_theta(torch.ones(1, base.dimension))[0].split(
+            [p.numel() for p in base.trained]
+        )
+        second = [u for u, p in zip(units, base.trained, strict=True) if not p.any()]
+        assert second
+        assert all(unit_P.eq(unit).all() for unit_P in second)
+
+
+def test_weights_that_are_not_finite_are_refused(language_model, tmp_path):
+    from transformers import AutoModelForCausalLM
+
+    path = shutil.copytree(language_model("gpt2"), tmp_path / "base")
+    for value in (math.nan, math.inf):
+        model = AutoModelForCausalLM.from_pretrained(path)
+        with torch.no_grad():
+            model.transformer.h[0].ln_1.weight[3] = value
+        model.save_pretrained(path)
+        with pytest.raises(InputError, match="not finite"):
+            LanguageBase(BaseSettings(str(path), "full"))
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "electra"])
+def test_a_server_without_weights_knows_what_is_trained_and_where_the_head_is(language_model, kind):
+    """DistilBERT's has a layer below it, which is drawn, and RoBERTa's is one of two in a head."""
+    settings = BaseSettings(language_model(kind), rank=2)
+    node, server = LanguageBase(settings), LanguageBase(settings, weights=False)
+    assert (node.dimension, node.head_part) == (server.dimension, server.head_part)
+    theta_D = torch.zeros(node.dimension)
+    theta_D[slice(*node.head_part)] = 1.0
+    node.put(theta_D)
+    head = node.model.get_base_model().get_submodule(node.head.split(".")[0])
+    layer = head.modules_to_save["default"]
+    layer = layer.out_proj if "." in node.head else layer
+    assert layer.weight.eq(0.25).all()
+    assert layer.bias.eq(1.0).all()
+    assert node.head_part[1] - node.head_part[0] == 17
 
 
 def test_where_the_head_is(language_model):
