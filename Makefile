@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) torch
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub,lm,secure]' \
-	  pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright
+	  pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl
 	touch $@
 
 demo: install

@@ -23,11 +23,14 @@ from murmuration.preference.language.examples import (
     token_examples,
 )
 from murmuration.preference.language.next_tokens import NextTokens, own_texts, responses
+from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.reward import Accuracy, accuracy_of
 
 _TRIAL_TOKENS = 48  # of the longest text on which gradients are compared
+
+_OF_JUDGEMENTS = {"reward": token_examples, "sft": responses, "policy": policy_examples}
 
 Base = FeatureMap | LanguageBase
 Examples = PairExamples | TokenExamples | NextTokens
@@ -63,8 +66,7 @@ def examples_of(data: Data, base: Base, left_out: LeftOut | None = None) -> Exam
         return own_texts(data, base, left_out)
     if not isinstance(base, LanguageBase):
         return pair_examples(data, base, left_out)
-    of_judgements = responses if task == "sft" else token_examples
-    return of_judgements(data, base, left_out)
+    return _OF_JUDGEMENTS[task](data, base, left_out)
 
 
 def accuracy_at(theta_D: np.ndarray, examples: Examples) -> Accuracy:

@@ -4,8 +4,17 @@ from murmuration.preference.data.rows import InputError
 
 #: Models of a preference (``preference.models``).
 MODELS = ("btl", "thurstone", "plackett-luce")
-#: What is learnt (``preference.data.loading``): a reward, or the next token of texts or responses.
-TASKS = ("reward", "text", "sft")
+#: What is learnt (``preference.data.loading``): a reward, the next token of texts or responses, or
+#: a policy: which responses to say.
+TASKS = ("reward", "text", "sft", "policy")
+#: Of these, what is judged by judgements, and what by the next tokens of texts.
+JUDGED, NEXT_TOKENS = ("reward", "policy"), ("text", "sft")
+#: Losses of a policy (``preference.policy_losses``); those of pairs alone, those that clip.
+POLICY_LOSSES = ("dpo", "ipo", "chipo", "square-chipo", "square-dpo", "robust-dpo")
+PAIR_LOSSES = ("ipo", "square-chipo", "square-dpo")
+CLIPPED_LOSSES = ("chipo", "square-chipo", "square-dpo")
+#: Those that correct for randomized labels.
+UNBIASED_LOSSES = ("robust-dpo", "square-chipo", "square-dpo")
 #: What of a language model is trained (``preference.language.base_model``).
 TRAINED = ("head", "lora", "full")
 #: What a language model computes in; ``auto`` is one of the others.

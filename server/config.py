@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from murmuration.preference.choices import check_model
+from murmuration.preference.choices import (
+    CLIPPED_LOSSES,
+    JUDGED,
+    PAIR_LOSSES,
+    POLICY_LOSSES,
+    check_model,
+)
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.run_files import CHECK
@@ -227,7 +233,7 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
     if config.accept_ledger_loss:
         _check_loss(config)
     schema = config.schema
-    if config.task == "reward":
+    if config.task in JUDGED:
         check_model(config.model, schema.responses - 1)
     try:
         registry.check_adjacency(config.strategy, Adjacency(config.adjacency))
@@ -255,6 +261,8 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
     task = config.task
     if config.as_published and task != "sft":
         raise InputError("--as-published is about --task sft: which responses it learns from")
+    if task != "policy" and (config.loss or config.beta or config.r_max):
+        raise InputError("--loss, --beta and --r-max are about --task policy")
     if task == "reward":
         return
     if not config.base:
@@ -269,9 +277,12 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
         )
     if strategy.rounds:
         raise InputError(
-            f"--strategy {config.strategy} learns a reward from labels: for --task {task} use uls, "
+            f"--strategy {config.strategy} solves for a reward's head: for --task {task} use uls, "
             "or another that takes steps"
         )
+    if task == "policy":
+        _check_loss_of_policy(config)
+        return
     if config.model != "btl":
         raise InputError(
             f"--model {config.model} is a model of preferences, and --task {task} has none to "
@@ -282,6 +293,21 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
             f"--adjacency replace-labels: --task {task} looks at no label, so nothing is released "
             "about one, and noise would protect nothing; protect what people wrote: add-remove, "
             "zero-out or replace"
+        )
+
+
+def _check_loss_of_policy(config: "RunConfig") -> None:
+    """Refuse what has no meaning for a policy's loss."""
+    loss = config.loss or POLICY_LOSSES[0]
+    if config.r_max and loss not in CLIPPED_LOSSES:
+        raise InputError(
+            f"--r-max: --loss {loss} does not clip; leave it out, or use one of "
+            f"{', '.join(CLIPPED_LOSSES)}"
+        )
+    if loss in PAIR_LOSSES and (config.kind != "pairs" or config.model != "btl"):
+        raise InputError(
+            f"--loss {loss} is about pairs, without a --model; of several responses use one of "
+            + ", ".join(name for name in POLICY_LOSSES if name not in PAIR_LOSSES)
         )
 
 

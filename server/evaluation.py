@@ -16,8 +16,10 @@ from functools import partial
 import numpy as np
 
 from murmuration.preference.bases import Base, Examples, accuracy_at, examples_of
+from murmuration.preference.choices import JUDGED, NEXT_TOKENS
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import load_data
+from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.next_tokens import NextTokens
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
@@ -69,7 +71,7 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
     # Of true labels, whatever those trained on went through.
     schema = replace(config.schema, labels="true")
     data = load_data(config.task, config.test, config.columns, skip, schema)
-    if config.task == "reward" and isinstance(data, Judgements) and not data.decided:
+    if config.task in JUDGED and isinstance(data, Judgements) and not data.decided:
         raise InputError(f"--test {config.test}: every judgement is a tie, nothing to predict")
     left_out = LeftOut(skip) if skip == "skip" else None
     examples = examples_of(data, features, left_out)
@@ -77,6 +79,8 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
         left_out.check(int(examples.counts_U.sum()), "")
         reason = left_out.reasons[0]
         _log.warning("%d rows of --test are left out, the first: %s", left_out.rows, reason)
+    if isinstance(examples, LanguageExamples):
+        return replace(examples, public=True)
     return examples
 
 
@@ -103,7 +107,7 @@ def on_held_out(
     charge, telling it again is charged again, or not done.
     """
     config, hold_out = context.config, context.hold_out
-    tally = Tally(loss=config.task != "reward")
+    tally = Tally(loss=config.task in NEXT_TOKENS)
 
     if hold_out is None:
         release, measured = None, tally.read(strategy.tally(context.grid, theta_D, tally))
@@ -125,7 +129,7 @@ def on_held_out(
         by_user=measured.accuracy,
         users=config.measured_on(len(context.participants.registry)),
         error=measured.error,
-        chance=0.5 if config.task == "reward" and config.model != "plackett-luce" else None,
+        chance=0.5 if config.task in JUDGED and config.model != "plackett-luce" else None,
         loss=measured.loss,
         noise=measured.noise if release else None,
         loss_noise=measured.loss_noise if release else None,

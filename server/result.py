@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from murmuration.preference.choices import JUDGED, NEXT_TOKENS, POLICY_LOSSES, UNBIASED_LOSSES
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.ledger_lines import draw_of
@@ -69,7 +70,7 @@ def result_of(
         "heldout_epsilon": context.hold_out.epsilon if context.hold_out else None,
         "heldout_users": _heldout_users(context, figure),
         "heldout_chance": figure.chance if figure else None,
-        **(_loss(figure) if config.task != "reward" else {}),
+        **(_loss(figure) if config.task in NEXT_TOKENS else {}),
         # Not to the last digit: how long a round takes depends on who took part.
         "users_per_second": float(f"{config.cohort * pace.rounds / pace.seconds:.2g}")
         if pace.seconds > 0
@@ -192,14 +193,22 @@ def _randomized(context: RunContext) -> list[str]:
     strategy, found = context.config.strategy, []
     if not context.participants.registry.randomized:
         return found
-    if context.config.task != "reward":
+    if context.config.task not in JUDGED:
         if context.config.as_published:
             found.append(
                 "Labels here went through randomized response (flip_probability): some of the "
                 "responses that were trained on as chosen are not the ones that were chosen."
             )
         return found
-    if strategy != "local-label":
+    if context.config.task == "policy":
+        loss = context.config.loss or POLICY_LOSSES[0]
+        if loss not in UNBIASED_LOSSES:
+            found.append(
+                "THE POLICY IS BIASED: labels here went through randomized response "
+                f"(flip_probability), and --loss {loss} takes them for true ones. "
+                f"{', '.join(UNBIASED_LOSSES)} correct for the coins."
+            )
+    elif strategy != "local-label":
         found.append(
             "THE MODEL IS BIASED: labels here went through randomized response (flip_probability), "
             f"and --strategy {strategy} takes them for true ones. Use --strategy local-label, "

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
-from murmuration.preference.choices import DTYPES, MODELS, OPTIMIZERS, QUANTISED, TASKS, TRAINED
+from murmuration.preference.choices import (
+    DTYPES,
+    MODELS,
+    OPTIMIZERS,
+    POLICY_LOSSES,
+    QUANTISED,
+    TASKS,
+    TRAINED,
+)
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
 from murmuration.privacy.adjacency import Adjacency
@@ -257,9 +265,33 @@ class Settings:
     task: str = setting(
         "reward",
         "reward: from judgements. text: the next token of users' own texts (user_id, text). sft: "
-        "that of the responses in judgements. [default: reward]",
+        "that of the responses in judgements. policy: which responses to say, from judgements. "
+        "[default: reward]",
         panel=MODEL,
         choices=TASKS,
+    )
+    loss: str = setting(
+        "",
+        "policy: dpo, ipo or chipo; robust-dpo, square-chipo or square-dpo, which correct for "
+        "randomized labels. [default: dpo]",
+        panel=MODEL,
+        choices=POLICY_LOSSES,
+        base=True,
+    )
+    beta: float = setting(
+        0.0,
+        "policy: what reward a log-ratio of one stands for. [default: 0.1]",
+        panel=MODEL,
+        base=True,
+        **POSITIVE,
+    )
+    r_max: float = setting(
+        0.0,
+        "policy: rewards' differences are clipped at twice this, by chipo, square-chipo and "
+        "square-dpo. [default: 2]",
+        panel=MODEL,
+        base=True,
+        **POSITIVE,
     )
     as_published: bool = setting(
         False, "sft: learn chosen responses only. Looks at labels.", panel=MODEL

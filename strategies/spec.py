@@ -280,7 +280,7 @@ def _parties(honest: int, nodes: int) -> int:
 RATES = {"lora": 0.05, "full": 0.01}
 #: How far noise may move θ in a whole run, by the task, in these units: shares of what layers say.
 #: A reward is good if it ranks well, and forgives more than the next token's distribution.
-_NOISE = {"reward": 0.5, "sft": 0.25, "text": 0.25}
+_NOISE = {"reward": 0.5, "sft": 0.25, "text": 0.25, "policy": 0.25}
 #: Step sizes without noise, over those of a linear head: rounds are fewer.
 _STEEPER = 10.0
 
@@ -309,6 +309,9 @@ def base_config(config: Settings) -> dict[str, Any]:
         "quantise": config.quantise,
         "checkpointing": config.checkpointing,
         "tf32": config.tf32,
+        "loss": config.loss,
+        "beta": config.beta,
+        "r_max": config.r_max,
         "as_published": config.as_published,
     }
     if not config.base:

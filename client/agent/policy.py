@@ -39,7 +39,7 @@ from murmuration.strategies.protocol.stated_plan import MOST_SHARE, PARAMETER, S
 from murmuration.strategies.spec import NodeHalf
 
 #: Tasks (``preference.data.loading``) of nodes that host judgements.
-_TASKS = ("reward", "sft")
+_TASKS = ("reward", "sft", "policy")
 #: A rule that every policy has: what a plan with a hold-out costs rests on it.
 HOLD_OUT = "hold_out"
 _MOST_NGRAMS = 4

@@ -55,6 +55,7 @@ from murmuration.preference.language.loading import (
 )
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
+from murmuration.preference.policy_losses import PolicyLoss
 
 KIND = "language-model"
 #: A processor's caches hold no more: four times as many take half as long again.
@@ -85,6 +86,7 @@ class BaseSettings:
         quantise: one of `QUANTISED`: how frozen linear layers are kept.
         checkpointing: whether blocks' activations are computed once more instead of kept.
         tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
+        loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
         as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
         revision: its commit, where it comes from a hub.
@@ -107,6 +109,9 @@ class BaseSettings:
     quantise: str = "none"
     checkpointing: bool = False
     tf32: bool = False
+    loss: str = PolicyLoss.name
+    beta: float = PolicyLoss.beta
+    r_max: float = PolicyLoss.r_max
     as_published: bool = False
     digest: str = ""
     revision: str = ""
@@ -122,6 +127,7 @@ class BaseSettings:
         if self.quantise not in QUANTISED:
             said = ", ".join(QUANTISED)
             raise InputError(f"--quantise must be one of {said}; got {self.quantise!r}")
+        PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them
         if self.quantise != "none" and self.train == "full":
             raise InputError(
                 "--quantise keeps weights in too few bits to train them: use --train lora or head"

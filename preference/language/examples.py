@@ -15,7 +15,8 @@ set aside: users whose texts are about equally long are neighbours, so that ther
 That changes a gradient in its last digits only, but it does: one user then moves the others'
 vectors, by what was measured (docs/language-models.md) and nobody has proven.
 
-Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ.
+Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. Of
+a public test, where nobody is to be kept apart, texts share batches.
 
 Legend: J examples of all users, N sampled ones, K texts of an example at most, T distinct texts,
 R texts in a batch, S sampled users, B users of a chunk, D trained parameters.
@@ -34,7 +35,7 @@ import torch
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.language.base_model import LanguageBase, out_of_memory_advice
-from murmuration.preference.language.tokens import Tokens
+from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.language.user_gradients import Span, Touched
 from murmuration.preference.linear.examples import distinct_texts, flips, labels
 from murmuration.preference.linear.local_steps import LocalSteps
@@ -62,6 +63,7 @@ class LanguageExamples(ABC):
         start_U: int64, U + 1 offsets of examples.
         kind: as of judgements; every model of preferences suits pairs.
         head_only: whether gradients by all but a reward's head are zero, and not computed.
+        public: whether texts share batches where they are measured.
     """
 
     base: LanguageBase
@@ -70,6 +72,7 @@ class LanguageExamples(ABC):
     start_U: torch.Tensor
     kind: Kind = field(default="pairs", kw_only=True)
     head_only: bool = field(default=False, kw_only=True)
+    public: bool = field(default=False, kw_only=True)
 
     @property
     @abstractmethod
@@ -276,6 +279,16 @@ class LanguageExamples(ABC):
             ):
                 pass
 
+    def measured(self, texts_R: np.ndarray, together: bool = False) -> Iterator[np.ndarray]:
+        """Some texts in the parts in which they are measured: one by one, or, of a public test or
+        ``together``, as many as are computed at a time."""
+        if not (self.public or together):
+            yield from np.split(texts_R, len(texts_R)) if len(texts_R) else ()
+            return
+        lengths_R = self.tokens.lengths_T[texts_R]
+        for places in length_batches(lengths_R, self.base.batch_tokens):
+            yield texts_R[places]
+
     def _lengths(self, taken_N: np.ndarray) -> np.ndarray:
         """Tokens of the longest text of each of some examples; of nobody else's."""
         text_NK = self.text_JK[taken_N]
@@ -373,8 +386,8 @@ class TokenExamples(LanguageExamples):
         self.base.put(theta_D)
         reward_T = torch.zeros(len(self.tokens.lengths_T) + 1)  # the last is that of no text
         with torch.no_grad():
-            for text in np.unique(self.text_JK[self.text_JK >= 0]).tolist():
-                reward_T[text] = self.base.rewards(self.tokens, np.array([text]))[0].cpu()
+            for some_R in self.measured(np.unique(self.text_JK[self.text_JK >= 0])):
+                reward_T[some_R] = self.base.rewards(self.tokens, some_R).cpu()
         reward_JK = reward_T[torch.from_numpy(self.text_JK)]
         logits_JW = reward_JK[:, :1] - reward_JK[:, 1:]
         return torch.where(torch.from_numpy(self.text_JK[:, 1:] >= 0), logits_JW, 0.0).reshape(-1)
@@ -398,9 +411,13 @@ class TokenExamples(LanguageExamples):
 
 
 def token_examples(
-    judgements: Judgements, base: LanguageBase, left_out: LeftOut | None = None
+    judgements: Judgements,
+    base: LanguageBase,
+    left_out: LeftOut | None = None,
+    *,
+    ended: bool = False,
 ) -> TokenExamples:
-    """The tokens of judgements.
+    """The tokens of judgements; ``ended`` as of `TextTokens`.
 
     With ``left_out``, which takes them, judgements with a response that does not fit are left out.
 
@@ -410,15 +427,15 @@ def token_examples(
     """
     text_JK, prompts, responses, first_row_T = distinct_texts(judgements, uses_prompt=True)
     if left_out is not None:
-        fits_T = np.append(base.texts.fits(prompts, responses), True)  # the last: no text
+        fits_T = np.append(base.texts.fits(prompts, responses, ended=ended), True)  # last: no text
         kept_J = np.asarray(fits_T[text_JK].all(axis=1))
         if not kept_J.all():
             left_out.add_all(kept_J, "a response that does not fit into the context")
-            return token_examples(judgements.keep(kept_J), base)
+            return token_examples(judgements.keep(kept_J), base, ended=ended)
     there_JW = text_JK[:, 1:] >= 0
     return TokenExamples(
         base=base,
-        tokens=base.texts(prompts, responses, first_row_T),
+        tokens=base.texts(prompts, responses, first_row_T, ended=ended),
         text_JK=text_JK,
         y_R=labels(judgements, there_JW),
         start_U=torch.tensor(judgements.start_U, dtype=torch.int64),

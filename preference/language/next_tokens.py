@@ -34,6 +34,7 @@ from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.models import PreferenceModel
 from murmuration.preference.reward import Accuracy
 
@@ -53,12 +54,12 @@ class NextTokens(LanguageExamples):
         """By the cross-entropy of scored tokens."""
         del model
         shown_N = (self.text_JK[taken_N] >= 0).sum(1)
-        weight_R = np.repeat(weight_N / shown_N, shown_N) / self._scored(texts_R)
-        state_QH, next_Q, text_Q = self._scored_states(texts_R)
+        weight_R = np.repeat(weight_N / shown_N, shown_N) / scored_tokens(self.tokens, texts_R)
+        state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
         weight_Q = torch.from_numpy(weight_R).float().to(state_QH.device)[text_Q]
         weight_Q *= self.base.scale
         back_QH = torch.empty_like(state_QH)
-        for part in self._chunks(len(next_Q)):
+        for part in chunks(self.base, len(next_Q)):
             leaf_QH = state_QH[part].detach().requires_grad_(True)
             with self.base.backward.by_token(text_Q[part].tolist()):
                 loss_Q = cross_entropy(self.base.said(leaf_QH), next_Q[part], reduction="none")
@@ -78,9 +79,10 @@ class NextTokens(LanguageExamples):
         right_T, loss_T = np.zeros((2, len(self.tokens.lengths_T) + 1))  # the last: of no text
         words = self.base.words
         with torch.no_grad():
-            for text in np.unique(self.text_JK[self.text_JK >= 0]).tolist():
-                loss_T[text], right_T[text] = self._losses(text)
-        scored_T = np.append(self._scored(np.arange(len(self.tokens.second_T))), 0)
+            for some_R in self.measured(np.unique(self.text_JK[self.text_JK >= 0])):
+                loss_T[some_R], right_T[some_R] = self._losses(some_R)
+        every_T = np.arange(len(self.tokens.second_T))
+        scored_T = np.append(scored_tokens(self.tokens, every_T), 0)
         right_J, loss_J, scored_J = (a[self.text_JK].sum(1) for a in (right_T, loss_T, scored_T))
         user_J = np.repeat(np.arange(len(self.counts_U)), self.counts_U.numpy())
         right_U, scored_U = (
@@ -99,35 +101,42 @@ class NextTokens(LanguageExamples):
             loss=float(loss_J.sum()) / scored,
         )
 
-    def _scored(self, texts_R: np.ndarray) -> np.ndarray:
-        """How many tokens of some texts are scored."""
-        lengths_R = self.tokens.start_T[texts_R + 1] - self.tokens.start_T[texts_R]
-        return lengths_R - np.maximum(self.tokens.second_T[texts_R], 1)
-
-    def _losses(self, text: int) -> tuple[float, int]:
-        """One text's cross-entropy, added up, and how many of its tokens were the likeliest."""
-        state_QH, next_Q, _ = self._scored_states(np.array([text]))
-        loss, right = 0.0, 0
-        for part in self._chunks(len(next_Q)):
+    def _losses(self, texts_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Texts' cross-entropies, added up over tokens, and how many tokens were the likeliest."""
+        state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
+        row_Q, loss_R, right_R = text_Q.cpu().numpy(), *np.zeros((2, len(texts_R)))
+        for part in chunks(self.base, len(next_Q)):
             said_QV = self.base.said(state_QH[part])
-            loss += float(cross_entropy(said_QV, next_Q[part], reduction="none").double().sum())
-            right += int((said_QV.argmax(1) == next_Q[part]).sum())
-        return loss, right
+            loss_P = cross_entropy(said_QV, next_Q[part], reduction="none").double()
+            right_P = said_QV.argmax(1) == next_Q[part]
+            loss_R += np.bincount(row_Q[part], loss_P.cpu().numpy(), len(texts_R))
+            right_R += np.bincount(row_Q[part], right_P.cpu().numpy(), len(texts_R))
+        return loss_R, right_R
 
-    def _chunks(self, scored: int) -> Iterator[slice]:
-        """Of scored tokens, as many at a time as there may be numbers for."""
-        most = max(1, self.base.most_logits // self.base.words)
-        return (slice(low, low + most) for low in range(0, scored, most))
 
-    def _scored_states(self, texts_R: np.ndarray) -> tuple[torch.Tensor, ...]:
-        """Of each scored token: the state that says it, at the θ that was put last, (Q, H), itself,
-        and which text it is of, (Q,) each."""
-        state_RLH, ids_RL = self.base.states(self.tokens, texts_R)
-        place_L = np.arange(ids_RL.shape[1])
-        begin_R = np.maximum(self.tokens.second_T[texts_R], 1)[:, None]
-        scored_RL = (place_L >= begin_R) & (place_L < self.tokens.lengths_T[texts_R][:, None])
-        there_RL = torch.from_numpy(scored_RL[:, 1:]).to(ids_RL.device)
-        return state_RLH[:, :-1][there_RL], ids_RL[:, 1:][there_RL], there_RL.nonzero()[:, 0]
+def scored_tokens(tokens: Tokens, texts_R: np.ndarray) -> np.ndarray:
+    """How many tokens of some texts are scored, (R,)."""
+    lengths_R = tokens.start_T[texts_R + 1] - tokens.start_T[texts_R]
+    return lengths_R - np.maximum(tokens.second_T[texts_R], 1)
+
+
+def scored_states(
+    base: LanguageBase, tokens: Tokens, texts_R: np.ndarray
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of each scored token: the state that says it, at the θ that was put last, (Q, H), itself,
+    and which text it is of, (Q,) each."""
+    state_RLH, ids_RL = base.states(tokens, texts_R)
+    place_L = np.arange(ids_RL.shape[1])
+    begin_R = np.maximum(tokens.second_T[texts_R], 1)[:, None]
+    scored_RL = (place_L >= begin_R) & (place_L < tokens.lengths_T[texts_R][:, None])
+    there_RL = torch.from_numpy(scored_RL[:, 1:]).to(ids_RL.device)
+    return state_RLH[:, :-1][there_RL], ids_RL[:, 1:][there_RL], there_RL.nonzero()[:, 0]
+
+
+def chunks(base: LanguageBase, scored: int) -> Iterator[slice]:
+    """Of scored tokens, as many at a time as there may be numbers for."""
+    most = max(1, base.most_logits // base.words)
+    return (slice(low, low + most) for low in range(0, scored, most))
 
 
 def own_texts(data: UserTexts, base: LanguageBase, left_out: LeftOut | None = None) -> NextTokens:

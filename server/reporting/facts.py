@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from murmuration.preference.choices import NEXT_TOKENS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.reporting.figures import (
     delta_text,
@@ -41,6 +42,7 @@ WORDS = {
         "writes",
     ),
     "sft": Words("judgements", "judgements", "what any single user was shown", "was shown"),
+    "policy": Words("judgements", "judgements", "what any single user judged", "prefers"),
 }
 
 #: What a ``result.json`` need not have, and what it then says: runs of earlier versions lack most.
@@ -82,7 +84,8 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     return run | {
         "level": level,
         "words": WORDS[run["task"]],
-        "next_tokens": run["task"] != "reward",
+        "next_tokens": run["task"] in NEXT_TOKENS,
+        "writes": run["task"] != "reward",
         "epsilon_text": epsilon_text(run["epsilon"]) if run["private"] else "none",
         "delta_text": delta_text(run["delta"]),
         "sentence": in_words(Adjacency(run["adjacency"]).sentence, run["task"]),

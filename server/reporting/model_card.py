@@ -64,7 +64,7 @@ tags:
 {% if level in ("user", "item") %}
 - differential-privacy
 {% endif %}
-{% if next_tokens %}
+{% if writes %}
 - text-generation
 {% else %}
 - reward-model
@@ -79,11 +79,13 @@ tags:
 # A language model trained on a crowd's own texts
 {% elif task == "sft" %}
 # A language model trained on responses that a crowd was shown
+{% elif task == "policy" %}
+# A language model aligned with a crowd's preferences
 {% else %}
 # A reward model learnt from a crowd's preferences
 {% endif %}
 
-{% if next_tokens %}
+{% if writes %}
 It says how likely each next token of a text is, and so can write: the language model `{{ path }}`,
   {% if features.train == "full" %}
   all {{ dimension|count }} weights trained.
@@ -95,6 +97,10 @@ It says how likely each next token of a text is, and so can write: the language 
   the chosen responses of their judgements, given the prompts, and no others.
   {% elif task == "text" %}
   users' own texts.
+  {% elif task == "policy" %}
+  which of a prompt's responses they preferred, by the loss `{{ features.loss }}` (beta
+  {{ features.beta|number }}), to say the preferred ones rather than the others; the model that it
+  began from is the reference.
   {% else %}
   the responses of their judgements, given the prompts; both of every judgement, whichever was
   chosen.
@@ -180,7 +186,7 @@ from murmuration.preference.reward import RewardModel
 model = RewardModel.load("path/to/this/folder")
 model.score("Spend it or save it?", "Put it aside for now.")
 {% else %}
-{% set module, load = ("likelihood", "load_scorer") if next_tokens else ("reward", "load_reward") %}
+{% set module, load = ("likelihood", "load_scorer") if writes else ("reward", "load_reward") %}
 from murmuration.preference.language.{{ module }} import {{ load }}
 model = {{ load }}("path/to/this/folder")
 model.score(["Spend it or save it?"], ["Put it aside for now."])
@@ -197,17 +203,17 @@ or, on the command line, `murmuration score path/to/this/folder --prompt … --r
   {% else %}
   write texts down as in training.
   {% endif %}
-  {% if next_tokens %}
+  {% if writes %}
   A score is the response's log-likelihood in nats, given the prompt, its end included.
   {% endif %}
   By transformers alone:
 
-{% set loader = "AutoModelForCausalLM" if next_tokens else "AutoModelForSequenceClassification" %}
+{% set loader = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification" %}
 ```python
 from transformers import {{ loader }}
 {% if features.train == "lora" and not features.merged %}
 from peft import PeftModel
-model = {{ loader }}.from_pretrained("{{ path }}"{{ "" if next_tokens else ", num_labels=1" }})
+model = {{ loader }}.from_pretrained("{{ path }}"{{ "" if writes else ", num_labels=1" }})
 model = PeftModel.from_pretrained(model, "path/to/this/folder")
 {% else %}
 model = {{ loader }}.from_pretrained("path/to/this/folder")
@@ -234,7 +240,7 @@ model = {{ loader }}.from_pretrained("path/to/this/folder")
 
 ## Limits
 
-{% if next_tokens %}
+{% if writes %}
 - It writes what is likely after what it has read. It does not know what is true, safe or good.
 - Its base was trained by somebody on something; that is outside the guarantee given here.
 {% else %}

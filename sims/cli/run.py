@@ -29,6 +29,7 @@ _EMBEDDED = {
     "reward": ("murmuration.population:train", "murmuration.population:test"),
     "text": ("murmuration.population:texts_train", "murmuration.population:texts_test"),
     "sft": ("murmuration.population:train", "murmuration.population:test"),
+    "policy": ("murmuration.population:train", "murmuration.population:test"),
 }
 
 

@@ -13,6 +13,7 @@ from murmuration.preference.data.judgements import InputError, Judgements, LeftO
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.next_tokens import scored_tokens
 from murmuration.preference.linear.gradients import sum_over_users, user_gradients, windows
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
@@ -201,7 +202,10 @@ def test_a_long_text_is_cut_and_every_token_but_the_first_is_scored_once(made):
     whole = base.tokenizer(words)["input_ids"] + [base.tokenizer.eos_token_id]
     assert parts[0] + [i for part in parts[1:] for i in part[1:]] == whole
     assert all(one[-1] == two[0] for one, two in pairwise(parts))
-    assert examples._scored(np.arange(len(examples.tokens.second_T)))[:windows_].sum() == length - 1
+    assert (
+        scored_tokens(examples.tokens, np.arange(len(examples.tokens.second_T)))[:windows_].sum()
+        == length - 1
+    )
 
 
 def test_prompts_are_not_scored(made, make_rows):
@@ -211,8 +215,8 @@ def test_prompts_are_not_scored(made, make_rows):
     _, changed = made(task="sft", data=other)
     assert (examples.tokens.second_T > 1).all()
     assert (
-        examples._scored(np.arange(len(examples.tokens.second_T))).tolist()
-        == changed._scored(np.arange(len(examples.tokens.second_T))).tolist()
+        scored_tokens(examples.tokens, np.arange(len(examples.tokens.second_T))).tolist()
+        == scored_tokens(changed.tokens, np.arange(len(examples.tokens.second_T))).tolist()
     )
     for text in range(len(examples.tokens.lengths_T)):
         first, last = examples.tokens.second_T[text], examples.tokens.lengths_T[text]
@@ -332,7 +336,7 @@ def test_chunks_of_what_is_said_have_the_gradients_of_the_whole(made, kind, trai
     base.most_logits = most
     found = ours(examples, theta_D, chosen)
     assert max(numbers) <= max(most, base.words)
-    assert sum(numbers) == base.words * examples._scored(chosen[0].numpy()).sum()
+    assert sum(numbers) == base.words * scored_tokens(examples.tokens, chosen[0].numpy()).sum()
     torch.testing.assert_close(found, whole, atol=1e-6, rtol=1e-5)
     chunked = accuracy_at(theta_D.numpy(), examples)
     assert max(numbers) <= max(most, base.words)
@@ -376,3 +380,19 @@ def test_logits_that_are_changed_after_the_head_are_taken_as_they_come(made):
     chosen, theta_D = taken(examples), start(base)
     expected = differentiated(base, examples, theta_D, *chosen)
     assert (ours(examples, theta_D, chosen) - expected).norm() / expected.norm() < 1e-5
+
+
+@pytest.mark.parametrize("task", ["text", "sft", "policy", "reward"])
+def test_of_a_public_test_texts_share_batches(made, task):
+    base, examples = made(task=task)
+    public, calls = replace(examples, public=True), []
+    theta_D = start(base).numpy()
+    one = accuracy_at(theta_D, examples)
+    block = next(m for m in base.model.modules() if type(m).__name__ == "GPT2Block")
+    handle = block.register_forward_hook(lambda module, args, out: calls.append(len(args[0])))
+    two = accuracy_at(theta_D, public)
+    handle.remove()
+    assert len(calls) <= 2 and max(calls) == len(examples.tokens.lengths_T)
+    assert one.pooled == two.pooled and one.judgements == two.judgements
+    if task in ("text", "sft"):
+        assert one.loss == pytest.approx(two.loss, abs=1e-6)

@@ -1,0 +1,184 @@
+"""Judgements as tokens, and the loss of a policy on them: a language model that says responses.
+
+A response's log-ratio is how much likelier it is, after its prompt and with its end, than where
+the policy began: under the checkpoint that is trained, which is the reference. What log-ratios of
+a judgement cost is in `preference.policy_losses`; here they are computed, and differentiated.
+
+There is no second model: the reference is the same network at θ = 0, put there before the round's θ
+is. Each text's likelihood under it is computed by itself, so that it depends on nothing but the
+text and public constants, and is kept: where a judgement comes again, in a later round, the
+reference costs nothing. (With `batch_users` texts share batches there, too.)
+
+All responses of a judgement go through the network in one pass forward and one back.
+
+Legend: J judgements, N sampled ones, K responses of each at most, T distinct texts, R texts in a
+batch, Q scored tokens in a batch, H width of states, S sampled users.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from murmuration.preference.data.judgements import Judgements, LeftOut
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.examples import TokenExamples, token_examples
+from murmuration.preference.language.next_tokens import chunks, scored_states, scored_tokens
+from murmuration.preference.language.user_gradients import Touched
+from murmuration.preference.linear.local_steps import LocalSteps
+from murmuration.preference.models import PreferenceModel
+from murmuration.preference.policy_losses import PolicyLoss
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyExamples(TokenExamples):
+    """As what they extend, of a policy.
+
+    Attributes:
+        reference_T: float64, log-likelihood of each text under the reference, as far as it is known
+            by now, else NaN; the last, of no text, is 0.
+    """
+
+    reference_T: np.ndarray = field(kw_only=True)
+
+    @cached_property
+    def loss(self) -> PolicyLoss:
+        """What it is trained by."""
+        return policy_loss(self.base)
+
+    def differentiate(
+        self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
+    ) -> None:
+        """By the slope of each judgement's loss in its log-ratios."""
+        there_NK = self.text_JK[taken_N] >= 0
+        state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
+        parts = list(chunks(self.base, len(next_Q)))
+        leaf_QH = state_QH.detach().requires_grad_(True)
+        row_Q = text_Q.cpu().numpy()
+
+        def said(part: slice) -> torch.Tensor:
+            with self.base.backward.by_token(row_Q[part].tolist()):
+                return cross_entropy(self.base.said(leaf_QH[part]), next_Q[part], reduction="none")
+
+        # Slopes need the whole of a text. Where it is said in several parts, each is said once
+        # more to be differentiated, so that there are never more numbers than of one.
+        whole = [said(parts[0])] if len(parts) == 1 else None
+        with torch.no_grad():
+            loss_Q = torch.cat([loss.detach() for loss in whole or map(said, parts)])
+        log_R = -np.bincount(row_Q, loss_Q.double().cpu().numpy(), len(texts_R))
+        back_R = self._slopes(texts_R, there_NK, log_R, taken_N, weight_N, model)
+        back_Q = torch.from_numpy(back_R[row_Q]).float().to(leaf_QH.device)
+        for number, part in enumerate(parts):
+            loss_P = whole[number] if whole else said(part)
+            (loss_P * -back_Q[part]).sum().backward()
+        if state_QH.requires_grad:  # or only the head is trained
+            state_QH.backward(leaf_QH.grad)
+
+    def _slopes(
+        self,
+        texts_R: np.ndarray,
+        there_NK: np.ndarray,
+        log_R: np.ndarray,
+        taken_N: np.ndarray,
+        weight_N: np.ndarray,
+        model: PreferenceModel,
+    ) -> np.ndarray:
+        """The base's ``scale`` times the derivatives of Σ weight · loss by the log-likelihoods of
+        the texts, (R,)."""
+        ratio_NK = torch.zeros(there_NK.shape, dtype=torch.float64)
+        per_R = (
+            scored_tokens(self.tokens, texts_R) if self.loss.per_token else np.ones(len(texts_R))
+        )
+        ratio_NK[torch.from_numpy(there_NK)] = torch.from_numpy(
+            (log_R - self.reference_T[texts_R]) / per_R
+        )
+        ratio_NK.requires_grad_(True)
+        chosen_N = torch.from_numpy(taken_N)
+        y_NW = self.y_R.view(-1, self.width)[chosen_N].double()
+        flip_N = None if self.flip_J is None else self.flip_J[chosen_N]
+        loss_N = self.loss.loss(ratio_NK, y_NW, flip_N, model)
+        (loss_N * torch.from_numpy(weight_N) * self.base.scale).sum().backward()
+        assert ratio_NK.grad is not None  # it is what the loss was made of
+        return ratio_NK.grad.numpy()[there_NK] / per_R
+
+    def ratios(self, theta_D: torch.Tensor) -> torch.Tensor:
+        """Log-ratios of all judgements' responses at θ, (J, K) float64; 0 where there is none.
+
+        Of each text by itself, but for a public test.
+        """
+        present = np.unique(self.text_JK[self.text_JK >= 0])
+        self._refer(present, together=False)
+        self.base.put(theta_D)
+        log_T = np.zeros(len(self.reference_T))
+        for some_R in self.measured(present):
+            log_T[some_R] = self._log_likelihoods(some_R)
+        ratio_T = log_T - np.where(np.isnan(self.reference_T), 0.0, self.reference_T)
+        if self.loss.per_token:
+            ratio_T[present] /= scored_tokens(self.tokens, present)
+        return torch.from_numpy(ratio_T)[torch.from_numpy(self.text_JK)]
+
+    def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
+        """The reward that the policy stands for, of the first response less that of the other, for
+        each row at θ, (R,) float32; 0 where there is no such response."""
+        logits_JW = self.loss.logits(self.ratios(theta_D))
+        there_JW = torch.from_numpy(self.text_JK[:, 1:] >= 0)
+        return torch.where(there_JW, logits_JW, 0.0).float().reshape(-1)
+
+    def _user_chunks(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        model: PreferenceModel,
+        local: LocalSteps | None,
+        batch_users: bool,
+    ) -> Iterator[tuple[torch.Tensor, Touched]]:
+        """As what it extends; with the reference of what it takes, first."""
+        self._refer(np.unique(self.text_JK[taken_N.numpy()]), together=batch_users)
+        yield from super()._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
+
+    def _refer(self, texts_R: np.ndarray, together: bool) -> None:
+        """Compute the reference of those texts whose is not known yet. Moves the network to it."""
+        new_R = texts_R[np.isnan(self.reference_T[texts_R])]
+        if not len(new_R):
+            return
+        self.base.put(torch.zeros(self.dimension))
+        for some_R in self.measured(new_R, together):
+            self.reference_T[some_R] = self._log_likelihoods(some_R)
+
+    def _log_likelihoods(self, texts_R: np.ndarray) -> np.ndarray:
+        """Of responses, at the θ that was put last, (R,) float64."""
+        with torch.no_grad():
+            state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
+            losses = [
+                cross_entropy(self.base.said(state_QH[part]), next_Q[part], reduction="none")
+                for part in chunks(self.base, len(next_Q))
+            ]
+        loss_Q = torch.cat([torch.zeros(0, device=state_QH.device), *losses]).double().cpu()
+        return -np.bincount(text_Q.cpu().numpy(), loss_Q.numpy(), len(texts_R))
+
+
+def policy_loss(base: LanguageBase) -> PolicyLoss:
+    """What a base with `--task policy` is trained by."""
+    settings = base.settings
+    return PolicyLoss(settings.loss, settings.beta, settings.r_max)
+
+
+def policy_examples(
+    judgements: Judgements, base: LanguageBase, left_out: LeftOut | None = None
+) -> PolicyExamples:
+    """The tokens of judgements, for a policy; ``left_out`` as of `token_examples`.
+
+    Raises:
+        InputError: as of `token_examples`.
+    """
+    found = token_examples(judgements, base, left_out, ended=True)
+    reference_T = np.full(len(found.tokens.lengths_T) + 1, np.nan)
+    reference_T[-1] = 0.0
+    return PolicyExamples(
+        **{known.name: getattr(found, known.name) for known in fields(found)},
+        reference_T=reference_T,
+    )

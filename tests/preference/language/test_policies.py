@@ -1,0 +1,305 @@
+"""Policies on judgements: against automatic differentiation and TRL, whoever else is there."""
+
+import tempfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.preference.bases import accuracy_at, examples_of, largest_batch
+from murmuration.preference.choices import PAIR_LOSSES, POLICY_LOSSES
+from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
+from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.linear.gradients import sum_over_users, windows
+from murmuration.preference.linear.local_steps import LocalSteps
+from murmuration.preference.models import preference_model
+from murmuration.preference.policy_losses import PolicyLoss
+from murmuration.privacy.mechanisms.clipping import UserClip
+
+COUNTS = [3, 1, 5, 2]
+
+
+@pytest.fixture
+def made(language_model, make_rows):
+    """A function: a base and examples of four users, θ, sampled judgements, preferences' model."""
+
+    def make(loss="dpo", kind="gpt2", train="lora", judgements=None, schema=PAIRS, **settings):
+        settings = {"beta": 0.3, "task": "policy", "rank": 2} | settings
+        base = LanguageBase(BaseSettings(language_model(kind), train, loss=loss, **settings))
+        if judgements is None:
+            judgements = Judgements.from_rows(make_rows(COUNTS), schema=schema)
+        examples = examples_of(judgements, base)
+        assert isinstance(examples, PolicyExamples)
+        name = "btl" if examples.width == 1 else "plackett-luce"
+        model = preference_model(name, examples.kind, examples.width)
+        return base, examples, start(base), taken(examples), model
+
+    return make
+
+
+def start(base, scale=0.1):
+    return scale * torch.randn(base.dimension, generator=torch.Generator().manual_seed(0))
+
+
+def taken(examples, most=3):
+    users = np.arange(len(examples.counts_U))
+    return windows(examples.start_U, users, most, users.astype(np.uint64) * 7)
+
+
+def log_likelihood(base, tokens, text):
+    """Of one response, token by token, in float64; and how many tokens it has."""
+    ids = tokens.ids[tokens.start_T[text] : tokens.start_T[text + 1]].tolist()
+    logs = base.model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(dim=1)
+    scored = range(max(1, int(tokens.second_T[text])), len(ids))
+    return sum(logs[place - 1, ids[place]] for place in scored), len(scored)
+
+
+def differentiated(base, examples, theta_D, taken_N, taken_S, model):
+    """Each user's mean gradient by a backward pass of their own, (S, D)."""
+    loss, base_T = PolicyLoss(base.settings.loss, base.settings.beta, base.settings.r_max), {}
+    base.put(torch.zeros(base.dimension))
+    with torch.no_grad():
+        for text in np.unique(examples.text_JK[examples.text_JK >= 0]).tolist():
+            base_T[text] = log_likelihood(base, examples.tokens, text)[0]
+    base.put(theta_D)
+    found = []
+    with base.differentiable() as parameters:
+        for part in taken_N.split(taken_S.tolist()):
+            total = 0.0
+            for j in part.tolist():
+                ratios = []
+                for text in examples.text_JK[j].tolist():
+                    if text < 0:
+                        ratios.append(torch.zeros((), dtype=torch.float64))
+                        continue
+                    log, tokens = log_likelihood(base, examples.tokens, text)
+                    ratios.append((log - base_T[text]) / (tokens if loss.per_token else 1))
+                y_1W = examples.y_R.view(-1, examples.width)[j][None].double()
+                flip = None if examples.flip_J is None else examples.flip_J[j : j + 1]
+                total = total + loss.loss(torch.stack(ratios)[None], y_1W, flip, model).sum()
+            grads = torch.autograd.grad(total / len(part), list(parameters.values()))
+            found.append(torch.cat([g.reshape(-1) for g in grads]))
+    return base.to_theta(torch.stack(found))
+
+
+def ours(examples, theta_D, chosen, model, together=False, local=None):
+    found = examples.user_gradients(theta_D, *chosen, model, local, together)
+    return torch.cat([g.clone() for g in found])
+
+
+def apart(found, expected):
+    assert expected.norm(dim=1).min() > 1e-4
+    return float((found - expected).norm() / expected.norm())
+
+
+@pytest.mark.parametrize("loss", POLICY_LOSSES)
+@pytest.mark.parametrize("train", ["lora", "full"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gpt2-chat"])
+def test_equal_to_a_backward_pass_for_each_user(made, kind, train, loss):
+    # Not one is clipped, or it would have no gradient to compare.
+    base, examples, theta_D, chosen, model = made(loss, kind, train, r_max=500.0)
+    expected = differentiated(base, examples, theta_D, *chosen, model)
+    assert apart(ours(examples, theta_D, chosen, model), expected) < 2e-5
+
+
+@pytest.mark.parametrize("kind", ["top-1", "ranking"])
+@pytest.mark.parametrize("loss", [loss for loss in POLICY_LOSSES if loss not in PAIR_LOSSES])
+def test_several_responses_are_a_choice_among_them(made, loss, kind):
+    rows = [
+        {"user_id": "a", "prompt": "what now ?", "responses": ["save it", "bet on it", "wait"]},
+        {"user_id": "a", "prompt": "what ?", "responses": ["keep the old one", "spend all of it"]},
+        {"user_id": "b", "prompt": "now ?", "responses": ["buy today !", "take loan", "save"]},
+    ]
+    for row in rows:
+        row |= {"best": 0} if kind == "top-1" else {"ranking": [2, 1, 3][: len(row["responses"])]}
+    schema = Schema(kind, 3)
+    judgements = Judgements.from_rows(rows, schema=schema)
+    base, examples, theta_D, chosen, model = made(loss, judgements=judgements, r_max=500.0)
+    expected = differentiated(base, examples, theta_D, *chosen, model)
+    assert apart(ours(examples, theta_D, chosen, model), expected) < 2e-5
+
+
+@pytest.mark.parametrize("loss", ["robust-dpo", "square-chipo", "dpo"])
+def test_how_labels_were_randomized_comes_with_them(made, make_rows, loss):
+    clean = Judgements.from_rows(make_rows(COUNTS))
+    noisy = replace(clean, channel=LabelChannel("randomized-response", 0.3))
+    base, examples, theta_D, chosen, model = made(loss, judgements=noisy, r_max=500.0)
+    found = ours(examples, theta_D, chosen, model)
+    expected = differentiated(base, examples, theta_D, *chosen, model)
+    assert apart(found, expected) < 2e-5
+    _, true, *_ = made(loss, judgements=clean, r_max=500.0)
+    moved = float((ours(true, theta_D, chosen, model) - found).norm() / expected.norm())
+    assert moved == 0.0 if loss == "dpo" else moved > 0.05
+
+
+def test_at_the_reference_nothing_is_preferred(made):
+    for loss in POLICY_LOSSES:
+        base, examples, *_ = made(loss)
+        zero_D = torch.zeros(base.dimension)
+        assert (examples.logits_R(zero_D) == 0).all()
+        assert accuracy_at(zero_D.numpy(), examples).pooled == 0.5
+
+
+def test_steps_down_a_loss_raise_what_was_preferred(made):
+    for loss in POLICY_LOSSES:
+        base, examples, *_, model = made(loss, r_max=500.0)
+        everything = taken(examples, 5)
+        theta_D = torch.zeros(base.dimension)
+        for _ in range(30):
+            theta_D = theta_D - 3.0 * ours(examples, theta_D, everything, model).mean(0)
+        assert accuracy_at(theta_D.numpy(), examples).pooled > 0.8, loss
+
+
+def test_the_reference_is_computed_once(made):
+    _, examples, theta_D, chosen, model = made()
+    calls, network = [], examples.base.model
+    block = next(m for m in network.modules() if type(m).__name__ == "GPT2Block")
+    examples.logits_R(theta_D)  # the first call of all tries the network out
+    examples.reference_T[:-1] = np.nan
+    handle = block.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    ours(examples, theta_D, chosen, model)
+    first, texts = calls.count(False), len(np.unique(examples.text_JK[chosen[0].numpy()]))
+    ours(examples, 2 * theta_D, chosen, model)
+    handle.remove()
+    assert first == texts and calls.count(False) == texts
+
+
+def test_a_vector_is_the_same_whenever_the_reference_was_computed(made):
+    _, one, theta_D, chosen, model = made()
+    _, two, *_ = made()
+    two.logits_R(0.5 * theta_D)  # of all texts
+    assert torch.equal(ours(one, theta_D, chosen, model), ours(two, theta_D, chosen, model))
+
+
+@pytest.mark.parametrize("loss", ["dpo", "square-chipo"])
+def test_a_user_is_the_same_whoever_is_beside(made, make_rows, loss):
+    _, examples, theta_D, _, model = made(loss)
+    rows = make_rows(COUNTS)
+    mine = [row for row in rows if row["user_id"] == rows[0]["user_id"]]
+    _, alone, *_ = made(loss, judgements=Judgements.from_rows(mine))
+    _, few, _, _, _ = made(loss, judgements=Judgements.from_rows(rows[:4]))
+    every = (torch.arange(3), torch.tensor([3]))
+    expected = ours(alone, theta_D, every, model)
+    assert torch.equal(ours(examples, theta_D, every, model), expected)
+    assert torch.equal(ours(few, theta_D, every, model), expected)
+
+
+@pytest.mark.parametrize("settings", [{"batch_tokens": 1}, {"batch_tokens": 40}, {"memory": 1}])
+def test_batches_change_nothing_but_last_digits(made, settings):
+    _, examples, theta_D, chosen, model = made("chipo")
+    _, other, *_ = made("chipo", **settings)
+    torch.testing.assert_close(
+        ours(other, theta_D, chosen, model, True),
+        ours(examples, theta_D, chosen, model),
+        atol=1e-5,
+        rtol=0,
+    )
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_words_are_said_in_parts_where_there_are_many(made, train):
+    base, examples, theta_D, chosen, model = made(train=train)
+    expected = ours(examples, theta_D, chosen, model)
+    base.most_logits = 3 * base.words  # three tokens at a time, of any number
+    _, fresh, *_ = made(train=train)
+    fresh.base.most_logits = 3 * base.words
+    assert apart(ours(fresh, theta_D, chosen, model), expected) < 1e-5
+
+
+def test_the_sum_is_that_of_clipped_vectors(made):
+    _, examples, theta_D, chosen, model = made()
+    clip = UserClip(0.05)
+    found = sum_over_users(examples, theta_D, *chosen, clip.clip_sum, model)
+    rows = ours(examples, theta_D, chosen, model)
+    assert torch.equal(found, sum(clip.clip_sum(row[None]) for row in rows))
+
+
+def test_local_steps_go_down(made):
+    _, examples, theta_D, chosen, model = made()
+    one = ours(examples, theta_D, chosen, model, local=LocalSteps(1, 0.5))
+    torch.testing.assert_close(one, 0.5 * ours(examples, theta_D, chosen, model))
+    two = ours(examples, theta_D, chosen, model, local=LocalSteps(2, 0.5))
+    for user, (before, after) in enumerate(zip(one, two, strict=True)):
+        part = chosen[0].split(chosen[1].tolist())[user]
+        mine = (part, torch.tensor([len(part)]))
+        there = ours(examples, theta_D - before, mine, model)[0]
+        torch.testing.assert_close(after, before + 0.5 * there, atol=1e-6, rtol=1e-4)
+
+
+def test_ends_are_learnt(made):
+    base, examples, *_ = made()
+    last_T = examples.tokens.ids[torch.from_numpy(examples.tokens.start_T[1:] - 1)]
+    assert (last_T == base.tokenizer.eos_token_id).all()
+
+
+def test_the_largest_batch_fits_what_is_declared(made):
+    base, *_ = made(batch_tokens=200, max_tokens=20)
+    found = largest_batch(base, PAIRS)
+    assert isinstance(found, PolicyExamples) and found.text_JK.shape == (5, 2)
+
+
+def test_what_does_not_fit_is_left_out(made, make_rows):
+    rows = make_rows([2])
+    rows[0]["chosen"] = "wait " * 300
+    with pytest.raises(InputError, match="row 1: a response of"):
+        made(judgements=Judgements.from_rows(rows))
+    base, *_ = made()
+    left_out = LeftOut("skip")
+    found = examples_of(Judgements.from_rows(rows), base, left_out)
+    assert left_out.rows == 1 and len(found.text_JK) == 1
+    assert isinstance(found, PolicyExamples)
+
+
+@pytest.mark.parametrize("wrong", [{"loss": "kto"}, {"beta": -1.0}, {"r_max": 0.0}])
+def test_a_loss_that_is_none_is_refused(made, wrong):
+    with pytest.raises(InputError, match="--"):
+        made(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("loss", "called"), [("dpo", "sigmoid"), ("ipo", "ipo"), ("robust-dpo", "robust")]
+)
+def test_losses_are_trls_on_equal_weights_and_tokens(made, loss, called, make_rows):
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM
+
+    flip = 0.3 if called == "robust" else 0.0
+    judgements = Judgements.from_rows(make_rows(COUNTS))
+    if flip:
+        judgements = replace(judgements, channel=LabelChannel("randomized-response", flip))
+    base, examples, theta_D, _, _ = made(loss, train="full", judgements=judgements)
+    reference = AutoModelForCausalLM.from_pretrained(base.settings.path)
+    policy = AutoModelForCausalLM.from_pretrained(base.settings.path)
+    base.put(theta_D)
+    policy.load_state_dict(base.model.state_dict())
+    pairs_J = examples.text_JK
+    tokens, pad = examples.tokens, base.tokenizer.pad_token_id
+    texts_R = np.concatenate([pairs_J[:, 0], pairs_J[:, 1]])
+    ids_RL, mask_RL = tokens.batch(texts_R, pad)
+    place_L = torch.arange(ids_RL.shape[1])
+    response_RL = mask_RL & (place_L >= torch.from_numpy(tokens.second_T[texts_R])[:, None])
+    with tempfile.TemporaryDirectory() as folder:
+        settings = trl.DPOConfig(
+            folder, loss_type=[called], beta=0.3, label_smoothing=flip, use_cpu=True,
+            report_to="none", bf16=False,
+        )  # fmt: skip
+        rows = {"prompt": ["what"], "chosen": [" save"], "rejected": [" bet"]}
+        trainer = trl.DPOTrainer(
+            policy, reference, args=settings, train_dataset=Dataset.from_dict(rows),
+            processing_class=base.tokenizer,
+        )  # fmt: skip
+        inputs = {
+            "input_ids": ids_RL,
+            "attention_mask": mask_RL.long(),
+            "completion_mask": response_RL.long(),
+        }
+        trainer.model.eval()
+        expected = float(trainer.compute_loss(trainer.model, inputs))
+    y_JW = torch.ones(len(pairs_J), 1, dtype=torch.float64)
+    found = examples.loss.loss(examples.ratios(theta_D), y_JW, examples.flip_J).mean()
+    assert expected != pytest.approx(float(examples.loss.loss(torch.zeros(1, 2), y_JW[:1], None)))
+    assert float(found) == pytest.approx(expected, abs=1e-6, rel=1e-6)
