@@ -57,7 +57,7 @@ def log_likelihood(base, tokens, text):
     return sum(logs[place - 1, ids[place]] for place in scored), len(scored)
 
 
-def differentiated(base, examples, theta_D, taken_N, taken_S, model):
+def differentiated(base, examples, theta_D, chosen, model):
     """Each user's mean gradient by a backward pass of their own, (S, D)."""
     loss, base_T = PolicyLoss(base.settings.loss, base.settings.beta, base.settings.r_max), {}
     base.put(torch.zeros(base.dimension))
@@ -67,8 +67,8 @@ def differentiated(base, examples, theta_D, taken_N, taken_S, model):
     base.put(theta_D)
     found = []
     with base.differentiable() as parameters:
-        for part in taken_N.split(taken_S.tolist()):
-            total = 0.0
+        for part in chosen[0].split(chosen[1].tolist()):
+            total = torch.zeros((), dtype=torch.float64)
             for j in part.tolist():
                 ratios = []
                 for text in examples.text_JK[j].tolist():
@@ -101,7 +101,7 @@ def apart(found, expected):
 def test_equal_to_a_backward_pass_for_each_user(made, kind, train, loss):
     # Not one is clipped, or it would have no gradient to compare.
     base, examples, theta_D, chosen, model = made(loss, kind, train, r_max=500.0)
-    expected = differentiated(base, examples, theta_D, *chosen, model)
+    expected = differentiated(base, examples, theta_D, chosen, model)
     assert apart(ours(examples, theta_D, chosen, model), expected) < 2e-5
 
 
@@ -118,7 +118,7 @@ def test_several_responses_are_a_choice_among_them(made, loss, kind):
     schema = Schema(kind, 3)
     judgements = Judgements.from_rows(rows, schema=schema)
     base, examples, theta_D, chosen, model = made(loss, judgements=judgements, r_max=500.0)
-    expected = differentiated(base, examples, theta_D, *chosen, model)
+    expected = differentiated(base, examples, theta_D, chosen, model)
     assert apart(ours(examples, theta_D, chosen, model), expected) < 2e-5
 
 
@@ -128,7 +128,7 @@ def test_how_labels_were_randomized_comes_with_them(made, make_rows, loss):
     noisy = replace(clean, channel=LabelChannel("randomized-response", 0.3))
     base, examples, theta_D, chosen, model = made(loss, judgements=noisy, r_max=500.0)
     found = ours(examples, theta_D, chosen, model)
-    expected = differentiated(base, examples, theta_D, *chosen, model)
+    expected = differentiated(base, examples, theta_D, chosen, model)
     assert apart(found, expected) < 2e-5
     _, true, *_ = made(loss, judgements=clean, r_max=500.0)
     moved = float((ours(true, theta_D, chosen, model) - found).norm() / expected.norm())
@@ -212,9 +212,10 @@ def test_words_are_said_in_parts_where_there_are_many(made, train):
 def test_the_sum_is_that_of_clipped_vectors(made):
     _, examples, theta_D, chosen, model = made()
     clip = UserClip(0.05)
-    found = sum_over_users(examples, theta_D, *chosen, clip.clip_sum, model)
+    taken_N, taken_S = chosen
+    found = sum_over_users(examples, theta_D, taken_N, taken_S, clip.clip_sum, model)
     rows = ours(examples, theta_D, chosen, model)
-    assert torch.equal(found, sum(clip.clip_sum(row[None]) for row in rows))
+    assert torch.equal(found, torch.stack([clip.clip_sum(row[None]) for row in rows]).sum(0))
 
 
 def test_local_steps_go_down(made):
@@ -249,8 +250,8 @@ def test_what_does_not_fit_is_left_out(made, make_rows):
     base, *_ = made()
     left_out = LeftOut("skip")
     found = examples_of(Judgements.from_rows(rows), base, left_out)
-    assert left_out.rows == 1 and len(found.text_JK) == 1
     assert isinstance(found, PolicyExamples)
+    assert left_out.rows == 1 and len(found.text_JK) == 1
 
 
 @pytest.mark.parametrize("wrong", [{"loss": "kto"}, {"beta": -1.0}, {"r_max": 0.0}])
