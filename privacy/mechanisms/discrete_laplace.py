@@ -21,14 +21,14 @@ def draw(scale: Fraction, coins: np.random.Generator) -> int:
         raise ValueError(f"the scale of noise must be positive, got {scale}")
     t, s = scale.numerator, scale.denominator
     while True:
-        low = _below(t, coins)
-        if not _flip_exp(low, t, coins):
+        low = below(t, coins)
+        if not flip_exp(low, t, coins):
             continue
         high = 0
-        while _flip_exp(1, 1, coins):
+        while flip_exp(1, 1, coins):
             high += 1
         size = (low + t * high) // s
-        if _below(2, coins):
+        if below(2, coins):
             return size
         if size:  # zero has one sign only
             return -size
@@ -40,15 +40,15 @@ def std(scale: Fraction) -> float:
     return math.sqrt(2.0 * math.exp(-ratio)) / -math.expm1(-ratio)
 
 
-def _flip_exp(part: int, whole: int, coins: np.random.Generator) -> bool:
-    """True with probability exp(−part/whole), for 0 ≤ part ≤ whole."""
+def flip_exp(part: int, whole: int, coins: np.random.Generator) -> bool:
+    """True with probability exp(−part/whole), exactly, for 0 ≤ part ≤ whole."""
     tries = 1
-    while _below(whole * tries, coins) < part:
+    while below(whole * tries, coins) < part:
         tries += 1
     return tries % 2 == 1
 
 
-def _below(bound: int, coins: np.random.Generator) -> int:
+def below(bound: int, coins: np.random.Generator) -> int:
     """A uniform whole number from 0 to ``bound`` − 1, however large."""
     bits = (bound - 1).bit_length()
     size = (bits + 7) // 8
