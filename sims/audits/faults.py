@@ -10,6 +10,7 @@ Legend: N trials, T rounds.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -21,10 +22,12 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, ExponentialMechanism
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.sims.audits.exponential import audit_choice
 from murmuration.sims.audits.gaussian import audit_distributed, audit_gaussian, sampled_sums
 from murmuration.sims.audits.hold_out import Attack, audit_hold_out, trained_key
 from murmuration.sims.audits.labels import label_scores
@@ -87,6 +90,30 @@ class _LetsNanThrough(UserClip):
     def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
         norms_B = torch.linalg.vector_norm(grads_BD.double(), dim=1)
         return (self.norm / norms_B).clamp(max=1.0) @ grads_BD.double()
+
+
+class _OneWay(ExponentialMechanism):
+    """The rate that suffices where users come or go, wherever."""
+
+    @property
+    def rate(self) -> Fraction:
+        return super().rate * self.adjacency.vectors_changed
+
+
+class _Summed(ExponentialMechanism):
+    """Adds up a user's judgements, each within the span."""
+
+    def contribution(self, losses_JP: np.ndarray) -> np.ndarray:
+        parts = [super(_Summed, self).contribution(row_P[None]) for row_P in losses_JP]
+        return np.sum(parts, axis=0)
+
+
+class _Unbounded(ExponentialMechanism):
+    """Takes losses to lie within the span."""
+
+    def contribution(self, losses_JP: np.ndarray) -> np.ndarray:
+        mean_P = losses_JP.mean(axis=0)
+        return np.rint((mean_P - mean_P.min()) / self.span * STEPS)
 
 
 def _heavier(task: Task, weight: float) -> Measured:
@@ -239,6 +266,28 @@ FAULTS = {
         adjacency=Adjacency.REPLACE,
         trials=25_000,
         epsilon=1.0,
+    ),
+    "one-way-rate": Fault(
+        "the exponential mechanism at the rate for users who come or go, where one is swapped",
+        partial(audit_choice, make=_OneWay),
+        "tests/privacy/mechanisms/test_exponential_mechanism.py::test_the_rate_of_one_who_comes_or_goes_costs_twice_where_one_is_swapped",
+        "the rate follows from the adjacency, which the ledger must share",
+        adjacency=Adjacency.REPLACE,
+        trials=4_000,
+    ),
+    "summed-judgements": Fault(
+        "a choice by users' summed losses, accounted as by their means",
+        partial(audit_choice, make=_Summed),
+        "tests/privacy/mechanisms/test_exponential_mechanism.py::test_a_user_counts_as_the_mean_of_their_judgements",
+        "sums that are more than so many users can make are left out",
+        trials=4_000,
+    ),
+    "wide-losses": Fault(
+        "a choice by losses that differ by three times the span, and are not cut off",
+        partial(audit_choice, make=_Unbounded, wide=3.0),
+        "tests/privacy/mechanisms/test_exponential_mechanism.py::test_no_user_moves_a_probability_by_more",
+        "sums that are more than so many users can make are left out",
+        trials=4_000,
     ),
     "nan": Fault(
         "a clip that lets NaN through",

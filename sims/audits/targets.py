@@ -4,6 +4,7 @@ from murmuration.privacy.auditing import Target
 from murmuration.sims.audits import (
     aup,
     els,
+    exponential,
     gaussian,
     hold_out,
     labels,
@@ -19,6 +20,7 @@ TARGETS: dict[str, Target] = {
     **labels.TARGETS,
     **threshold.TARGETS,
     **median.TARGETS,
+    **exponential.TARGETS,
     **moments.TARGETS,
     **hold_out.TARGETS,
     **aup.TARGETS,
