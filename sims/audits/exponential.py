@@ -73,7 +73,7 @@ _USER = Target(
     "the exponential mechanism, choosing by the mean losses of users",
     audit_choice,
     trials=20_000,
-    power=0.7,
+    power=0.65,
 )
 TARGETS = {
     "exponential-mechanism": _USER,
@@ -81,6 +81,6 @@ TARGETS = {
         "the same by the losses of single judgements, claimed for a user with four",
         partial(audit_choice, cap=JUDGEMENTS),
         trials=20_000,
-        power=0.7,
+        power=0.65,
     ),
 }

@@ -3,6 +3,8 @@
 from murmuration.sims.reproductions import (
     aup_tables,
     btl_compare,
+    chipo_cdp,
+    chipo_toy,
     ctl_vs_ltc,
     group_cohort,
     hostile_users,
@@ -54,5 +56,13 @@ ENTRIES = {
     "ctl-ltc-linear": Entry(
         "labels corrupted before or after they are randomized: square loss against log losses",
         of_rows(ctl_vs_ltc.ctl_ltc, ctl_vs_ltc.remarks, ctl_vs_ltc.plot),
+    ),
+    "chipo-toy": Entry(
+        "DPO and χPO where some responses are hardly ever judged, on a problem with a known best",
+        of_rows(chipo_toy.chipo_toy, chipo_toy.remarks, chipo_toy.plot),
+    ),
+    "chipo-cdp": Entry(
+        "the exponential mechanism over policies: what it misses against n and ε, at two levels",
+        of_rows(chipo_cdp.chipo_cdp, chipo_cdp.remarks, chipo_cdp.plot),
     ),
 }
