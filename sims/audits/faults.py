@@ -273,7 +273,7 @@ FAULTS = {
         "tests/privacy/mechanisms/test_exponential_mechanism.py::test_the_rate_of_one_who_comes_or_goes_costs_twice_where_one_is_swapped",
         "the rate follows from the adjacency, which the ledger must share",
         adjacency=Adjacency.REPLACE,
-        trials=4_000,
+        trials=12_000,
     ),
     "summed-judgements": Fault(
         "a choice by users' summed losses, accounted as by their means",
