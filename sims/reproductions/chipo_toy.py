@@ -228,7 +228,7 @@ def remarks(rows: Rows) -> list[str]:
         found.append("Not worse than χPO by the rule: " + ", ".join(failed) + ".")
     if many:
         found.append(
-            "Where rare responses have been judged often the claim is empty: DPO misses "
+            "Where rare responses are no longer scarce, nothing is claimed: DPO misses "
             + "; ".join(f"{told('DPO', n)} (χPO {told('χPO', n)}) at n = {n:,}" for n in many)
             + "."
         )

@@ -133,7 +133,7 @@ def test_the_rule_can_say_no(rows):
 def test_remarks_and_plot(rows):
     words = chipo_toy.remarks(rows)
     assert "by the rule: yes" in words[0]
-    assert any("the claim is empty" in text and "n = 100,000" in text for text in words)
+    assert any("nothing is claimed" in text and "n = 100,000" in text for text in words)
     assert any("At equal β, DPO misses less" in text for text in words)
     drawn = [{**r, "n": {1000: 300, 100_000: 3000}[r["n"]]} for r in rows]
     figure = chipo_toy.plot(drawn)
