@@ -110,7 +110,7 @@ class PolicyExamples(TokenExamples):
         Of each text by itself, but for a public test.
         """
         present = np.unique(self.text_JK[self.text_JK >= 0])
-        self._refer(present, together=False)
+        self.refer(present, together=False)
         self.base.put(theta_D)
         log_T = np.zeros(len(self.reference_T))
         for some_R in self.measured(present):
@@ -137,10 +137,10 @@ class PolicyExamples(TokenExamples):
         batch_users: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
         """As what it extends; with the reference of what it takes, first."""
-        self._refer(np.unique(self.text_JK[taken_N.numpy()]), together=batch_users)
+        self.refer(np.unique(self.text_JK[taken_N.numpy()]), together=batch_users)
         yield from super()._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
 
-    def _refer(self, texts_R: np.ndarray, together: bool) -> None:
+    def refer(self, texts_R: np.ndarray, together: bool) -> None:
         """Compute the reference of those texts whose is not known yet. Moves the network to it."""
         new_R = texts_R[np.isnan(self.reference_T[texts_R])]
         if not len(new_R):

@@ -20,7 +20,7 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise, Ran
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
-from murmuration.strategies.local_label import Estimate, LocalLabel, LocalLabelPlan
+from murmuration.strategies.local_label import Estimate, LocalLabel, LocalLabelPlan, on_features
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.public_items import PublicItems
@@ -120,7 +120,7 @@ def strategy_on(grid, tmp_path, log=None, promise=PROMISE, estimate=None, schema
     participants = Participants.all(registry)
     items = PublicItems.ask(grid, registry, participants.train, schema=schema)
     most = int(np.diff(items.start_S).max())
-    plan = LocalLabelPlan(promise, len(registry), most, estimate=estimate or Estimate())
+    plan = LocalLabelPlan(promise, len(registry), most)
     budget = None if promise.level == "item" else promise.epsilon
     path = tmp_path / "ledger.jsonl"
     ledger = Ledger(path, adjacency=plan.adjacency, delta=1e-3, budget=budget)
@@ -128,7 +128,7 @@ def strategy_on(grid, tmp_path, log=None, promise=PROMISE, estimate=None, schema
         plan,
         ledger,
         items,
-        items.examples(features),
+        on_features(estimate or Estimate(), items.examples(features)),
         participants=participants,
         optimizer=SolvedModel(features.dimension),
         source=source,
