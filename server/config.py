@@ -277,7 +277,7 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
         )
     if strategy.rounds and not (task == "policy" and strategy.policies):
         raise InputError(
-            f"--strategy {config.strategy} solves for a reward's head: for --task {task} use uls, "
+            f"--strategy {config.strategy} learns from labels: for --task {task} use uls, "
             "or another that takes steps"
         )
     if task == "policy":
