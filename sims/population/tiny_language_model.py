@@ -7,7 +7,6 @@ to predict the next word; what it learns of answers' wording is what a reward he
 from.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,8 +19,8 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.tokens import TextTokens
 from murmuration.sims.population.population import Population
+from murmuration.sims.population.wording import WORD
 
-_WORD = re.compile(r"\w+|[^\w\s]")
 _PAD, _UNKNOWN, _END = "[PAD]", "[UNK]", "[END]"
 _SPLITS = ("train", "unseen-topics")
 
@@ -135,13 +134,13 @@ def _tokenizer(exchanges: list[tuple[str, str]]) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     texts = (text.removesuffix(_END) for pair in exchanges for text in pair)
-    counts = Counter(word for text in texts for word in _WORD.findall(text.lower()))
+    counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
     listed = [_PAD, _UNKNOWN, _END, *sorted(counts, key=lambda word: (-counts[word], word))]
     words = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(listed)}, unk_token=_UNKNOWN)
     )
     words.normalizer = normalizers.Lowercase()
-    words.pre_tokenizer = pre_tokenizers.Split(Regex(_WORD.pattern), "removed", invert=True)
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(WORD.pattern), "removed", invert=True)
     return PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token=_PAD, unk_token=_UNKNOWN, eos_token=_END
     )
