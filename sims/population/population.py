@@ -50,7 +50,8 @@ GROUPS = {
 }
 """Deviation of each group from the crowd, per axis. Equal shares; the deviations sum to zero."""
 
-_PUBLIC_STREAM = len(SPLITS)  # first element of the seed keys of `texts`
+# First elements of the seed keys of `texts` and `prompts`.
+_PUBLIC_STREAM, _PROMPT_STREAM = len(SPLITS), len(SPLITS) + 1
 
 Weights = tuple[float, float, float]
 
@@ -156,6 +157,16 @@ class Population:
             prompt, first, second = exchange(topics, draws)
             answers = (first.text, second.text) if draws.below(0.5) else (second.text, first.text)
             yield (prompt, *answers)
+
+    def prompts(self, split: str = "train", count: int = 2000, seed: int = 0) -> Iterator[str]:
+        """``count`` prompts on a split's topics, in random order, to be answered by models.
+
+        Drawn apart from what users saw and from `texts`: what is there, too, is there by chance.
+        """
+        topics = _split_topics(split)
+        for index in range(count):
+            rng = self._generator(_PROMPT_STREAM, SPLITS.index(split), seed, index)
+            yield exchange(topics, Draws(rng.random(MAX_DRAWS).tolist()))[0]
 
     def truth(self) -> dict[str, object]:
         """The parameters and what they mean, JSON-able."""

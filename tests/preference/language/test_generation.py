@@ -182,8 +182,9 @@ def test_a_saved_run_writes_what_it_finds_likely(language_model, tmp_path, train
 def test_a_chat_template_tells_where_a_response_ends():
     tokenizer = make_tokenizer(chat=True)
     assert TextTokens(tokenizer, 64).ends == [tokenizer.eos_token_id]
-    tokenizer.chat_template = str(tokenizer.chat_template).replace("{{ m.content }} ", "{{ m.content }}"
-        "{% if m.role != 'user' %} [USER] {% endif %}")  # fmt: skip
+    ended = "{{ m.content }}{% if m.role != 'user' %} [USER] {% endif %}"
+    template = str(tokenizer.chat_template).replace("{{ m.content }} ", ended)
+    tokenizer.chat_template = template
     ends = TextTokens(tokenizer, 64).ends
     assert ends == [tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("[USER]")]
 
