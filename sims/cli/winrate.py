@@ -77,7 +77,9 @@ def winrate(
     }
     out = console()
     out.print(table_of(rows, headings))
-    out.print(f"{model} wins {_said(wins, '.1%')} of {prompts:,} prompts on {topics} topics")
+    out.print(
+        f"{model} wins {_said(wins, '.1%')} of {prompts:,} prompts on {topics} topics", markup=False
+    )
 
 
 def _figures(path: str, side: Worth) -> dict[str, Any]:
@@ -96,5 +98,5 @@ def _numbers(figure: Estimate) -> list[float | None]:
 
 
 def _said(figure: Estimate, form: str) -> str:
-    value, low, high = (format(part, form) for part in figure)
-    return f"{value} ({low} to {high})"
+    value, low, high = ("–" if isnan(part) else format(part, form) for part in figure)
+    return value if isnan(figure.low) else f"{value} ({low} to {high})"
