@@ -158,6 +158,22 @@ class Told:
             *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls))
         )
 
+    @property
+    def contrast_N(self) -> np.ndarray:
+        """By how much the true response is likelier to be stated than any given other; of pairs
+        1/c(ε), of Zhou et al. 2025."""
+        return 1.0 - self.flips_N - self.flips_N / (self.choices_N - 1)
+
+    @property
+    def in_words(self) -> str:
+        """How much was told, in all: post-processing of public coins."""
+        c, worth = 1.0 / np.median(self.contrast_N), float((self.contrast_N**2).sum())
+        return (
+            f"{len(self):,} labels were told, the median one with c = {c:.3g}: what is learnt from "
+            f"it counts {c:.3g} times, and so does its noise. Together they tell as much as about "
+            f"{worth:,.0f} true labels would."
+        )
+
     def judgements(self, items: PublicItems) -> Judgements:
         """As judgements of nobody in particular, the stated response first."""
         rows, answers = self.rows_N.tolist(), self.answers_N.tolist()
@@ -300,7 +316,9 @@ class LocalLabel(CohortStrategy):
         # In the order of asking, so that nothing depends on who was faster.
         parts = [told[node] for node in self._asked_users if node in told and len(told[node])]
         self.attendance.check_any()
-        theta_D, self._notes = self._solve(Told.joined(parts))
+        together = Told.joined(parts)
+        theta_D, notes = self._solve(together)
+        self._notes = [together.in_words, *notes]
         self.update_norm = self.optimizer.set(theta_D)
         self.rounds_done = server_round
         return messages.model_record(self.optimizer.theta_D), None
@@ -503,8 +521,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         examples = policy_examples(told.judgements(items), base)
         weight_N = None
         if loss.unbiased and own.label_weights != "equal":
-            # As ``RandomizedLabels.weighted_by_information``.
-            weight_N = (1.0 - told.flips_N - told.flips_N / (told.choices_N - 1)) ** 2
+            weight_N = told.contrast_N**2  # as ``RandomizedLabels.weighted_by_information``
 
         def progress(step: int, steps: int) -> None:
             if step % max(1, steps // 10) == 0:

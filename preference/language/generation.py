@@ -102,12 +102,29 @@ class Writer:
         """
         if isinstance(prompts, str):
             raise InputError("write takes a list of prompts")
+        openings = self._texts.openings(prompts, sampling.max_new_tokens)
+        tokens = self.continue_tokens(openings, sampling, seed, progress)
+        decode = self._texts.tokenizer.decode
+        return [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in tokens]
+
+    def continue_tokens(
+        self,
+        openings: Sequence[list[int]],
+        sampling: Sampling = Sampling(),
+        seed: int | Sequence[int] = 0,
+        progress: Callable[[int, int], None] = lambda *_: None,
+    ) -> list[list[int]]:
+        """As `write`, of prompts in tokens, which together with a response fit into the context.
+
+        Raises:
+            InputError: a negative seed.
+        """
         entropy = [seed] if isinstance(seed, int) else [*seed]
         if min(entropy) < 0:
             raise InputError(f"--seed must not be negative; got {seed}")
-        openings = self._texts.openings(prompts, sampling.max_new_tokens)
         lengths_T = np.array([len(ids) for ids in openings], dtype=np.int64)
-        written, done = [""] * len(prompts), 0
+        written: list[list[int]] = [[] for _ in openings]
+        done = 0
         for places_R in length_batches(
             lengths_T + sampling.max_new_tokens, _KEPT_TOKENS.get(self._device.type, 2**14)
         ):
@@ -118,11 +135,10 @@ class Writer:
                 ]
             )
             tokens = self._continued([openings[place] for place in places_R], sampling, uniforms_RN)
-            texts = self._texts.tokenizer.batch_decode(tokens, clean_up_tokenization_spaces=False)
-            for place, text in zip(places_R.tolist(), texts, strict=True):
-                written[place] = text.strip()
+            for place, ids in zip(places_R.tolist(), tokens, strict=True):
+                written[place] = ids
             done += len(places_R)
-            progress(done, len(prompts))
+            progress(done, len(openings))
         return written
 
     def _continued(

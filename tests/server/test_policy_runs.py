@@ -70,6 +70,8 @@ def test_every_strategy(config, crowd, changes):
     assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0 + 1e-9
     assert 0.0 <= result["heldout_accuracy"] <= 1.0
     assert result["heldout_chance"] == 0.5 and "heldout_loss" not in result
+    assert 0.0 <= result["policy_saturated"] <= 1.0
+    assert result["policy_chosen_tokens"] > 1.0 and result["policy_written_tokens"] >= 0.0
     assert np.abs(theta(config)).max() > 0
 
 
@@ -87,6 +89,16 @@ def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
     settings = config(**{**AT_HOME, "epochs": 12, "level": "item"}, loss=loss, epsilon=6.0,
                       beta=0.5, test=crowd)  # fmt: skip
     assert run(settings)["heldout_accuracy"] > 0.6
+
+
+def test_pairs_beyond_the_clip_are_counted(config, crowd):
+    far = config(strategy="nonprivate", rounds=8, cohort=50, loss="square-dpo", beta=5.0,
+                 r_max=0.05, test=crowd)  # fmt: skip
+    result = run(far)
+    assert result["policy_saturated"] > 0.5
+    assert result["policy_chosen_ratio"] > result["policy_rejected_ratio"]
+    free = run(replace(far, loss="dpo", r_max=0.0, out=far.out + "2"))
+    assert free["policy_saturated"] == 0.0
 
 
 def test_held_out_users_are_asked_once_and_with_noise(config):

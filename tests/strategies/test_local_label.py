@@ -20,7 +20,13 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise, Ran
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
-from murmuration.strategies.local_label import Estimate, LocalLabel, LocalLabelPlan, on_features
+from murmuration.strategies.local_label import (
+    Estimate,
+    LocalLabel,
+    LocalLabelPlan,
+    Told,
+    on_features,
+)
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.public_items import PublicItems
@@ -227,3 +233,14 @@ def test_the_best_of_several(crowd_of_four, of_four, tmp_path):
     assert options_J.max() == 4
     flips = [RandomizedResponse(2.0, int(options)).flip_probability for options in options_J]
     assert seen.labels.flip_J.tolist() == flips
+
+
+@pytest.mark.parametrize(("choices", "c"), [(2, 40.0083), (4, 78.0167)])
+def test_what_labels_tell_is_said(choices, c):
+    """ε = 0.5 of a user over ten labels is 0.05 each."""
+    flip = (choices - 1) / (np.exp(0.05) + choices - 1)
+    places_N = np.zeros(500, dtype=np.int64)
+    told = Told(places_N, places_N, np.full(500, flip), np.full(500, choices))
+    assert 1.0 / told.contrast_N[0] == pytest.approx(c, rel=1e-4)
+    assert told.in_words.startswith(f"500 labels were told, the median one with c = {c:.3g}:")
+    assert f"about {500 / c**2:,.0f} true labels" in told.in_words
