@@ -5,8 +5,9 @@ learns nothing. Case and spaces do not count, so an answer is read alike as it w
 the small language model spells it, in lower-case words and marks with spaces between.
 
 An answer is read only if every sentence of it is one that the population says, and all agree: one
-piece of advice, on what the prompt asks, with reasons that speak for it and are of one tone;
-contrasts name the other side's action, and nothing is said twice. The order of sentences is free.
+piece of advice, on what the prompt asks, with reasons that speak for it and are of one tone; no
+contrast rejects that very action, and nothing is said twice. The order of sentences is free, and a
+contrast may be with another action of the same side: that is clear, if nothing the population says.
 Anything else has no truth here, and why is told: to be counted, never to be guessed.
 """
 
@@ -32,7 +33,8 @@ WHY_NOT = {
     "another topic": "an action or a reason is of another topic than the prompt",
     "no reason": "it gives no reason",
     "two tones": "some of its reasons are plain and some technical",
-    "two sides": "a reason or a closing is the other side's, or a contrast its own",
+    "two sides": "a reason or a closing is the other side's",
+    "contradiction": "a contrast rejects what is advised",
     "repeats itself": "a sentence or a reason stands there twice",
 }
 """Why an answer cannot be read, and what that means. Of several the first is told."""
@@ -81,6 +83,7 @@ def read(topic: Topic, answer: str) -> Reading:
         claims += said
     advice = [claim for claim in claims if claim.kind == "advice"]
     reasons = [claim for claim in claims if claim.kind == "reason"]
+    rejected = {claim.phrase for claim in claims if claim.kind == "contrast"}
     wrong = {
         "too long": len(sentences) > _MOST_SENTENCES,
         "no advice": not advice,
@@ -88,7 +91,8 @@ def read(topic: Topic, answer: str) -> Reading:
         "another topic": any(claim.topic not in (_ANY_TOPIC, topic.name) for claim in claims),
         "no reason": not reasons,
         "two tones": len({reason.technical for reason in reasons}) > 1,
-        "two sides": len({claim.daring is (claim.kind != "contrast") for claim in claims}) > 1,
+        "two sides": len({claim.daring for claim in claims if claim.kind != "contrast"}) > 1,
+        "contradiction": any(claim.phrase in rejected for claim in advice),
         "repeats itself": len({*sentences}) < len(sentences) or len({*reasons}) < len(reasons),
     }
     if why_not := next((why for why, holds in wrong.items() if holds), ""):

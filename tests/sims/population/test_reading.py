@@ -76,6 +76,7 @@ def test_every_lead_and_every_action_is_known(strength, leads):
 CAR = next(topic for topic in LIVING_TOPICS if topic.name == "car repair")
 PAY, SCRAP = CAR.cautious.actions[0], CAR.daring.actions[0]
 WORKS, SEAT = CAR.cautious.plain_reasons[1], CAR.daring.plain_reasons[1]
+AGAINST = phrases.CONTRASTS[3].format(PAY)
 NEST = TOPICS[0].cautious
 
 
@@ -109,7 +110,8 @@ NEST = TOPICS[0].cautious
         ("two sides", f"I would {PAY}, because {SEAT}."),
         ("two sides", f"I would {PAY}. {WORKS}. {SEAT}."),
         ("two sides", f"I would {PAY}, as {WORKS}. You only live once."),
-        ("two sides", f"Everyone says to {PAY}, and it rarely suits. I would {PAY}, as {WORKS}."),
+        ("contradiction", f"{AGAINST} I would {PAY}, because {WORKS}."),
+        ("contradiction", f"I would {PAY}, because {WORKS}. {AGAINST}"),
         ("repeats itself", f"I would {PAY}. {WORKS}. {WORKS}."),
         ("repeats itself", f"I would {PAY}. {WORKS}. After all, {WORKS}."),
         ("repeats itself", f"I would {PAY}; {WORKS}. I hope that helps. I hope that helps."),
@@ -122,8 +124,9 @@ def test_why_an_answer_cannot_be_read(why_not, text):
 
 def test_contrasts_are_no_advice():
     for contrast in phrases.CONTRASTS:
-        text = f"{contrast.format(SCRAP)} I would {PAY}, because {WORKS}."
-        assert read(CAR, text) == Reading((-0.75, -0.5, 0.0))
+        for action in (*CAR.daring.actions, *CAR.cautious.actions[1:]):
+            text = f"{contrast.format(action)} I would {PAY}, because {WORKS}."
+            assert read(CAR, text) == Reading((-0.75, -0.5, 0.0))
 
 
 def test_of_another_topics_prompt_nothing_is_read():
