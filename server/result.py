@@ -88,6 +88,7 @@ def result_of(
         "secure_aggregation": config.secure_aggregation,
         "user_isolation": user_isolation(config.batch_users) if private else None,
         "warnings": [in_words(text, config.task) for text in warnings],
+        **({"choice": dict(built.about)} if built.about else {}),
     }
 
 

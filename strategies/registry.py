@@ -17,6 +17,7 @@ from murmuration.strategies.adaptive import ADAPTIVE
 from murmuration.strategies.aup.builders import AUP
 from murmuration.strategies.dp_fedavg import DP_FEDAVG
 from murmuration.strategies.els import ELS, GROUP
+from murmuration.strategies.exponential import EXPONENTIAL
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import group_size_histogram
 from murmuration.strategies.settings import Settings
@@ -37,6 +38,7 @@ OURS = (
     LABEL_MOMENT,
     OBJECTIVE_PERTURBATION,
     LOCAL_LABEL,
+    EXPONENTIAL,
     NONPRIVATE,
 )
 #: What ELS asks before it has a plan: how many judgements users have. No owner's policy allows it.
