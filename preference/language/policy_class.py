@@ -186,11 +186,7 @@ class PolicyClass:
         """One of them, loaded; the last one is kept, and no other."""
         if self._loaded is None or self._loaded[0] != place:
             self._loaded = None  # before another takes its memory
-            policy = self.policies[place]
-            settings = replace(
-                self.settings, path=policy.path, digest=policy.digest, revision="", merged=""
-            )
-            self._loaded = place, LanguageBase(settings)
+            self._loaded = place, LanguageBase(self._settings(self.policies[place]))
         return self._loaded[1]
 
     def chosen(self, theta_P: np.ndarray) -> int:
@@ -202,15 +198,14 @@ class PolicyClass:
 
     def unrounded(self, place: int) -> LanguageBase:
         """One of them in float32, to be saved."""
-        settings = replace(
-            self.settings,
-            path=self.policies[place].path,
-            digest=self.policies[place].digest,
-            revision="",
-            merged="",
-            dtype="float32",
+        whole = {"dtype": "float32", "quantise": "none"}
+        return LanguageBase(replace(self._settings(self.policies[place]), **whole))
+
+    def _settings(self, policy: Policy) -> BaseSettings:
+        """Of a policy: those of the reference, but for where it lies and what it is."""
+        return replace(
+            self.settings, path=policy.path, digest=policy.digest, revision="", merged=""
         )
-        return LanguageBase(settings)
 
     def _check(self, policy: Policy) -> None:
         """That what is there is what was committed, and speaks as the reference does."""
@@ -221,10 +216,7 @@ class PolicyClass:
                     "another model is there than was committed: SHA-256 "
                     f"{found[:16]}…, committed {policy.digest[:16]}…"
                 )
-            other = LanguageBase(
-                replace(self.settings, path=policy.path, digest="", revision="", merged=""),
-                weights=False,
-            )
+            other = LanguageBase(self._settings(policy), weights=False)
         except InputError as error:
             said = str(error).removeprefix(f"--base {policy.path}: ")
             raise InputError(f"policy {policy.name!r} ({policy.path}): {said}") from None
@@ -244,7 +236,7 @@ class PolicyClass:
 def _speech(base: LanguageBase) -> tuple[object, ...]:
     """What decides which tokens a text is."""
     words = base.tokenizer
-    whole: object = str(type(words))
+    whole = {"slow": str(type(words))}
     if words.is_fast:
         whole = json.loads(words.backend_tokenizer.to_str())
         whole |= {"truncation": None, "padding": None}  # as whoever used it last had them

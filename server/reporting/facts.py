@@ -65,6 +65,7 @@ _LACKING: dict[str, Any] = {
     "heldout_loss": None,
     "heldout_perplexity": None,
     "heldout_loss_noise": None,
+    "choice": None,
 }
 
 
