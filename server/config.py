@@ -219,7 +219,7 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
     if config.heldout_epsilon and config.exact_heldout:
         raise InputError("--exact-heldout adds no noise: leave out --heldout-epsilon")
     _check_task(config, strategy)
-    if config.base and strategy.rounds and not strategy.chooses and config.train != "head":
+    if config.base and strategy.rounds and config.train != "head" and config.task != "policy":
         raise InputError(
             f"--strategy {config.strategy} solves for a linear head: with --base, --train head"
         )
@@ -278,9 +278,9 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
         raise InputError(
             "--kind, --responses and --labels are about judgements; --task text reads none"
         )
-    if strategy.rounds and not strategy.chooses:
+    if strategy.rounds and not (task == "policy" and strategy.policies):
         raise InputError(
-            f"--strategy {config.strategy} solves for a reward's head: for --task {task} use uls, "
+            f"--strategy {config.strategy} learns from labels: for --task {task} use uls, "
             "or another that takes steps"
         )
     if task == "policy":
@@ -327,6 +327,8 @@ def _check_few(config: "RunConfig", few: tuple[int, ...]) -> None:
             "when it starts; leave it out"
         )
     for field in dataclasses.fields(Settings):
+        if field.name == "learning_rate" and config.task == "policy":
+            continue
         if about(field).steps and getattr(config, field.name):
             raise InputError(
                 f"{option(field.name)} has no meaning for --strategy {config.strategy}, which "

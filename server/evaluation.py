@@ -14,13 +14,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import torch
 
 from murmuration.preference.bases import Base, Examples, accuracy_at, examples_of
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.language.examples import LanguageExamples
-from murmuration.preference.language.next_tokens import NextTokens
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.next_tokens import NextTokens, scored_tokens
+from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.policy_class import ClassExamples
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
@@ -30,6 +33,8 @@ from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.spec import RunContext
 
 _log = logging.getLogger("murmuration")
+
+_WRITTEN = 64  # responses of a policy, to see how long they are
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,44 @@ def on_test(theta_D: np.ndarray, test: Examples) -> HeldOut:
         chance=found.chance,
         loss=found.loss if isinstance(test, NextTokens) else None,
     )
+
+
+def on_policy(theta_D: np.ndarray, test: Examples) -> dict[str, float]:
+    """What is to be known of a policy beside its accuracy, on a public test.
+
+    - ``policy_saturated``: the share of pairs beyond the clip of its loss, which taught nothing;
+    - ``policy_chosen_ratio``, ``policy_rejected_ratio``: how much likelier, in nats, it has made
+      responses than its reference does, on average;
+    - ``policy_chosen_tokens``, ``policy_written_tokens``: how long chosen responses are, and those
+      that it writes to as many as ``_WRITTEN`` of the prompts, broken off at the longest chosen.
+    """
+    if not isinstance(test, PolicyExamples):
+        return {}
+    theta = torch.from_numpy(np.array(theta_D, dtype=np.float32))
+    ratio_JK = test.ratios(theta)
+    there_JW = torch.from_numpy(test.text_JK[:, 1:] >= 0)
+    chosen_J, tokens = test.text_JK[:, 0], test.tokens
+    length_J = scored_tokens(tokens, chosen_J)
+    prompts = np.unique(chosen_J)[:: max(1, len(np.unique(chosen_J)) // _WRITTEN)][:_WRITTEN]
+    limit = test.base.texts.limit
+    longest = max(1, min(int(length_J.max()), limit // 2))
+    openings = []
+    for text in prompts.tolist():
+        first = int(tokens.start_T[text])
+        ids = tokens.ids[first : first + int(tokens.second_T[text])].tolist()
+        openings.append(ids[-(limit - longest) :])
+    test.base.put(theta)
+    with test.base.computing():
+        written = Writer(test.base.model, test.base.texts).continue_tokens(
+            [ids for ids in openings if ids], Sampling(max_new_tokens=longest)
+        )
+    return {
+        "policy_saturated": float(test.loss.saturated(ratio_JK)[there_JW].double().mean()),
+        "policy_chosen_ratio": float(ratio_JK[:, 0].mean()),
+        "policy_rejected_ratio": float(ratio_JK[:, 1:][there_JW].mean()),
+        "policy_chosen_tokens": float(length_J.mean()),
+        "policy_written_tokens": float(np.mean([len(ids) for ids in written] or [0.0])),
+    }
 
 
 def on_held_out(

@@ -28,7 +28,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.checkpoints import Checkpoint, InBackground
 from murmuration.server.config import RunConfig
-from murmuration.server.evaluation import on_held_out, on_test, public_test
+from murmuration.server.evaluation import on_held_out, on_policy, on_test, public_test
 from murmuration.server.lineage import lineage_of
 from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
@@ -136,6 +136,8 @@ def _train(
             else on_held_out(theta_D, context, built.strategy, ledger)
         )
         result = result_of(config, context, built, ledger, figure, pace, folder)
+        if test is not None:
+            result |= on_policy(theta_D, test)
     took = {"attention": features.attention} if isinstance(features, LanguageBase) else {}
     result["features"] = {**described, **took}
     if isinstance(features, PolicyClass):

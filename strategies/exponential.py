@@ -296,5 +296,6 @@ EXPONENTIAL = Strategy(
     rounds=(1,),
     masks=supported,
     check=_check,
+    policies=True,
     chooses=True,
 )

@@ -1,9 +1,10 @@
 """Training on labels that leave their users randomized: one round, no trusted server.
 
 Every node tells its users' labels through randomized response, once and for all
-(``client.labels.memory``), and the server fits a model to what was told and to public features. The
-flip rate of every label comes with the label. Which estimator: see
-``preference.estimation.debiased`` and ``preference.estimation.projected_sgd``.
+(``client.labels.memory``), and the server fits a model to what was told and to public features, or
+a policy to public prompts and responses. The flip rate of every label comes with the label. Which
+estimator: see ``preference.estimation.debiased`` and ``preference.estimation.projected_sgd``, for a
+policy ``preference.policy_losses``.
 
 Formal guarantee, under ``replace-labels``: at *user* level (ε, δ) for all labels of one user
 together, δ = 0 unless labels are told with one; at *item* level (ε, 0) for each label, which
@@ -14,22 +15,23 @@ responses and numbers of judgements are public.
 Source: Chowdhury et al. 2024 ("L"), §4 (item level); AUP-RLHF, §4 (user level); Zhou et al. 2025
 (square loss).
 
-Legend: S asked users, N labels, J public judgements, D dimensions.
+Legend: S asked users, N labels told, J public judgements, D dimensions.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
 from murmuration.preference.features.hashing import feature_map
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
@@ -48,6 +50,7 @@ from murmuration.strategies.settings import (
     Settings,
     Solved,
     not_negative,
+    option,
     setting,
 )
 from murmuration.strategies.spec import LABELS, NOT_ON_A_GRID, BuiltStrategy, RunContext, Strategy
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
 
     from murmuration.preference.estimation.randomized_labels import RandomizedLabels
     from murmuration.preference.linear.examples import PairExamples
+
+_log = logging.getLogger("murmuration")
 
 Estimator = Literal["debiased", "mle", "sgd", "square"]
 Weights = Literal["information", "equal"]
@@ -130,9 +135,73 @@ class Estimate:
         return found.theta_D, notes
 
 
+@dataclass(frozen=True, eq=False)
+class Told:
+    """N labels: about which public judgements, which of the responses, and with which coins.
+
+    ``rows_N`` are places among all judgements, ``answers_N`` places among the responses in their
+    canonical order, of which there are ``choices_N``; with probability ``flips_N`` the answer is
+    not the true one.
+    """
+
+    rows_N: np.ndarray
+    answers_N: np.ndarray
+    flips_N: np.ndarray
+    choices_N: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows_N)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Told]) -> Told:
+        """All of several, in order."""
+        return cls(
+            *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls))
+        )
+
+    @property
+    def contrast_N(self) -> np.ndarray:
+        """By how much the true response is likelier to be stated than any given other; of pairs
+        1/c(ε), of Zhou et al. 2025."""
+        return 1.0 - self.flips_N - self.flips_N / (self.choices_N - 1)
+
+    @property
+    def in_words(self) -> str:
+        """How much was told, in all: post-processing of public coins."""
+        c, worth = 1.0 / np.median(self.contrast_N), float((self.contrast_N**2).sum())
+        return (
+            f"{len(self):,} labels were told, the median one with c = {c:.3g}: what is learnt from "
+            f"it counts {c:.3g} times, and so does its noise. Together they tell as much as about "
+            f"{worth:,.0f} true labels would."
+        )
+
+    def judgements(self, items: PublicItems) -> Judgements:
+        """As judgements of nobody in particular, the stated response first."""
+        rows, answers = self.rows_N.tolist(), self.answers_N.tolist()
+        shown = [items.responses[row] for row in rows]
+        return Judgements(
+            user_ids=("everybody",),
+            start_U=np.array([0, len(rows)]),
+            prompts=[items.prompts[row] for row in rows],
+            responses=[
+                (given[best], *given[:best], *given[best + 1 :])
+                for given, best in zip(shown, answers, strict=True)
+            ],
+            y_R=np.ones(len(rows), dtype=np.float32),
+            channel=LabelChannel("randomized-response", float(self.flips_N.max(initial=0.0))),
+            kind=items.schema.kind,
+            most_responses=items.schema.responses,
+            flip_R=self.flips_N,
+        )
+
+
+#: From what was told to the model (D,) and what its reader must know.
+Solve = Callable[[Told], tuple[np.ndarray, list[str]]]
+
+
 @dataclass(frozen=True)
 class LocalLabelPlan:
-    """What is promised, to how many users, and how the model is fitted.
+    """What is promised, and to how many users.
 
     ``most`` is how many labels the user with the most of them tells, a public number.
     """
@@ -141,7 +210,6 @@ class LocalLabelPlan:
     users: int
     most: int
     adjacency: Adjacency = Adjacency.REPLACE_LABELS
-    estimate: Estimate = field(default_factory=Estimate)
 
     def __post_init__(self) -> None:
         LOCAL_LABEL.check_adjacency(self.adjacency)
@@ -172,10 +240,10 @@ class LocalLabel(CohortStrategy):
     """The server half.
 
     Args:
-        plan: what is promised, and how the model is fitted.
+        plan: what is promised.
         ledger: is charged what the labels of one user cost.
         items: what was shown to the users trained on, in their order.
-        examples: the features of these items.
+        solve: fits the model to what was told of these items.
 
     Other arguments and what is raised as in ``CohortStrategy``.
     """
@@ -189,11 +257,11 @@ class LocalLabel(CohortStrategy):
         plan: LocalLabelPlan,
         ledger: Ledger,
         items: PublicItems,
-        examples: PairExamples,
+        solve: Solve,
         **arguments: Any,
     ) -> None:
         super().__init__(plan, ledger, **arguments)
-        self.items, self.examples = items, examples
+        self.items, self._solve = items, solve
         self._asked_users: dict[int, slice] = {}
         self._notes: list[str] = []
 
@@ -234,9 +302,7 @@ class LocalLabel(CohortStrategy):
         Raises:
             RunAborted: no node told a label.
         """
-        from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-
-        told: dict[int, RandomizedLabels] = {}
+        told: dict[int, Told] = {}
         for reply in replies:
             node = reply.metadata.src_node_id
             try:
@@ -251,29 +317,24 @@ class LocalLabel(CohortStrategy):
         # In the order of asking, so that nothing depends on who was faster.
         parts = [told[node] for node in self._asked_users if node in told and len(told[node])]
         self.attendance.check_any()
-        theta_D, self._notes = self.plan.estimate.of(RandomizedLabels.joined(parts))
-        self.update_norm = self.optimizer.set(theta_D.numpy())
+        together = Told.joined(parts)
+        theta_D, notes = self._solve(together)
+        self._notes = [together.in_words, *notes]
+        self.update_norm = self.optimizer.set(theta_D)
         self.rounds_done = server_round
         return messages.model_record(self.optimizer.theta_D), None
 
-    def _told(self, reply: Message, users: slice) -> RandomizedLabels:
-        """A node's labels with their features; MalformedReply or RegistryError if unusable."""
-        import torch
-
-        from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-
+    def _told(self, reply: Message, users: slice) -> Told:
+        """A node's labels and what they are about; MalformedReply or RegistryError if unusable."""
         asked = users.stop - users.start
         labels = label_queries.read_reply(reply.content, asked)
         label_queries.check_promise(labels, self.plan.promise)
         rows_N = label_queries.places(labels, self.items.select(users))
         rows_N += int(self.items.start_S[users.start])
-        x_JWD = self.examples.x_RD.view(-1, self.examples.width, self.examples.dimension)
-        return RandomizedLabels.of_choices(
-            x_JWD[torch.from_numpy(rows_N)],
-            torch.from_numpy(labels.answers_N),
-            torch.from_numpy(labels.flips_N),
-            torch.from_numpy(labels.choices_N),
-        )
+        told = Told(rows_N, labels.answers_N, labels.flips_N, labels.choices_N)
+        if not ((told.answers_N >= 0) & (told.answers_N < told.choices_N)).all():
+            raise messages.MalformedReply("a stated response is not among those that were shown")
+        return told
 
     def notes(self) -> list[str]:
         """About the level of the promise, and the estimate."""
@@ -328,6 +389,8 @@ class LocalLabelSettings(Solved, Leveled):
         choices=("decaying", "published"),
     )
     sum_zero: bool = setting(False, "Only weights that sum to zero.")
+    epochs: int = setting(0, "Of a policy: passes over all labels. [default: 3]", **AT_LEAST_ONE)
+    batch: int = setting(0, "Of a policy: labels of a step. [default: 64]", **AT_LEAST_ONE)
 
 
 def label_promise(config: Settings) -> LabelPromise:
@@ -346,10 +409,7 @@ def label_promise(config: Settings) -> LabelPromise:
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """One round of randomized labels, and a fit to public items."""
-    from murmuration.preference.models import preference_model
-
     config, participants = context.config, context.participants
-    own = config.of(LocalLabelSettings)
     promise = label_promise(config)
     items = PublicItems.ask(
         context.grid,
@@ -363,29 +423,18 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "--strategy local-label takes pairs or the best of several: a whole ranking is no "
             "single label"
         )
-    examples = items.examples(feature_map(json.loads(context.features)))
-    preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
+    solve, how = (_policy if config.task == "policy" else _linear)(context, items)
     most = int(np.diff(items.start_S).max())
-    estimate = Estimate(
-        estimator=own.estimator or "debiased",  # type: ignore[arg-type]
-        model=config.model,
-        ball=own.ball,
-        ridge=own.ridge,
-        weights=own.label_weights or "information",  # type: ignore[arg-type]
-        sum_zero=own.sum_zero,
-        steps=own.sgd_steps or "decaying",  # type: ignore[arg-type]
-    )
     plan = LocalLabelPlan(
         promise,
         users=context.users,
         most=min(most, promise.cap or most),
         adjacency=Adjacency(config.adjacency),
-        estimate=estimate,
     )
     labels = float(np.minimum(np.diff(items.start_S), promise.cap or most).sum())
     return BuiltStrategy(
         strategy=LocalLabel(
-            plan, ledger, items, examples, **context.arguments(SolvedModel(context.dimension))
+            plan, ledger, items, solve, **context.arguments(SolvedModel(context.dimension))
         ),
         charges=plan.charges,
         noise_multiplier=0.0,
@@ -398,11 +447,87 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         account=(
             "What was shown to each user is public and was sent to the server. Every user's own "
             f"node told their labels through randomized response, once, with {promise}; flip "
-            "rates came with the labels. From these and public features "
-            f"{_HOW[estimate.estimator]}. Epsilon was spent before labels left their users; "
-            "what the server did with them costs nothing."
+            f"rates came with the labels. From these {how}. Epsilon was spent before labels left "
+            "their users; what the server did with them costs nothing."
         ),
         level=promise.level,
+    )
+
+
+def on_features(estimate: Estimate, examples: PairExamples) -> Solve:
+    """Fits a linear head, by the features of all items."""
+    import torch
+
+    from murmuration.preference.estimation.randomized_labels import RandomizedLabels
+
+    x_JWD = examples.x_RD.view(-1, examples.width, examples.dimension)
+
+    def solve(told: Told) -> tuple[np.ndarray, list[str]]:
+        labels = RandomizedLabels.of_choices(
+            x_JWD[torch.from_numpy(told.rows_N)],
+            torch.from_numpy(told.answers_N),
+            torch.from_numpy(told.flips_N),
+            torch.from_numpy(told.choices_N),
+        )
+        theta_D, notes = estimate.of(labels)
+        return theta_D.numpy(), notes
+
+    return solve
+
+
+def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
+    """How a linear head is fitted, and in words; InputError for a model that cannot be."""
+    from murmuration.preference.models import preference_model
+
+    config, own = context.config, context.config.of(LocalLabelSettings)
+    examples = items.examples(feature_map(json.loads(context.features)))
+    preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
+    estimate = Estimate(
+        estimator=own.estimator or "debiased",  # type: ignore[arg-type]
+        model=config.model,
+        ball=own.ball,
+        ridge=own.ridge,
+        weights=own.label_weights or "information",  # type: ignore[arg-type]
+        sum_zero=own.sum_zero,
+        steps=own.sgd_steps or "decaying",  # type: ignore[arg-type]
+    )
+    return on_features(estimate, examples), f"and public features {_HOW[estimate.estimator]}"
+
+
+def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
+    """How a policy is fitted, and in words."""
+    from murmuration.preference.bases import base_of
+    from murmuration.preference.language.base_model import LanguageBase
+    from murmuration.preference.language.policies import policy_examples, policy_loss
+    from murmuration.preference.language.policy_fit import PolicyFit
+    from murmuration.preference.models import preference_model
+
+    config, own = context.config, context.config.of(LocalLabelSettings)
+    base = base_of(json.loads(context.features))
+    assert isinstance(base, LanguageBase)  # no other says anything
+    loss, model = (
+        policy_loss(base),
+        preference_model(config.model, items.schema.kind, items.schema.responses - 1),
+    )
+    given = {"epochs": own.epochs, "batch": own.batch, "rate": config.learning_rate}
+    fit = PolicyFit(**{name: value for name, value in given.items() if value})
+
+    def solve(told: Told) -> tuple[np.ndarray, list[str]]:
+        examples = policy_examples(told.judgements(items), base)
+        weight_N = None
+        if loss.unbiased and own.label_weights != "equal":
+            weight_N = told.contrast_N**2  # as ``RandomizedLabels.weighted_by_information``
+
+        def progress(step: int, steps: int) -> None:
+            if step % max(1, steps // 10) == 0:
+                _log.info("policy: step %d of %d", step, steps)
+
+        return fit(examples, weight_N, model, progress), []
+
+    return solve, (
+        f"and public prompts and responses a policy was fitted by the loss {loss.name}, "
+        f"{'corrected so that coins cancel' if loss.unbiased else 'which takes them for true'}, in "
+        f"{fit.epochs} passes of steps over {fit.batch} labels"
     )
 
 
@@ -425,6 +550,17 @@ def _guarantee(promise: LabelPromise) -> str:
 
 
 def _check(settings: Settings) -> None:
+    own, policy = settings.of(LocalLabelSettings), settings.task == "policy"
+    other = (
+        ("estimator", "ridge", "ball", "sgd_steps", "sum_zero") if policy else ("epochs", "batch")
+    )
+    for name in other:
+        if getattr(own, name):
+            raise InputError(
+                f"{option(name)} is about a linear head; of a policy --loss says how it is fitted"
+                if policy
+                else f"{option(name)} is about --task policy"
+            )
     told = settings.of(LocalLabelSettings).label_delta
     if told > (settings.delta or told):
         raise InputError(
@@ -443,4 +579,5 @@ LOCAL_LABEL = Strategy(
     masks=lambda settings: NOT_ON_A_GRID,
     check=_check,
     local=True,
+    policies=True,
 )

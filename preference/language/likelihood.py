@@ -1,4 +1,4 @@
-"""A saved language model that says the next token, used to score responses.
+"""A saved language model that says the next token: loading it, and scoring responses with it.
 
 Its score of a response is the logarithm, in nats, of how likely the response is after the prompt,
 its end included: what the model was trained to raise. Long responses score lower than short ones.
@@ -24,8 +24,8 @@ from murmuration.preference.language.base_model import (
     usual_batch,
     usual_device,
 )
-from murmuration.preference.language.checkpoint import check_same
-from murmuration.preference.language.loading import contents_of, load_causal
+from murmuration.preference.language.checkpoint import ADAPTER, check_same
+from murmuration.preference.language.loading import contents_of, load_causal, resolve_base
 from murmuration.preference.language.reward import (
     SavedReward,
     is_language_model,
@@ -45,20 +45,8 @@ class SavedLikelihood:
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "SavedLikelihood":
-        """From a folder.
-
-        Raises:
-            InputError: the folder is not such a model, or its base is not there.
-        """
-        folder = Path(folder)
-        base = read_about(folder)["base"]
-        adapter = (folder / "adapter_config.json").exists()
-        path = base["path"] if adapter else str(folder)
-        if adapter:
-            check_same(path, contents_of(path).digest, base.get("digest", ""))
-        tokenizer, model = load_causal(path)
-        limit = context(BaseSettings(path, "full", max_tokens=base["max_tokens"]), model)
-        return cls(with_adapter(model, folder) if adapter else model, TextTokens(tokenizer, limit))
+        """From what `load_next_token` takes; raises InputError as it does."""
+        return cls(*load_next_token(folder))
 
     def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
         """Log-likelihoods of R responses, each after its prompt, (R,) float64.
@@ -80,6 +68,28 @@ class SavedLikelihood:
                 log_LV = logits_RLV[row, first - 1 : end - 1].double().log_softmax(dim=1)
                 found[text] = float(log_LV.gather(1, ids_RL[row, first:end, None]).sum())
         return found
+
+
+def load_next_token(path: str | os.PathLike) -> tuple[Any, TextTokens]:
+    """A causal model and how texts are written down for it: what a run saved, with the LoRA layers
+    if it is an adapter; or a base, by folder or name on a hub.
+
+    Raises:
+        InputError: it is a reward or an encoder, or what it needs is not there.
+    """
+    source, max_tokens, adapter = str(path), BaseSettings.max_tokens, None
+    if is_language_model(path):
+        folder, base = Path(path), read_about(Path(path))["base"]
+        if base.get("task", "reward") == "reward":
+            raise InputError(f"{path}: a language model of --task reward, which says no next token")
+        max_tokens = base["max_tokens"]
+        if (folder / ADAPTER).exists():
+            source, adapter = base["path"], folder
+            check_same(source, contents_of(source).digest, base.get("digest", ""))
+    source = resolve_base(source)
+    tokenizer, model = load_causal(source)
+    limit = context(BaseSettings(source, "full", max_tokens=max_tokens), model)
+    return with_adapter(model, adapter) if adapter else model, TextTokens(tokenizer, limit)
 
 
 def load_scorer(folder: str | os.PathLike) -> RewardModel | SavedReward | SavedLikelihood:

@@ -8,8 +8,8 @@ Every text is measured by itself, under the reference and under one policy after
 one is in memory at a time. So what a judgement loses is a function of that judgement, of the
 policies and of public constants, bit for bit on one machine, whoever else is there.
 
-A policy under which a log-ratio is no number (a checkpoint with NaN in it) loses as much as any can
-on that judgement, so that it is no user's, and nobody's choice.
+A policy under which a log-ratio is no number loses as much as any can on that judgement, so that it
+takes nobody's part from others. (One with NaN in its weights is refused where it is loaded.)
 
 Legend: P policies, J judgements, N of some users, K responses of each, T distinct texts, R texts in
 a batch.
@@ -18,7 +18,8 @@ a batch.
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -186,7 +187,9 @@ class PolicyClass:
         """One of them, loaded; the last one is kept, and no other."""
         if self._loaded is None or self._loaded[0] != place:
             self._loaded = None  # before another takes its memory
-            self._loaded = place, LanguageBase(self._settings(self.policies[place]))
+            policy = self.policies[place]
+            with _naming(policy):
+                self._loaded = place, LanguageBase(self._settings(policy))
         return self._loaded[1]
 
     def chosen(self, theta_P: np.ndarray) -> int:
@@ -209,7 +212,7 @@ class PolicyClass:
 
     def _check(self, policy: Policy) -> None:
         """That what is there is what was committed, and speaks as the reference does."""
-        try:
+        with _naming(policy):
             found = contents_of(policy.path).digest
             if found != policy.digest:
                 raise InputError(
@@ -217,9 +220,6 @@ class PolicyClass:
                     f"{found[:16]}…, committed {policy.digest[:16]}…"
                 )
             other = LanguageBase(self._settings(policy), weights=False)
-        except InputError as error:
-            said = str(error).removeprefix(f"--base {policy.path}: ")
-            raise InputError(f"policy {policy.name!r} ({policy.path}): {said}") from None
         same = (
             _speech(other) == _speech(self.reference)
             and other.words == self.reference.words
@@ -231,6 +231,16 @@ class PolicyClass:
                 f"than those of the reference {self.settings.path}: the likelihoods of its tokens "
                 "are no ratio to that one's"
             )
+
+
+@contextmanager
+def _naming(policy: Policy) -> Iterator[None]:
+    """InputError within names the policy."""
+    try:
+        yield
+    except InputError as error:
+        said = str(error).removeprefix(f"--base {policy.path}: ")
+        raise InputError(f"policy {policy.name!r} ({policy.path}): {said}") from None
 
 
 def _speech(base: LanguageBase) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ Legend: T texts (a prompt with a response), R of them in a batch, L tokens of th
 """
 
 import itertools
+import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -153,6 +154,35 @@ class TextTokens:
         _, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
         most = self._most(ended)
         return np.array([len(tail) <= most for tail in self._ids(tails)], dtype=bool)
+
+    def openings(self, prompts: Sequence[str], room: int) -> list[list[int]]:
+        """Tokens of each prompt up to where a response begins; cut in front where it and ``room``
+        more tokens would not fit into the context.
+
+        Raises:
+            InputError: there would be no room for a token of the prompt.
+        """
+        most = self.limit - room - len(self._before) - len(self._between)
+        if most < 1:
+            raise InputError(
+                f"responses of {room} tokens leave no room for a prompt in the {self.limit} that "
+                "the model reads: lower --max-new-tokens"
+            )
+        heads, _ = (self._exchanges if self.chat else self._plain)(prompts, ["a"] * len(prompts))
+        return [[*self._before, *head[-most:], *self._between] for head in self._ids(heads)]
+
+    @cached_property
+    def ends(self) -> list[int]:
+        """Tokens at which a response is over: the end of text, and the special token that a chat
+        template writes after a response."""
+        found = self._end([])
+        if self.chat:
+            _, (one, other) = self._exchanges(["a", "a"], ["a", "b"])
+            shared = os.path.commonprefix([one[::-1], other[::-1]])  # noqa: RUF071 (no paths)
+            after = shared[::-1].strip()
+            special = {*self.tokenizer.all_special_ids}
+            found += [token for token in next(self._ids([after]))[:1] if token in special]
+        return [*dict.fromkeys(found)]
 
     @cached_property
     def _words(self) -> int:

@@ -65,6 +65,11 @@ _LACKING: dict[str, Any] = {
     "heldout_loss": None,
     "heldout_perplexity": None,
     "heldout_loss_noise": None,
+    "policy_saturated": None,
+    "policy_chosen_ratio": None,
+    "policy_rejected_ratio": None,
+    "policy_chosen_tokens": None,
+    "policy_written_tokens": None,
     "choice": None,
 }
 

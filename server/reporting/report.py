@@ -189,6 +189,16 @@ of the judgements {{ who }}; ties left out{{ guessing }}
 {% if test_is_public %}
 {{ row("the same, averaged by user", by_user_text, "standard error at most " ~ error_text) }}
 {% endif %}
+{% if policy_saturated is not none %}
+{% call row("Chosen and rejected responses", "%+.2f and %+.2f nats"
+            % (policy_chosen_ratio, policy_rejected_ratio)) %}
+likelier than where the policy began; if both fall, it learns to say something else
+{% endcall %}
+{{ row("Pairs beyond the clip", policy_saturated|share, "which teach nothing any more") }}
+{% call row("Tokens of a response", "%.1f" % policy_written_tokens) %}
+that it writes; of one that was chosen {{ "%.1f"|format(policy_chosen_tokens) }}
+{% endcall %}
+{% endif %}
 {% endif %}
 {% endmacro %}
 

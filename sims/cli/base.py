@@ -5,23 +5,29 @@ import time
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 from rich.console import Console
 
 from murmuration.sims.population.population import Population
-from murmuration.sims.population.tiny_language_model import TinyBase, build
+from murmuration.sims.population.tiny_language_model import KINDS, TinyBase, build
 
 _DEFAULT = TinyBase()
 
 
 def base(
     out: Annotated[Path, typer.Argument(help="Folder for the model.")],
+    kind: Annotated[
+        str, typer.Option(help="Which network.", click_type=click.Choice(KINDS))
+    ] = _DEFAULT.kind,
     width: Annotated[int, typer.Option(help="Width of the states.")] = _DEFAULT.width,
     layers: Annotated[int, typer.Option(help="Layers.")] = _DEFAULT.layers,
     exchanges: Annotated[
         int, typer.Option(help="Public exchanges to train on.")
     ] = _DEFAULT.exchanges,
     epochs: Annotated[int, typer.Option(help="Passes over them.")] = _DEFAULT.epochs,
+    batch: Annotated[int, typer.Option(help="Answers in a step.")] = _DEFAULT.batch,
+    rate: Annotated[float, typer.Option(help="Largest learning rate.")] = _DEFAULT.rate,
     seed: Annotated[int, typer.Option(help="Of weights and order.")] = _DEFAULT.seed,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
@@ -29,7 +35,16 @@ def base(
 
     No labels and no user's text are used. The folder is for `murmuration run --base`.
     """
-    shape = TinyBase(width=width, layers=layers, exchanges=exchanges, epochs=epochs, seed=seed)
+    shape = TinyBase(
+        kind=kind,
+        width=width,
+        layers=layers,
+        exchanges=exchanges,
+        epochs=epochs,
+        batch=batch,
+        rate=rate,
+        seed=seed,
+    )
     console, started = Console(stderr=True), time.monotonic()
     with console.status("writing public texts") as status:
 

@@ -19,7 +19,7 @@ def score(
 ) -> None:
     """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
 
-    A model of --task text or sft gives the response's log-likelihood in nats instead.
+    A model of --task text, sft or policy gives the response's log-likelihood in nats instead.
     """
     scores = load_scorer(model).score([prompt] * len(response), response)
     if as_json:

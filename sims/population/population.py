@@ -38,7 +38,7 @@ from murmuration.sims.population.topics import Topic
 from murmuration.sims.population.topics_living import LIVING_TOPICS
 from murmuration.sims.population.topics_money import MONEY_TOPICS
 from murmuration.sims.population.topics_unseen import UNSEEN_TOPICS
-from murmuration.sims.population.wording import AXES, MAX_DRAWS, Answer, Draws, exchange
+from murmuration.sims.population.wording import AXES, MAX_DRAWS, Answer, Axes, Draws, exchange
 
 SPLITS = ("train", "test", "unseen-topics")
 
@@ -50,7 +50,8 @@ GROUPS = {
 }
 """Deviation of each group from the crowd, per axis. Equal shares; the deviations sum to zero."""
 
-_PUBLIC_STREAM = len(SPLITS)  # first element of the seed keys of `texts`
+# First elements of the seed keys of `texts` and `prompts`.
+_PUBLIC_STREAM, _PROMPT_STREAM = len(SPLITS), len(SPLITS) + 1
 
 Weights = tuple[float, float, float]
 
@@ -157,6 +158,16 @@ class Population:
             answers = (first.text, second.text) if draws.below(0.5) else (second.text, first.text)
             yield (prompt, *answers)
 
+    def prompts(self, split: str = "train", count: int = 2000, seed: int = 0) -> Iterator[str]:
+        """``count`` prompts on a split's topics, in random order, to be answered by models.
+
+        Drawn apart from what users saw and from `texts`: what is there, too, is there by chance.
+        """
+        topics = _split_topics(split)
+        for index in range(count):
+            rng = self._generator(_PROMPT_STREAM, SPLITS.index(split), seed, index)
+            yield exchange(topics, Draws(rng.random(MAX_DRAWS).tolist()))[0]
+
     def truth(self) -> dict[str, object]:
         """The parameters and what they mean, JSON-able."""
         return {
@@ -201,7 +212,9 @@ class Population:
         for uniforms in rng.random((count, MAX_DRAWS)).tolist():
             draws = Draws(uniforms)
             prompt, first, second = exchange(topics, draws)
-            p_first = 1.0 / (1.0 + exp(_reward(weights, second) - _reward(weights, first)))
+            p_first = 1.0 / (
+                1.0 + exp(true_reward(weights, second.axes) - true_reward(weights, first.axes))
+            )
             tie = draws.below(self.tie_peak * 4.0 * p_first * (1.0 - p_first))
             if not draws.below(0.5 if tie else p_first):
                 first, second = second, first
@@ -211,8 +224,10 @@ class Population:
                 chosen=first,
                 rejected=second,
                 tie=tie,
-                crowd_margin=_reward(self.crowd, first) - _reward(self.crowd, second),
-                personal_margin=_reward(weights, first) - _reward(weights, second),
+                crowd_margin=true_reward(self.crowd, first.axes)
+                - true_reward(self.crowd, second.axes),
+                personal_margin=true_reward(weights, first.axes)
+                - true_reward(weights, second.axes),
             )
 
 
@@ -279,8 +294,9 @@ def _split_topics(split: str) -> tuple[Topic, ...]:
     return UNSEEN_TOPICS if split == "unseen-topics" else MONEY_TOPICS + LIVING_TOPICS
 
 
-def _reward(weights: Weights, answer: Answer) -> float:
-    return sum(weight * value for weight, value in zip(weights, answer.axes, strict=True))
+def true_reward(weights: Weights, axes: Axes) -> float:
+    """What an answer with these axes is worth, in logits."""
+    return sum(weight * value for weight, value in zip(weights, axes, strict=True))
 
 
 def attainable(judgements: Iterable[Judgement]) -> Attainable:

@@ -2,15 +2,15 @@
 
 Words are its tokens: those of public exchanges on the population's topics, seen and unseen. They
 carry no labels and come from no user (`sims.population.population.Population.texts`), so what is
-learnt from them costs no privacy. About a million parameters, of GPT-2's kind, trained in minutes
-to predict the next word; what it learns of answers' wording is what a reward head or LoRA starts
-from.
+learnt from them costs no privacy. About a million parameters, of GPT-2's kind or Llama's, trained
+in minutes to predict the next word; what it learns of answers' wording is what a reward head or
+LoRA starts from, and what a policy writes with.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.tokens import TextTokens
 from murmuration.sims.population.population import Population
+from murmuration.sims.population.wording import WORD
 
-_WORD = re.compile(r"\w+|[^\w\s]")
 _PAD, _UNKNOWN, _END = "[PAD]", "[UNK]", "[END]"
 _SPLITS = ("train", "unseen-topics")
+KINDS = ("gpt2", "llama")
+"""Learnt places of words and plain layers, or rotated places, RMS norms and gated layers."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,11 @@ class TinyBase:
     """Shape and training of the model.
 
     Raises:
-        InputError: a number that is not positive, or a width that heads do not divide.
+        InputError: another kind, a number that is not positive, or a width that heads do not
+            divide.
     """
 
+    kind: str = "gpt2"  # one of `KINDS`
     width: int = 128
     layers: int = 4
     heads: int = 4
@@ -45,6 +49,10 @@ class TinyBase:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"--kind must be one of {', '.join(KINDS)}; got {self.kind!r}")
+        if not self.rate > 0:
+            raise InputError(f"--rate must be positive; got {self.rate}")
         for name in ("width", "layers", "heads", "context", "exchanges", "epochs", "batch"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name} must be at least 1; got {getattr(self, name)}")
@@ -65,10 +73,8 @@ def build(
     Raises:
         InputError: the extra is not installed, or the folder holds something.
     """
-    try:
-        from transformers import GPT2Config, GPT2LMHeadModel
-    except ImportError:
-        raise InputError("a base needs transformers: pip install 'murmuration[lm]'") from None
+    if find_spec("transformers") is None:
+        raise InputError("a base needs transformers: pip install 'murmuration[lm]'")
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty; choose another folder")
@@ -81,22 +87,9 @@ def build(
     words = _tokenizer(exchanges)
     tokens = TextTokens(words, shape.context)(*map(list, zip(*exchanges, strict=True)))
     pad, end = (words.convert_tokens_to_ids(token) for token in (_PAD, _END))
-    config = GPT2Config(
-        vocab_size=len(words),
-        n_positions=shape.context,
-        n_embd=shape.width,
-        n_layer=shape.layers,
-        n_head=shape.heads,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        bos_token_id=end,
-        eos_token_id=end,
-        pad_token_id=pad,
-    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(shape.seed)
-        model = GPT2LMHeadModel(config)
+        model = _network(shape, len(words), pad, end)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.01, betas=(0.9, 0.98))
     batches = list(_batches(tokens.lengths_T, shape))
     losses: list[float] = []
@@ -120,6 +113,36 @@ def build(
     return float(np.mean(losses[-100:]))
 
 
+def _network(shape: TinyBase, words: int, pad: int, end: int) -> Any:
+    import transformers
+
+    special: Any = {"bos_token_id": end, "eos_token_id": end, "pad_token_id": pad}
+    if shape.kind == "llama":
+        config = transformers.LlamaConfig(
+            vocab_size=words,
+            max_position_embeddings=shape.context,
+            hidden_size=shape.width,
+            intermediate_size=shape.width * 8 // 3,  # as many weights as plain layers have
+            num_hidden_layers=shape.layers,
+            num_attention_heads=shape.heads,
+            tie_word_embeddings=True,
+            **special,
+        )
+        return transformers.LlamaForCausalLM(config)
+    config = transformers.GPT2Config(
+        vocab_size=words,
+        n_positions=shape.context,
+        n_embd=shape.width,
+        n_layer=shape.layers,
+        n_head=shape.heads,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        **special,
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+
 def _batches(lengths_T: np.ndarray, shape: TinyBase) -> Iterator[np.ndarray]:
     """Texts of about equal length together, batches in random order, each text once an epoch."""
     generator = np.random.default_rng(shape.seed)
@@ -135,13 +158,13 @@ def _tokenizer(exchanges: list[tuple[str, str]]) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     texts = (text.removesuffix(_END) for pair in exchanges for text in pair)
-    counts = Counter(word for text in texts for word in _WORD.findall(text.lower()))
+    counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
     listed = [_PAD, _UNKNOWN, _END, *sorted(counts, key=lambda word: (-counts[word], word))]
     words = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(listed)}, unk_token=_UNKNOWN)
     )
     words.normalizer = normalizers.Lowercase()
-    words.pre_tokenizer = pre_tokenizers.Split(Regex(_WORD.pattern), "removed", invert=True)
+    words.pre_tokenizer = pre_tokenizers.Split(Regex(WORD.pattern), "removed", invert=True)
     return PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token=_PAD, unk_token=_UNKNOWN, eos_token=_END
     )

@@ -5,6 +5,7 @@ them. The two answers of a prompt draw independently, so that length and tone sa
 which of them is the daring one.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,12 +19,15 @@ AXES = ("daring", "detail", "technical")
 MAX_DRAWS = 80
 """No exchange, and whatever is decided about it, consumes more uniform draws than this."""
 
-_STRENGTHS = (
+WORD = re.compile(r"\w+|[^\w\s]")
+"""A word or a mark: what the small language model takes for tokens, and readers compare by."""
+
+STRENGTHS = (
     (0.5, phrases.HEDGED_LEADS),
     (0.75, phrases.PLAIN_LEADS),
     (1.0, phrases.FIRM_LEADS),
 )
-_GENERAL_REASONS = {
+GENERAL_REASONS = {
     # (daring, technical)
     (False, False): phrases.CAUTIOUS_PLAIN_REASONS,
     (False, True): phrases.CAUTIOUS_TECHNICAL_REASONS,
@@ -34,6 +38,7 @@ _TOPICAL_REASON = 0.6  # probability that a reason is about the topic while unus
 _NEUTRAL_CLOSING = 0.6
 
 T = TypeVar("T")
+Axes = tuple[float, float, float]
 
 
 class Draws:
@@ -56,7 +61,7 @@ class Answer:
     """A text and its true value on each of `AXES`."""
 
     text: str
-    axes: tuple[float, float, float]
+    axes: Axes
 
 
 def exchange(topics: Sequence[Topic], draws: Draws) -> tuple[str, Answer, Answer]:
@@ -75,7 +80,7 @@ def _prompt(topic: Topic, draws: Draws) -> str:
 
 def _answer(topic: Topic, daring: bool, draws: Draws) -> Answer:
     side, other = (topic.daring, topic.cautious) if daring else (topic.cautious, topic.daring)
-    strength, leads = draws.pick(_STRENGTHS)
+    strength, leads = draws.pick(STRENGTHS)
     layouts = draws.pick(phrases.LAYOUTS)
     technical = draws.below(0.5)
     used: list[str] = []
@@ -84,7 +89,7 @@ def _answer(topic: Topic, daring: bool, draws: Draws) -> Answer:
         topical = side.technical_reasons if technical else side.plain_reasons
         fresh = [text for text in topical if text not in used]
         if not (draws.below(_TOPICAL_REASON) and fresh):
-            fresh = [text for text in _GENERAL_REASONS[daring, technical] if text not in used]
+            fresh = [text for text in GENERAL_REASONS[daring, technical] if text not in used]
         used.append(draws.pick(fresh))
         return used[-1]
 

@@ -61,9 +61,15 @@ BAD = {
     "estimator": ["best"],
     "level": ["house"],
     "label_cap": [-1],
+    "judgement_cap": [-1],
     "label_delta": [-0.1, 1e-4, math.nan],
     "label_weights": ["many"],
     "sgd_steps": ["long"],
+    "epochs": [-1],
+    "batch": [-1],
+    "loss": ["kto"],
+    "beta": [-0.1, math.nan, math.inf],
+    "r_max": [-0.1, math.nan, math.inf],
     "least_nodes": [-1, 2.5, -0.5, math.nan, math.inf],
     "refresh": [-1],
 }
@@ -152,7 +158,7 @@ def test_options_that_a_strategy_does_not_have(settings, message):
         ({"train": "head"}, "--task {} has no head of its own to train: use --train lora"),
         ({"model": "thurstone"}, "--model thurstone is a model of preferences"),
         ({"adjacency": "replace-labels"}, "--task {} looks at no label"),
-        *(({"strategy": name, "adjacency": "replace-labels"}, "learns a reward from labels")
+        *(({"strategy": name, "adjacency": "replace-labels"}, "learns from labels")
           for name in registry.solved()),
     ],
 )  # fmt: skip

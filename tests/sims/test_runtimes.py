@@ -51,7 +51,12 @@ def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("runtime", "task"),
-    [pytest.param(Runtime.FLOWER, "reward", marks=pytest.mark.flower), (Runtime.RAY, "text")],
+    [
+        pytest.param(Runtime.FLOWER, "reward", marks=pytest.mark.flower),
+        pytest.param(Runtime.FLOWER, "policy", marks=pytest.mark.flower),
+        (Runtime.RAY, "text"),
+        (Runtime.RAY, "policy"),
+    ],
 )
 def test_language_models_are_trained_alike(data, language_model, tmp_path, runtime, task):
     source = data

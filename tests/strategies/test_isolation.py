@@ -215,6 +215,7 @@ def bases(language_model):
             ("gpt2", "full", "text"),
             ("llama", "lora", "sft"),
             ("bert", "full", "reward"),
+            ("gpt2", "lora", "policy"),
         )
     }
 
@@ -228,7 +229,7 @@ def hosted_texts(base, users):
     return examples_of(Judgements.from_rows(rows), base)
 
 
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(5))
 @pytest.mark.parametrize("local", [None, LocalSteps(2, 0.1)], ids=["one", "two"])
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

@@ -20,7 +20,13 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise, Ran
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
-from murmuration.strategies.local_label import Estimate, LocalLabel, LocalLabelPlan
+from murmuration.strategies.local_label import (
+    Estimate,
+    LocalLabel,
+    LocalLabelPlan,
+    Told,
+    on_features,
+)
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.public_items import PublicItems
@@ -120,7 +126,7 @@ def strategy_on(grid, tmp_path, log=None, promise=PROMISE, estimate=None, schema
     participants = Participants.all(registry)
     items = PublicItems.ask(grid, registry, participants.train, schema=schema)
     most = int(np.diff(items.start_S).max())
-    plan = LocalLabelPlan(promise, len(registry), most, estimate=estimate or Estimate())
+    plan = LocalLabelPlan(promise, len(registry), most)
     budget = None if promise.level == "item" else promise.epsilon
     path = tmp_path / "ledger.jsonl"
     ledger = Ledger(path, adjacency=plan.adjacency, delta=1e-3, budget=budget)
@@ -128,7 +134,7 @@ def strategy_on(grid, tmp_path, log=None, promise=PROMISE, estimate=None, schema
         plan,
         ledger,
         items,
-        items.examples(features),
+        on_features(estimate or Estimate(), items.examples(features)),
         participants=participants,
         optimizer=SolvedModel(features.dimension),
         source=source,
@@ -227,3 +233,14 @@ def test_the_best_of_several(crowd_of_four, of_four, tmp_path):
     assert options_J.max() == 4
     flips = [RandomizedResponse(2.0, int(options)).flip_probability for options in options_J]
     assert seen.labels.flip_J.tolist() == flips
+
+
+@pytest.mark.parametrize(("choices", "c"), [(2, 40.0083), (4, 78.0167)])
+def test_what_labels_tell_is_said(choices, c):
+    """ε = 0.5 of a user over ten labels is 0.05 each."""
+    flip = (choices - 1) / (np.exp(0.05) + choices - 1)
+    places_N = np.zeros(500, dtype=np.int64)
+    told = Told(places_N, places_N, np.full(500, flip), np.full(500, choices))
+    assert 1.0 / told.contrast_N[0] == pytest.approx(c, rel=1e-4)
+    assert told.in_words.startswith(f"500 labels were told, the median one with c = {c:.3g}:")
+    assert f"about {500 / c**2:,.0f} true labels" in told.in_words

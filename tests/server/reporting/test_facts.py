@@ -12,7 +12,8 @@ def test_every_task_has_its_words(make_result, task):
     words = told["words"]
     assert words.rows and words.examples and words.revealed and words.shared
     assert ("judg" in words.rows) == (task != "text")
-    assert told["next_tokens"] == (task != "reward")
+    assert told["next_tokens"] == (task in ("text", "sft"))
+    assert told["writes"] == (task != "reward")
 
 
 def test_results_from_before_there_were_tasks(make_result):

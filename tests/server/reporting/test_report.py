@@ -216,6 +216,16 @@ def test_where_there_are_texts_nobody_speaks_of_judgements(written):
         assert "judge" not in text and "referred" not in text
 
 
+def test_a_policy_says_what_became_of_responses(written):
+    more = {"policy_saturated": 0.25, "policy_chosen_ratio": -0.5, "policy_rejected_ratio": -2.25,
+            "policy_chosen_tokens": 31.24, "policy_written_tokens": 40.0}  # fmt: skip
+    text = written(task="policy", **more)
+    assert "rejected responses</th><td>-0.50 and -2.25 nats" in text
+    assert "Pairs beyond the clip</th><td>25.0 %" in text
+    assert "Tokens of a response</th><td>40.0" in text and "that was chosen 31.2" in text
+    assert "Pairs beyond the clip" not in written(task="policy")
+
+
 TEXT = {"task": "text", "heldout_loss": 2.5, "heldout_perplexity": 12.18}
 
 

@@ -1,11 +1,13 @@
 """The small language model that is made here."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.generation import Writer
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.tiny_language_model import TinyBase, build
 
@@ -47,11 +49,27 @@ def test_an_occupied_folder_is_refused(made):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"), [({"width": 0}, "--width"), ({"width": 17}, "multiple of")]
+    ("changes", "said"),
+    [
+        ({"width": 0}, "--width"),
+        ({"width": 17}, "multiple of"),
+        ({"kind": "bert"}, "--kind"),
+        ({"rate": 0.0}, "--rate"),
+    ],
 )
 def test_shapes_that_cannot_be(changes, said):
     with pytest.raises(InputError, match=said):
         TinyBase(**changes)
+
+
+def test_of_another_kind(tmp_path):
+    losses = []
+    shape = replace(SMALL, kind="llama")
+    build(tmp_path / "b", shape, Population(), lambda step, steps, loss: losses.append(loss))
+    assert losses[-1] < 0.9 * losses[0]
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["model_type"] == "llama"
+    assert LanguageBase(BaseSettings(str(tmp_path / "b"), task="sft")).dimension > 0
+    assert len(Writer.load(tmp_path / "b").write(["What now?"] * 3)) == 3
 
 
 def test_the_command(cli, tmp_path):

@@ -1,0 +1,190 @@
+"""Responses that a saved language model writes, one token after the other.
+
+What each of T prompts gets depends on the model, its place in the list, and a seed, whose numbers
+are drawn apart from any generator of the process: not on which prompts stand beside it, but for
+roundings of the last digit, which now and then make another token of one that was drawn on an edge.
+
+    from murmuration.preference.language.generation import Writer
+    Writer.load("r/model").write(["Spend or save?"], seed=1)
+
+Legend: R responses in a batch, V words.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import usual_device
+from murmuration.preference.language.likelihood import load_next_token
+from murmuration.preference.language.tokens import TextTokens, length_batches
+
+#: Tokens whose keys and values are kept at a time: eight times as many are hardly quicker.
+_KEPT_TOKENS = {"cpu": 2**14, "cuda": 2**17}
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is drawn from what the model says.
+
+    Attributes:
+        temperature: what logits are divided by; at 0 the likeliest token is taken.
+        top_p: only of the likeliest tokens, as few as have this much probability together.
+        max_new_tokens: after so many a response breaks off.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_new_tokens: int = 128
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise InputError(f"--temperature must not be negative; got {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"--top-p must be above 0 and at most 1; got {self.top_p}")
+        if self.max_new_tokens < 1:
+            raise InputError(f"--max-new-tokens must be at least 1; got {self.max_new_tokens}")
+
+    def draw(self, logits_RV: torch.Tensor, uniform_R: torch.Tensor) -> torch.Tensor:
+        """A token for each row, (R,): where its uniform number falls in the distribution."""
+        if not self.temperature:
+            return logits_RV.argmax(1)
+        chance_RV = (logits_RV.double() / self.temperature).softmax(1)
+        if self.top_p == 1:
+            return _fallen(chance_RV, uniform_R)
+        chance_RV, words_RV = chance_RV.sort(dim=1, descending=True, stable=True)
+        chance_RV[chance_RV.cumsum(1) - chance_RV >= self.top_p] = 0
+        return words_RV.gather(1, _fallen(chance_RV, uniform_R)[:, None])[:, 0]
+
+
+def _fallen(chance_RV: torch.Tensor, uniform_R: torch.Tensor) -> torch.Tensor:
+    below_RV = chance_RV.cumsum(1)
+    at_R1 = uniform_R[:, None] * below_RV[:, -1:]
+    return torch.searchsorted(below_RV, at_R1, right=True)[:, 0].clamp(max=chance_RV.shape[1] - 1)
+
+
+class Writer:
+    """A causal language model and how prompts are written down for it."""
+
+    def __init__(self, model: Any, texts: TextTokens) -> None:
+        """Of a model with LoRA layers, with them."""
+        network = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._device = usual_device()
+        self._network, self._texts = network.eval().to(self._device), texts
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Writer":
+        """From what `load_next_token` takes; raises InputError as it does."""
+        return cls(*load_next_token(path))
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        sampling: Sampling = Sampling(),
+        seed: int | Sequence[int] = 0,
+        progress: Callable[[int, int], None] = lambda *_: None,
+    ) -> list[str]:
+        """A response to each prompt, without its end; one that does not end breaks off.
+
+        Prompts are cut in front where they and the longest response would not fit into the context
+        together. ``progress`` is told how many responses there are, and how many there will be.
+
+        Raises:
+            InputError: the longest response leaves no room for a prompt, or a negative seed.
+        """
+        if isinstance(prompts, str):
+            raise InputError("write takes a list of prompts")
+        openings = self._texts.openings(prompts, sampling.max_new_tokens)
+        tokens = self.continue_tokens(openings, sampling, seed, progress)
+        decode = self._texts.tokenizer.decode
+        return [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in tokens]
+
+    def continue_tokens(
+        self,
+        openings: Sequence[list[int]],
+        sampling: Sampling = Sampling(),
+        seed: int | Sequence[int] = 0,
+        progress: Callable[[int, int], None] = lambda *_: None,
+    ) -> list[list[int]]:
+        """As `write`, of prompts in tokens, which together with a response fit into the context.
+
+        Raises:
+            InputError: a negative seed.
+        """
+        entropy = [seed] if isinstance(seed, int) else [*seed]
+        if min(entropy) < 0:
+            raise InputError(f"--seed must not be negative; got {seed}")
+        lengths_T = np.array([len(ids) for ids in openings], dtype=np.int64)
+        written: list[list[int]] = [[] for _ in openings]
+        done = 0
+        for places_R in length_batches(
+            lengths_T + sampling.max_new_tokens, _KEPT_TOKENS.get(self._device.type, 2**14)
+        ):
+            uniforms_RN = np.stack(
+                [
+                    np.random.default_rng([*entropy, place]).random(sampling.max_new_tokens)
+                    for place in places_R.tolist()
+                ]
+            )
+            tokens = self._continued([openings[place] for place in places_R], sampling, uniforms_RN)
+            for place, ids in zip(places_R.tolist(), tokens, strict=True):
+                written[place] = ids
+            done += len(places_R)
+            progress(done, len(openings))
+        return written
+
+    def _continued(
+        self, openings: list[list[int]], sampling: Sampling, uniforms_RN: np.ndarray
+    ) -> list[list[int]]:
+        """The tokens that follow, up to the end."""
+        from transformers import GenerationConfig, LogitsProcessorList
+
+        pad, ends = self._texts.tokenizer.pad_token_id, self._texts.ends
+        longest = max(map(len, openings))  # on the left of the others stands what fills up
+        ids = [[pad] * (longest - len(opening)) + opening for opening in openings]
+        there = [[0] * (longest - len(opening)) + [1] * len(opening) for opening in openings]
+        uniforms = torch.from_numpy(uniforms_RN).to(self._device)
+
+        def only_the_drawn(ids_RL: torch.Tensor, logits_RV: torch.Tensor) -> torch.Tensor:
+            drawn_R = sampling.draw(logits_RV, uniforms[:, ids_RL.shape[1] - longest])
+            nothing_RV = torch.full_like(logits_RV, -torch.inf)
+            return nothing_RV.scatter_(1, drawn_R[:, None], 0.0)
+
+        with torch.inference_mode(), _without_defaults(self._network):
+            whole = self._network.generate(
+                input_ids=torch.tensor(ids, device=self._device),
+                attention_mask=torch.tensor(there, device=self._device),
+                generation_config=GenerationConfig(
+                    max_new_tokens=sampling.max_new_tokens,
+                    do_sample=False,
+                    use_cache=True,
+                    eos_token_id=ends or None,
+                    pad_token_id=pad,
+                ),
+                logits_processor=LogitsProcessorList([only_the_drawn]),
+            )
+        rows = whole[:, longest:].tolist()
+        firsts = (
+            next((at for at, token in enumerate(row) if token in ends), len(row)) for row in rows
+        )
+        return [row[:first] for row, first in zip(rows, firsts, strict=True)]
+
+
+@contextmanager
+def _without_defaults(network: Any) -> Iterator[None]:
+    """Without penalties and limits that a checkpoint names for whoever says nothing."""
+    from transformers import GenerationConfig
+
+    former, network.generation_config = network.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        network.generation_config = former

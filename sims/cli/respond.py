@@ -1,0 +1,101 @@
+"""``murmuration respond``: what a language model writes to many prompts."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.privacy.durable_files import replace_file
+from murmuration.sims.cli.tables import console
+from murmuration.sims.cli.winrate import TOPICS
+from murmuration.sims.population.population import Population
+
+_DEFAULT = Sampling()
+_POPULATION = "population:"
+
+
+def respond(
+    model: Annotated[str, typer.Argument(help="A model folder, as in RUN/model, or a base.")],
+    prompts: Annotated[
+        str,
+        typer.Option(
+            help="A .jsonl or .jsonl.gz file with `prompt` in each row, or `population:seen` or "
+            "`population:unseen` for fresh ones of the embedded population."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The .jsonl file to write: `prompt`, `response`.")],
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            help="Only the first so many prompts. [default: all; 2000 of the population]",
+            show_default=False,
+            min=1,
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Responses to each prompt.", min=1)] = 1,
+    temperature: Annotated[float, typer.Option(help="0: likeliest.")] = _DEFAULT.temperature,
+    top_p: Annotated[float, typer.Option(help="Likeliest tokens alone.")] = _DEFAULT.top_p,
+    max_new_tokens: Annotated[
+        int, typer.Option(help="After so many a response breaks off.")
+    ] = _DEFAULT.max_new_tokens,
+    seed: Annotated[
+        int, typer.Option(help="Of the population's prompts and of all draws.", min=0)
+    ] = 0,
+) -> None:
+    """Write responses to prompts with a language model that says the next token."""
+    sampling = Sampling(temperature, top_p, max_new_tokens)
+    if out.exists():
+        raise InputError(f"--out {out} is there already; choose another file")
+    asked = _prompts(prompts, limit, seed)
+    with console(stderr=True).status("loading") as status:
+        writer, found = Writer.load(model), []
+        for sample in range(samples):
+
+            def progress(done: int, of: int, before: int = sample * len(asked)) -> None:
+                status.update(f"{before + done:,} of {samples * of:,} responses")
+
+            found.append(writer.write(asked, sampling, (seed, sample), progress))
+    rows = (
+        {"prompt": prompt, "response": response}
+        for prompt, *responses in zip(asked, *found, strict=True)
+        for response in responses
+    )
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(out, lines.encode())
+    except OSError as error:
+        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
+    print(f"wrote {samples * len(asked):,} responses to {out}")
+
+
+def _prompts(named: str, limit: int | None, seed: int) -> list[str]:
+    if named.startswith(_POPULATION):
+        topics = named.removeprefix(_POPULATION)
+        if topics not in TOPICS:
+            said = " or ".join(_POPULATION + name for name in TOPICS)
+            raise InputError(f"--prompts {named}: there is only {said}")
+        return list(Population().prompts(TOPICS[topics], limit or 2000, seed))
+    try:
+        data = Path(named).read_bytes()
+        lines = (gzip.decompress(data) if named.endswith(".gz") else data).decode().split("\n")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"--prompts {named} cannot be read: {error}") from None
+    found: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or len(found) == limit:
+            continue
+        try:
+            prompt = json.loads(line)["prompt"]
+        except (ValueError, TypeError, KeyError):
+            prompt = None
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise InputError(f"--prompts {named}: line {number} has no prompt")
+        found.append(prompt)
+    if not found:
+        raise InputError(f"--prompts {named} is empty")
+    return found

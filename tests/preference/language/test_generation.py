@@ -1,0 +1,235 @@
+"""Responses that a model writes: what it says, drawn as asked, whatever stands beside them."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.likelihood import load_next_token, load_scorer
+from murmuration.preference.language.reward import reward_model
+from murmuration.preference.language.tokens import TextTokens
+from murmuration.preference.reward import RewardModel
+from tests.language_models import tokenizer as make_tokenizer
+
+PROMPTS = [
+    "What now?", "Save it, or spend all of it today?", "Loan?", "Take the old one and wait?",
+    "Buy it today! Put some aside, compare prices, and keep the old one on.", "What now?",
+]  # fmt: skip
+
+
+def alone(model, prompt, sampling, uniforms, limit=64):
+    """Tokens by transformers' forward pass alone, one text at a time and without a cache."""
+    network, tokenizer = model[0].eval(), model[1].tokenizer
+    if tokenizer.chat_template:
+        text = f"[USER] {prompt} [BOT] "
+    else:
+        text = f"{prompt}\n\n"
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    ids = ids[len(ids) - min(len(ids), limit - sampling.max_new_tokens) :]
+    found = []
+    for uniform in uniforms:
+        with torch.no_grad():
+            logits = network(input_ids=torch.tensor([ids + found])).logits[0, -1].double().numpy()
+        if sampling.temperature:
+            chances = np.exp((logits - logits.max()) / sampling.temperature)
+            chances /= chances.sum()
+            order = np.argsort(-chances) if sampling.top_p < 1 else np.arange(len(chances))
+            if sampling.top_p < 1:
+                kept = order[: 1 + np.searchsorted(np.cumsum(chances[order]), sampling.top_p)]
+                chances = chances[kept] / chances[kept].sum()
+                order = kept
+            token = int(order[np.searchsorted(np.cumsum(chances), uniform)])
+        else:
+            token = int(logits.argmax())
+        if token == tokenizer.eos_token_id:
+            break
+        found.append(token)
+    return tokenizer.decode(found).strip()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt2-chat", "llama", "bloom", "mistral", "opt"])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(0.0, max_new_tokens=12),
+        Sampling(1.0, max_new_tokens=12),
+        Sampling(0.7, top_p=0.8, max_new_tokens=12),
+    ],
+    ids=["greedy", "plain", "top-p"],
+)
+def test_many_are_written_as_each_would_be_alone_and_without_a_cache(
+    language_model, kind, sampling
+):
+    model = load_next_token(language_model(kind))
+    found = Writer(*model).write(PROMPTS, sampling, seed=3)
+    for place, prompt in enumerate(PROMPTS):
+        uniforms = np.random.default_rng([3, place]).random(12)
+        assert found[place] == alone(model, prompt, sampling, uniforms)
+    assert any(found)
+
+
+@pytest.fixture
+def writer(language_model):
+    return Writer.load(language_model("gpt2"))
+
+
+SHORT = Sampling(max_new_tokens=8)
+
+
+def test_a_seed_is_all_that_chance_is(writer):
+    first = writer.write(PROMPTS, SHORT, seed=1)
+    before = torch.get_rng_state(), repr(np.random.get_state())  # noqa: NPY002
+    torch.manual_seed(99)
+    assert writer.write(PROMPTS, SHORT, seed=1) == first
+    torch.set_rng_state(before[0])
+    writer.write(PROMPTS, SHORT, seed=1)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert repr(np.random.get_state()) == before[1]  # noqa: NPY002
+    assert writer.write(PROMPTS, SHORT, seed=2) != first
+    assert writer.write(PROMPTS, SHORT, seed=(1, 0)) != writer.write(PROMPTS, SHORT, seed=(1, 1))
+
+
+def test_equal_prompts_get_responses_of_their_own_in_their_order(writer):
+    found = writer.write(["What now?"] * 300, SHORT)
+    assert len(set(found)) > 100
+    mixed = writer.write([*["What now?"] * 20, *PROMPTS], SHORT)
+    assert mixed[:20] == found[:20]
+
+
+def test_progress_is_told(writer):
+    told = []
+    writer.write(PROMPTS * 100, SHORT, progress=lambda *numbers: told.append(numbers))
+    assert told[-1] == (600, 600)
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    assert writer.write([], SHORT) == []
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (3.0, 1.0), (3.0, 0.6)])
+def test_tokens_are_drawn_with_their_chances(temperature, top_p):
+    generator, draws = np.random.default_rng(0), 50_000
+    logits = generator.normal(size=40).astype(np.float32)
+    chances = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
+    order = np.argsort(-chances)
+    kept = order[: 1 + np.searchsorted(np.cumsum(chances[order]), top_p)]
+    expected = np.zeros(40)
+    expected[kept] = chances[kept] / chances[kept].sum()
+    found = Sampling(temperature, top_p, 1).draw(
+        torch.from_numpy(logits).expand(draws, -1), torch.from_numpy(generator.random(draws))
+    )
+    counts = np.bincount(found.numpy(), minlength=40)
+    assert counts[expected == 0].sum() == 0
+    spread = np.sqrt(draws * expected * (1 - expected)) + 1e-9
+    assert np.abs((counts - draws * expected) / spread).max() < 4.5
+
+
+def test_of_zero_chance_nothing_is_drawn_on_the_edges():
+    logits = torch.tensor([[0.0, -torch.inf, 0.0, -torch.inf]])
+    for uniform, token in ((0.0, 0), (0.4999, 0), (0.5, 2), (1 - 2**-53, 2)):
+        for sampling in (Sampling(), Sampling(top_p=0.999)):
+            uniforms = torch.tensor([uniform], dtype=torch.float64)
+            assert sampling.draw(logits, uniforms).tolist() == [token]
+
+
+def test_the_front_of_a_long_prompt_is_cut(writer, language_model):
+    long = " ".join(["save"] * 80 + ["What now?"])
+    sampling = Sampling(0.0, max_new_tokens=20)
+    uniforms = np.zeros(20)
+    found = writer.write([long, "Loan?"], sampling)
+    assert found[0] == alone(load_next_token(language_model("gpt2")), long, sampling, uniforms)
+    with pytest.raises(InputError, match="--max-new-tokens"):
+        writer.write(["Loan?"], Sampling(max_new_tokens=64))
+    assert len(writer.write(["Loan?"], Sampling(max_new_tokens=63))) == 1
+
+
+def test_what_a_checkpoint_says_of_generation_is_not_taken(language_model, tmp_path, writer):
+    path = tmp_path / "picky"
+    network = load_next_token(language_model("gpt2"))[0]
+    network.save_pretrained(path)
+    writer._texts.tokenizer.save_pretrained(path)
+    about = json.loads((path / "generation_config.json").read_text())
+    about |= {"repetition_penalty": 50.0, "suppress_tokens": list(range(8, 20)), "max_length": 3}
+    (path / "generation_config.json").write_text(json.dumps(about))
+    picky = Writer.load(path)
+    assert picky._network.generation_config.repetition_penalty == 50
+    assert picky.write(PROMPTS, SHORT) == writer.write(PROMPTS, SHORT)
+    assert picky._network.generation_config.repetition_penalty == 50
+
+
+@pytest.mark.parametrize("train", ["lora", "full"])
+def test_a_saved_run_writes_what_it_finds_likely(language_model, tmp_path, train):
+    path = language_model("gpt2")
+    base = LanguageBase(BaseSettings(path, train, rank=2, task="sft"))
+    theta_D = np.random.default_rng(0).standard_normal(base.dimension).astype(np.float32)
+    reward_model(theta_D, base, "btl").save(tmp_path / "m", "a card")
+    writer, scorer = Writer.load(tmp_path / "m"), load_scorer(tmp_path / "m")
+    found = writer.write(PROMPTS, Sampling(0.0, max_new_tokens=12))
+    assert found == Writer.load(tmp_path / "m").write(PROMPTS, Sampling(0.0, max_new_tokens=12))
+    assert found != Writer.load(path).write(PROMPTS, Sampling(0.0, max_new_tokens=12))
+    for prompt, text in zip(PROMPTS, found, strict=True):
+        words = text.split()
+        if not words or "[UNK]" in text:
+            continue
+        others = [" ".join([*words[:-1], word]) for word in ("save", "bet", "loan", "today")]
+        scores = scorer.score([prompt] * 5, [text, *others])
+        assert scores[0] >= scores[1:].max() - 12  # but for the end, which is scored too
+
+
+def test_a_chat_template_tells_where_a_response_ends():
+    tokenizer = make_tokenizer(chat=True)
+    assert TextTokens(tokenizer, 64).ends == [tokenizer.eos_token_id]
+    ended = "{{ m.content }}{% if m.role != 'user' %} [USER] {% endif %}"
+    template = str(tokenizer.chat_template).replace("{{ m.content }} ", ended)
+    tokenizer.chat_template = template
+    ends = TextTokens(tokenizer, 64).ends
+    assert ends == [tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("[USER]")]
+
+
+def test_openings_are_what_texts_begin_with():
+    for chat in (False, True):
+        texts = TextTokens(make_tokenizer(chat=chat), 64)
+        tokens = texts(PROMPTS, ["save it"] * len(PROMPTS), ended=True)
+        for place, opening in enumerate(texts.openings(PROMPTS, 10)):
+            start = tokens.start_T[place]
+            assert tokens.ids[start : start + tokens.second_T[place]].tolist() == opening
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"temperature": -0.1}, "--temperature"),
+        ({"temperature": float("nan")}, "--temperature"),
+        ({"temperature": float("inf")}, "--temperature"),
+        ({"top_p": 0.0}, "--top-p"),
+        ({"top_p": 1.1}, "--top-p"),
+        ({"max_new_tokens": 0}, "--max-new-tokens"),
+    ],
+)
+def test_sampling_that_cannot_be(values, said):
+    with pytest.raises(InputError, match=said):
+        Sampling(**values)
+
+
+def test_calls_that_cannot_be(writer):
+    with pytest.raises(InputError, match="--seed"):
+        writer.write(PROMPTS, SHORT, seed=-1)
+    with pytest.raises(InputError, match="list of prompts"):
+        writer.write("What now?")
+
+
+def test_what_writes_nothing_is_refused(language_model, tmp_path):
+    with pytest.raises(InputError, match="no causal language model"):
+        Writer.load(language_model("bert"))
+    base = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2))
+    reward_model(np.zeros(base.dimension), base, "btl").save(tmp_path / "reward")
+    with pytest.raises(InputError, match="says no next token"):
+        Writer.load(tmp_path / "reward")
+    RewardModel(np.ones(9), HashingFeatures(dimension=9)).save(tmp_path / "linear")
+    with pytest.raises(InputError, match="no language model"):
+        Writer.load(tmp_path / "linear")
+    with pytest.raises(InputError, match="no such folder"):
+        Writer.load(tmp_path / "none")

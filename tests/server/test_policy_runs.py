@@ -1,0 +1,203 @@
+"""Runs that learn a policy: every strategy, labels randomized at home, resuming, refusals."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from murmuration.client.app import app as client_app
+from murmuration.preference.choices import POLICY_LOSSES
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.likelihood import load_scorer
+from murmuration.server.config import RunConfig
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+AT_HOME = {
+    "strategy": "local-label", "adjacency": "replace-labels", "rounds": 1, "group_size": 0,
+    "epochs": 3, "batch": 16,
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path, crowd, language_model):
+    """A function: settings of a small run."""
+
+    def make(**changes):
+        given = {
+            "data": crowd, "task": "policy", "lora_rank": 2, "base": language_model("gpt2"),
+            "epsilon": 2.0, "delta": 1e-3, "rounds": 2, "cohort": 10, "group_size": 2,
+            "learning_rate": 0.05, "seed": 3, "out": str(tmp_path / "run"),
+        }  # fmt: skip
+        return RunConfig(**{**given, **changes})
+
+    return make
+
+
+def run(config, nodes=1):
+    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
+def theta(config):
+    return load_file(Path(config.out) / "checkpoint" / "state.safetensors")["theta"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strategy": "uls"},
+        {"strategy": "uls", "adjacency": "replace-labels"},
+        {"strategy": "uls", "train": "full", "lora_rank": 0},
+        {"strategy": "els"},
+        {"strategy": "group"},
+        {"strategy": "dp-fedavg", "local_steps": 2, "local_rate": 0.1},
+        {"strategy": "adaptive"},
+        {"strategy": "aup"},
+        {"strategy": "nonprivate"},
+        AT_HOME,
+        {**AT_HOME, "level": "item", "loss": "square-chipo"},
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())),
+)
+def test_every_strategy(config, crowd, changes):
+    config = config(test=crowd, **changes)
+    result = run(config)
+    assert (result["task"], result["rounds"]) == ("policy", config.rounds)
+    assert result["epsilon"] is None or 1.5 < result["epsilon"] <= 2.0 + 1e-9
+    assert 0.0 <= result["heldout_accuracy"] <= 1.0
+    assert result["heldout_chance"] == 0.5 and "heldout_loss" not in result
+    assert 0.0 <= result["policy_saturated"] <= 1.0
+    assert result["policy_chosen_tokens"] > 1.0 and result["policy_written_tokens"] >= 0.0
+    assert np.abs(theta(config)).max() > 0
+
+
+@pytest.mark.parametrize("loss", POLICY_LOSSES)
+def test_every_loss_learns_without_noise(config, crowd, loss):
+    clip = {} if loss in ("dpo", "ipo", "robust-dpo") else {"r_max": 100.0}
+    result = run(
+        config(strategy="nonprivate", rounds=8, cohort=50, loss=loss, beta=0.5, test=crowd, **clip)
+    )
+    assert result["heldout_accuracy"] > 0.6
+
+
+@pytest.mark.parametrize("loss", ["robust-dpo", "square-chipo"])
+def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
+    settings = config(**{**AT_HOME, "epochs": 12, "level": "item"}, loss=loss, epsilon=6.0,
+                      beta=0.5, test=crowd)  # fmt: skip
+    assert run(settings)["heldout_accuracy"] > 0.6
+
+
+def test_pairs_beyond_the_clip_are_counted(config, crowd):
+    far = config(strategy="nonprivate", rounds=8, cohort=50, loss="square-dpo", beta=5.0,
+                 r_max=0.05, test=crowd)  # fmt: skip
+    result = run(far)
+    assert result["policy_saturated"] > 0.5
+    assert result["policy_chosen_ratio"] > result["policy_rejected_ratio"]
+    free = run(replace(far, loss="dpo", r_max=0.0, out=far.out + "2"))
+    assert free["policy_saturated"] == 0.0
+
+
+def test_held_out_users_are_asked_once_and_with_noise(config):
+    result = run(config(heldout_epsilon=2.0))
+    assert 0.0 <= result["heldout_accuracy_by_user"] <= 1.0
+    assert result["heldout_epsilon"] == 2.0
+
+
+@pytest.mark.parametrize("changes", [{}, AT_HOME], ids=["uls", "local-label"])
+def test_nodes_do_not_change_the_trajectory(config, changes):
+    one = config(**changes)
+    run(one)
+    other = replace(one, out=one.out + "2")
+    run(other, nodes=7)
+    np.testing.assert_allclose(theta(one), theta(other), atol=1e-4)
+
+
+def test_resuming_gives_what_an_uninterrupted_run_gives(config, broken_off):
+    whole = config(rounds=4)
+    expected = run(whole)
+    broken = replace(whole, out=whole.out + "2")
+    broken_off(broken, after=2)
+    found = run(replace(broken, resume=True))
+    np.testing.assert_array_equal(theta(broken), theta(whole))
+    for name in ("epsilon", "heldout_accuracy", "rounds"):
+        assert found[name] == expected[name]
+
+
+def test_what_is_saved_says_responses(config, language_model):
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    config = config(loss="chipo", beta=0.2, strategy="nonprivate")
+    run(config)
+    folder = Path(config.out) / "model"
+    PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(language_model("gpt2")), folder)
+    assert load_scorer(folder).score(["What now?"], ["Save it."])[0] < 0
+    card = (folder / "README.md").read_text()
+    assert "`chipo` (beta 0.2)" in card and "AutoModelForCausalLM" in card
+    assert "text-generation" in card and "reward-model" not in card
+    exec(
+        card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", str(folder)), {}
+    )
+
+
+def test_several_responses(config, crowd_of_four, of_four):
+    result = run(config(data=crowd_of_four, **of_four))
+    assert result["rounds"] == 2 and 0.0 <= result["heldout_accuracy"] <= 1.0
+    if of_four["kind"] == "top-1":  # a whole ranking is no single label
+        home = config(data=crowd_of_four, **of_four, **AT_HOME, out=config().out + "2")
+        assert run(home)["rounds"] == 1
+
+
+def randomized(crowd, write_rows, flip):
+    rows = [json.loads(line) for line in Path(crowd).read_text().splitlines()]
+    return write_rows([row | {"flip_probability": flip} for row in rows])
+
+
+def test_who_takes_randomized_labels_for_true_is_told(config, crowd, write_rows):
+    data = randomized(crowd, write_rows, 0.3)
+    for loss, biased in (("dpo", True), ("robust-dpo", False)):
+        settings = config(data=data, labels="randomized", loss=loss, out=config().out + loss)
+        said = " ".join(run(settings)["warnings"])
+        assert ("THE POLICY IS BIASED" in said) == biased
+
+
+def test_coins_come_with_the_data_and_not_from_an_option(config, tmp_path, crowd, write_rows):
+    paths = []
+    for flip in (0.1, 0.3):
+        data = randomized(crowd, write_rows, flip)
+        data = Path(data).rename(tmp_path / f"{flip}.jsonl")  # a process keeps what it read
+        settings = {"data": str(data), "labels": "randomized", "loss": "robust-dpo"}
+        # Clipped to one length, vectors of both would be the same.
+        paths.append(config(strategy="nonprivate", **settings, out=config().out + str(flip)))
+        run(paths[-1])
+    assert not np.allclose(theta(paths[0]), theta(paths[1]), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"task": "reward", "loss": "dpo"}, "--loss, --beta and --r-max are about --task policy"),
+        ({"base": "", "loss": "dpo", "lora_rank": 0}, "names* a language model|name one with"),
+        ({"loss": "dpo", "r_max": 1.0}, "--loss dpo does not clip"),
+        ({"r_max": 1.0}, "--loss dpo does not clip"),
+        ({"loss": "ipo", "model": "plackett-luce"}, "--loss ipo is about pairs"),
+        (
+            {"loss": "square-chipo", "kind": "top-1", "responses": 4, "model": "plackett-luce"},
+            "of several responses use one of dpo, chipo, robust-dpo",
+        ),
+        ({"kind": "top-1", "responses": 4}, "--model btl is a model of pairs"),
+        ({"train": "head", "lora_rank": 0}, "use --train lora"),
+        ({"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 1}, "from labels"),
+        ({**AT_HOME, "estimator": "mle"}, "--loss says how it is fitted"),
+        ({**AT_HOME, "ridge": 0.1}, "--loss says how it is fitted"),
+        ({**AT_HOME, "loss": "kto"}, "--loss must be one of"),
+        ({"beta": -0.1}, "--beta must be a positive number"),
+    ],
+)
+def test_what_cannot_be_is_refused(config, wrong, said):
+    with pytest.raises(InputError, match=said):
+        config(**wrong)

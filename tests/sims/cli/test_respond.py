@@ -1,0 +1,96 @@
+"""``murmuration respond``: prompts in, prompts and responses out."""
+
+import gzip
+import json
+
+import pytest
+
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.sims.population.population import Population
+
+pytest.importorskip("transformers")
+
+PROMPTS = ["What now?", "Save it,\u2028or spend?", "Loan?"]
+
+
+@pytest.fixture
+def asked(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    rows = [{"prompt": prompt, "chosen": "a"} for prompt in PROMPTS]
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n\n")
+    return path
+
+
+def told(path):
+    return [json.loads(line) for line in path.read_text().split("\n") if line]
+
+
+def test_rows_are_what_the_model_writes(cli, language_model, asked, tmp_path):
+    base, out = language_model("gpt2"), tmp_path / "new" / "out.jsonl"
+    code, stdout, lines = cli(
+        "respond", base, "--prompts", asked, "--out", out, "--samples", 2, "--seed", 4,
+        "--temperature", 0.5, "--max-new-tokens", 6,
+    )  # fmt: skip
+    assert (code, lines) == (0, [])
+    assert "6 responses" in stdout
+    writer = Writer.load(base)
+    first, second = (
+        writer.write(PROMPTS, Sampling(0.5, max_new_tokens=6), (4, sample)) for sample in (0, 1)
+    )
+    pairs = zip(PROMPTS, first, second, strict=True)
+    assert told(out) == [
+        {"prompt": prompt, "response": response} for prompt, *both in pairs for response in both
+    ]
+    assert [path.name for path in out.parent.iterdir()] == ["out.jsonl"]
+
+
+def test_packed_files_and_the_population(cli, language_model, asked, tmp_path):
+    base = language_model("gpt2")
+    packed = tmp_path / "p.jsonl.gz"
+    packed.write_bytes(gzip.compress(asked.read_bytes()))
+    more = ("--limit", 2, "--max-new-tokens", 3)
+    assert cli("respond", base, "--prompts", packed, "--out", tmp_path / "a", *more)[0] == 0
+    assert [row["prompt"] for row in told(tmp_path / "a")] == PROMPTS[:2]
+    for topics, split in (("seen", "test"), ("unseen", "unseen-topics")):
+        out = tmp_path / topics
+        code, *_ = cli("respond", base, "--prompts", f"population:{topics}", "--out", out, *more)
+        assert code == 0
+        assert [row["prompt"] for row in told(out)] == list(Population().prompts(split, 2, 0))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty"),
+        ('{"prompt": "a"}\n{"text": "b"}', "line 2 has no prompt"),
+        ('{"prompt": 3}', "line 1 has no prompt"),
+        ('{"prompt": " "}', "line 1 has no prompt"),
+        ("[1]", "line 1 has no prompt"),
+        ("what now?", "line 1 has no prompt"),
+        (None, "cannot be read"),
+    ],
+)
+def test_files_that_are_no_prompts(cli, tmp_path, content, said):
+    path = tmp_path / "p.jsonl"
+    if content is not None:
+        path.write_text(content)
+    code, stdout, lines = cli("respond", "m", "--prompts", path, "--out", tmp_path / "o")
+    assert (code, stdout) == (2, "")
+    assert said in " ".join(lines)
+    assert not (tmp_path / "o").exists()
+
+
+def test_nothing_is_overwritten_and_no_place_made_up(cli, asked, tmp_path):
+    _, _, lines = cli("respond", "m", "--prompts", asked, "--out", asked)
+    assert "is there already" in " ".join(lines)
+    _, _, lines = cli("respond", "m", "--prompts", "population:all", "--out", tmp_path / "o")
+    assert "population:seen or population:unseen" in " ".join(lines)
+
+
+def test_an_encoder_writes_nothing(cli, language_model, asked, tmp_path):
+    code, _, lines = cli(
+        "respond", language_model("bert"), "--prompts", asked, "--out", tmp_path / "o"
+    )
+    assert code == 2
+    assert "no causal language model" in " ".join(lines)
+    assert not (tmp_path / "o").exists()
