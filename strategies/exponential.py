@@ -24,6 +24,7 @@ Legend: P policies, J judgements of a user, S asked users.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,7 +35,11 @@ from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism, span_of
+from murmuration.privacy.mechanisms.exponential_mechanism import (
+    STEPS,
+    ExponentialMechanism,
+    span_of,
+)
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies.base import CohortStrategy
@@ -88,15 +93,17 @@ class ChoicePlan:
 
     @property
     def told(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it: at item level how many judgements of a user count."""
-        return {"group-size": self.mechanism.cap} if self.mechanism.cap else {}
+        """What nodes are told of it: how many policies there are, and at item level how many
+        judgements of a user count."""
+        found: dict[str, messages.Scalar] = {"policies": self.mechanism.choices}
+        return found | ({"group-size": self.mechanism.cap} if self.mechanism.cap else {})
 
 
 def client_update(
     examples: ClassExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of what policies lose on their judgements, (P,)
-    float64 of whole numbers.
+    float64, in spans: multiples of 1/``STEPS``.
 
     A pure function of its arguments; nothing is drawn. A user's part is a function of that user's
     judgements, bit for bit. Raises InputError where labels are not what they were.
@@ -117,12 +124,14 @@ def client_update(
     sum_P = np.zeros(examples.dimension)
     for user in work.users_S:  # one at a time: in company last digits could depend on others
         sum_P += mechanism.contribution(examples.select(np.array([user])).losses())
-    return {"sum": sum_P}
+    return {"sum": sum_P / STEPS}
 
 
 def most_of_one(number: Number) -> float:
-    """One user's part of a sum, at most, in spans: how far policies can be apart for them."""
-    return max(1.0, number("group-size", 0.0))
+    """One user's part of a sum, at most, in spans: one for each judgement that counts, under each
+    policy but the one that is best for them."""
+    apart = max(1.0, number("policies", math.inf) - 1.0)
+    return max(1.0, number("group-size", 0.0)) * math.sqrt(apart)
 
 
 class Exponential(CohortStrategy):
@@ -133,8 +142,8 @@ class Exponential(CohortStrategy):
     optimizer: SolvedModel
 
     def steps(self) -> Mapping[str, float]:
-        """Whole numbers."""
-        return {"sum": 1.0}
+        """That of losses."""
+        return {"sum": 1.0 / STEPS}
 
     def vectors(self, users: int) -> int:
         """At item level, of as many judgements."""
@@ -142,13 +151,13 @@ class Exponential(CohortStrategy):
 
     def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Whole numbers that so many users can have."""
-        return self.plan.mechanism.admits(sums["sum"], users)
+        return self.plan.mechanism.admits(sums["sum"] * STEPS, users)
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Choose; charged to the ledger first."""
         mechanism = self.plan.mechanism
         place = mechanism.choose(
-            totals["sum"],
+            totals["sum"] * STEPS,
             round_=round_,
             covers=f"a choice of the class {self.plan.digest}",
             ledger=self.ledger,
@@ -184,7 +193,10 @@ _TRUE_LABELS = (
     "costs, holds for no others"
 )
 #: What is about training, of which there is none.
-_TRAINING = ("train", "lora_rank", "lora_alpha", "lora_targets", "checkpointing", "head_first")
+_TRAINING = (
+    *("train", "lora_rank", "lora_alpha", "lora_targets", "checkpointing", "head_first"),
+    *("learning_rate", "clip"),
+)
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:

@@ -1,4 +1,4 @@
-"""Classes of policies: what is committed stays, and what it cost these users is refused or added."""
+"""Classes of policies: what is committed stays; what it cost these users is refused or added."""
 
 import json
 import shutil
@@ -64,7 +64,7 @@ def test_a_class_is_what_was_committed(four_policies, tmp_path):
         ([], "at least one"),
         (["p0", "p0"], "two policies of the class are called 'p0'"),
         (["p0", "again=p0"], "the policies 'p0' and 'again' are the same model"),
-        (["nowhere"], "no such folder"),
+        (["nowhere"], "policy 'nowhere'"),
         (["."], "holds no model"),
     ],
 )
@@ -76,7 +76,7 @@ def test_what_is_no_class(four_policies, tmp_path, monkeypatch, names, why):
 
 
 def test_a_policy_that_says_nothing_of_whom_is_not_taken_for_public(four_policies, tmp_path):
-    with pytest.raises(InputError, match="says whose data it was made from.*--public"):
+    with pytest.raises(InputError, match=r"says whose data it was made from.*--public"):
         commit(tmp_path / "other.json", [str(four_policies[0])])
 
 
@@ -85,7 +85,7 @@ def test_a_policy_that_was_edited_is_refused_before_anything_is_charged(
 ):
     about = four_policies[1] / "config.json"
     about.write_text(about.read_text() + " ")
-    with pytest.raises(InputError, match="'p1'.*another model is there than was committed"):
+    with pytest.raises(InputError, match=r"'p1'.*another model is there than was committed"):
         run(choice_config)
     assert not Path(choice_config.out).exists()
 
@@ -100,7 +100,7 @@ def test_a_policy_that_speaks_another_way_is_refused(
         folder = language_model(other)
     file = tmp_path / "mixed.json"
     commit(file, [str(four_policies[0]), f"stranger={folder}"], public=True)
-    with pytest.raises(InputError, match="policy 'stranger'.*another tokenizer"):
+    with pytest.raises(InputError, match=r"policy 'stranger'.*another tokenizer"):
         run(replace(choice_config, policies=str(file)))
 
 

@@ -53,7 +53,7 @@ def examples(choice_config, make_rows):
 def summed(examples, users=None, **parameters):
     users_S = np.arange(len(examples.counts_U)) if users is None else np.array(users)
     work = Work({"theta": np.zeros(P, dtype=np.float32)}, parameters, users_S)
-    return client_update(examples, work, users_S.astype(np.uint64), Randomness(0))["sum"]
+    return client_update(examples, work, users_S.astype(np.uint64), Randomness(0))["sum"] * STEPS
 
 
 def by_transformers(folder, ids, first):
@@ -234,7 +234,7 @@ def test_every_adjacency_chooses(choice_config, adjacency):
         ({"noise": "gaussian"}, "adds no noise"),
         ({"noise": "discrete", "seed": -1}, "--noise discrete is not for"),
         ({"rounds": 2}, "leave out --rounds"),
-        ({"learning_rate": 0.1}, "--learning-rate has no meaning"),
+        ({"learning_rate": 0.1}, "--learning-rate is about training"),
     ],
 )
 def test_what_has_no_meaning_is_refused(choice_config, changes, why):
