@@ -192,6 +192,10 @@ _TRUE_LABELS = (
     "--strategy exponential takes true labels; the span of losses, which decides what a choice "
     "costs, holds for no others"
 )
+_NEEDED = (
+    "--strategy exponential chooses a policy: name --task policy, the reference with --base, and "
+    "with --policies the class (murmuration policies commit)"
+)
 #: What is about training, of which there is none.
 _TRAINING = (
     *("train", "lora_rank", "lora_alpha", "lora_targets", "checkpointing", "head_first"),
@@ -205,6 +209,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     if context.participants.registry.randomized:
         raise InputError(f"labels here went through randomized response: {_TRUE_LABELS}")
     described = json.loads(context.features)
+    if "policies" not in described:
+        raise InputError(_NEEDED)
     mechanism = ExponentialMechanism(
         config.epsilon,
         span_of(described["r_max"]),
@@ -262,9 +268,10 @@ def _check(settings: Settings) -> None:
     own = settings.of(ExponentialSettings)
     refused: list[tuple[bool, str]] = [
         (
-            not (settings.policies and settings.base) or settings.task != "policy",
-            "--strategy exponential chooses a policy: name --task policy, the reference with "
-            "--base, and with --policies the class (murmuration policies commit)",
+            # Settings of nothing but a strategy are no run's; ``build`` refuses them.
+            bool(settings.policies or settings.base or settings.task != "reward")
+            and not (settings.policies and settings.base and settings.task == "policy"),
+            _NEEDED,
         ),
         (settings.labels != "true", f"--labels {settings.labels}: {_TRUE_LABELS}"),
         (

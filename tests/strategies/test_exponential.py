@@ -35,7 +35,7 @@ P = 4
 
 
 def run(choice_config, nodes=1):
-    return train(choice_config, LocalGrid(client_app, nodes, choice_config.to_run_choice_config()))
+    return train(choice_config, LocalGrid(client_app, nodes, choice_config.to_run_config()))
 
 
 @pytest.fixture

@@ -198,6 +198,7 @@ def test_a_choice_among_policies_has_rules_of_its_own():
     class_ |= {"policies": [{"name": str(p), "path": f"/p{p}", "digest": ""} for p in range(5)]}
     asked = work(
         strategy="exponential",
+        round=1,
         policies=5,
         clip_norm=None,
         group_size=None,
