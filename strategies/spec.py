@@ -284,13 +284,12 @@ def _parties(honest: int, nodes: int) -> int:
 #: Adam's step by what is trained, where there is no noise. θ is counted in units of what layers say
 #: (`preference.language.base_model`), so neither widths nor ranks matter.
 RATES = {"lora": 0.05, "full": 0.01}
-#: How far noise may move θ in a whole run, by the task, in these units: shares of what layers say.
-#: A reward is good if it ranks well, and forgives more than the next token's distribution.
-_NOISE = {"reward": 0.5, "sft": 0.25, "text": 0.25, "policy": 0.25}
+#: By the task: how far noise may move θ in a whole run, in these units, shares of what layers say;
+#: and the longest step, over that of a linear head, since rounds are fewer. A reward is good if it
+#: ranks well, and forgives more than the next token's distribution.
+_STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0), "policy": (0.25, 10.0)}
 #: Losses of a policy that have a bound, by which one can be chosen; the first where nobody says.
 CHOSEN_BY = ("square-chipo", "square-dpo")
-#: Step sizes without noise, over those of a linear head: rounds are fewer.
-_STEEPER = 10.0
 
 
 def base_config(config: Settings) -> dict[str, Any]:
@@ -422,7 +421,8 @@ class RunContext:
         config = self.config
         most = NOISE_LOGITS
         if trains_layers(config) and noise:
-            ceiling, most = _STEEPER * ceiling, _NOISE[config.task]
+            most, longest = _STEPS[config.task]
+            ceiling *= longest
         elif trains_layers(config):
             kind, ceiling = "adam", RATES[config.train or "lora"]
         settings = OptimizerSettings(
