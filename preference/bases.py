@@ -24,6 +24,13 @@ from murmuration.preference.language.examples import (
 )
 from murmuration.preference.language.next_tokens import NextTokens, own_texts, responses
 from murmuration.preference.language.policies import policy_examples
+from murmuration.preference.language.policy_class import KIND as CLASS
+from murmuration.preference.language.policy_class import (
+    ClassExamples,
+    PolicyClass,
+    class_examples,
+    policy_class,
+)
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.reward import Accuracy, accuracy_of
@@ -32,18 +39,21 @@ _TRIAL_TOKENS = 48  # of the longest text on which gradients are compared
 
 _OF_JUDGEMENTS = {"reward": token_examples, "sft": responses, "policy": policy_examples}
 
-Base = FeatureMap | LanguageBase
-Examples = PairExamples | TokenExamples | NextTokens
+Base = FeatureMap | LanguageBase | PolicyClass
+Examples = PairExamples | TokenExamples | NextTokens | ClassExamples
 
 
 def base_of(config: Mapping[str, Any], weights: bool = True) -> Base:
-    """The feature map or language model that a config describes.
+    """The feature map, language model or class of policies that a config describes.
 
-    Without ``weights`` a language model that is trained has names, shapes and tokens alone.
+    Without ``weights`` a language model that is trained has names, shapes and tokens alone, and so
+    has a class of policies.
 
     Raises:
         InputError: an unknown kind or argument, or a model that cannot be loaded.
     """
+    if config.get("kind") == CLASS:
+        return policy_class(config, weights)
     return language_base(config, weights) if config.get("kind") == KIND else feature_map(config)
 
 
@@ -57,13 +67,15 @@ def examples_of(data: Data, base: Base, left_out: LeftOut | None = None) -> Exam
         InputError: they are not of the kind that the base's task reads; or something cannot be used
             (names the row) and there is nothing to take it.
     """
-    task = base.settings.task if isinstance(base, LanguageBase) else "reward"
+    task = base.settings.task if isinstance(base, LanguageBase | PolicyClass) else "reward"
     if isinstance(data, UserTexts) != (task == "text"):
         there = "texts" if isinstance(data, UserTexts) else "judgements"
         raise InputError(f"--task {task} is not for users' {there}")
     if isinstance(data, UserTexts):
         assert isinstance(base, LanguageBase)  # or the task would be another
         return own_texts(data, base, left_out)
+    if isinstance(base, PolicyClass):
+        return class_examples(data, base, left_out)
     if not isinstance(base, LanguageBase):
         return pair_examples(data, base, left_out)
     return _OF_JUDGEMENTS[task](data, base, left_out)

@@ -37,6 +37,7 @@ from murmuration.preference.model_folder import replace_folder
 
 if TYPE_CHECKING:
     from murmuration.preference.language.examples import TokenExamples
+    from murmuration.preference.language.policy_class import ClassExamples
 
 FORMAT = "murmuration-linear-reward-1"
 _CHUNK = 4096
@@ -66,7 +67,7 @@ class Accuracy:
 
 
 def accuracy_of(
-    theta_D: np.ndarray | torch.Tensor, examples: "PairExamples | TokenExamples"
+    theta_D: np.ndarray | torch.Tensor, examples: "PairExamples | TokenExamples | ClassExamples"
 ) -> Accuracy:
     """Accuracy of a head: of pairs, and of the best of several; of a ranking, its first place.
 

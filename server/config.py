@@ -28,7 +28,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.run_files import CHECK
 from murmuration.strategies import registry
 from murmuration.strategies.settings import ROUNDS, Scalar, Settings, about, option
-from murmuration.strategies.spec import Strategy, check_masks, check_noise
+from murmuration.strategies.spec import CHOSEN_BY, Strategy, check_masks, check_noise
 
 #: The named choice ``--delta n^-1.1``: always below 1 / users.
 DELTA_EXPONENT = -1.1
@@ -263,6 +263,9 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
         raise InputError("--as-published is about --task sft: which responses it learns from")
     if task != "policy" and (config.loss or config.beta or config.r_max):
         raise InputError("--loss, --beta and --r-max are about --task policy")
+    if config.policies and not strategy.chooses:
+        able = [other.name for other in registry.strategies().values() if other.chooses]
+        raise InputError(f"--policies is for --strategy {' or '.join(able)}, not {config.strategy}")
     if task == "reward":
         return
     if not config.base:
@@ -298,7 +301,7 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
 
 def _check_loss_of_policy(config: "RunConfig") -> None:
     """Refuse what has no meaning for a policy's loss."""
-    loss = config.loss or POLICY_LOSSES[0]
+    loss = config.loss or (CHOSEN_BY if config.policies else POLICY_LOSSES)[0]
     if config.r_max and loss not in CLIPPED_LOSSES:
         raise InputError(
             f"--r-max: --loss {loss} does not clip; leave it out, or use one of "

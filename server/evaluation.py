@@ -24,6 +24,7 @@ from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.next_tokens import NextTokens, scored_tokens
 from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.language.policy_class import ClassExamples
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.server.config import RunConfig
@@ -86,7 +87,7 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
         _log.warning("%d rows of --test are left out, the first: %s", left_out.rows, reason)
     if isinstance(examples, LanguageExamples):
         return replace(examples, public=True)
-    return examples
+    return examples.in_public() if isinstance(examples, ClassExamples) else examples
 
 
 def on_test(theta_D: np.ndarray, test: Examples) -> HeldOut:

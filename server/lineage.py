@@ -22,8 +22,9 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from murmuration.preference.data.judgements import InputError
@@ -68,12 +69,13 @@ class Lineage:
     """The runs that a base came from, the first one first, and the bytes of their ledgers.
 
     ``public`` says that one of them was declared to have begun with a base that cost nobody
-    anything.
+    anything; ``whose`` they are, in the words of ``sentences``.
     """
 
     runs: tuple[Trained, ...] = ()
     ledgers: tuple[tuple[bytes, bytes], ...] = ()
     public: bool = False
+    whose: str = "THE BASE WAS"
 
     def with_run(self, result: Mapping[str, Any], config: RunConfig, ledger: Path) -> "Lineage":
         """And the run with this result and ledger."""
@@ -87,7 +89,7 @@ class Lineage:
             config.disjoint,
         )
         bytes_ = ledger.read_bytes(), head_path(ledger).read_bytes()
-        return Lineage((*self.runs, run), (*self.ledgers, bytes_), self.public)
+        return replace(self, runs=(*self.runs, run), ledgers=(*self.ledgers, bytes_))
 
     def files(self, folder: Path) -> dict[str, bytes]:
         """What is saved beside the model in a folder, by name."""
@@ -118,8 +120,9 @@ class Lineage:
         said = []
         if self.public:
             said = [
-                "The base, or one that it came from, was declared public (--base-privacy public): "
-                "what that cost anybody whom it was trained on is not counted here."
+                "The base, or a model that it or a policy of its class came from, was declared "
+                "public (--base-privacy public, policies commit --public): what that cost anybody "
+                "whom it was trained on is not counted here."
             ]
         if (earlier := len(self.runs) - 1) < 1:
             return said
@@ -129,7 +132,7 @@ class Lineage:
         )
         return [
             *said,
-            f"THE BASE WAS TRAINED ON USERS, TOO, by {earlier} earlier "
+            f"{self.whose} TRAINED ON USERS, TOO, by {earlier} earlier "
             f"{'run' if earlier == 1 else 'runs'}: {'; '.join(map(_said, rows))}. Epsilons and "
             "deltas of runs under the same adjacency are added (basic composition)."
             + (" Nobody is in two of these populations, as was declared." if apart else ""),
@@ -206,26 +209,45 @@ def lineage_of(config: RunConfig) -> Lineage:
         run, bytes_ = _of_ledger(ledger)
         given = Lineage((*given.runs, run), (*given.ledgers, bytes_))
         elsewhere[run.ledger_head] = ledger
-    option, found = "--base" if config.base else "--features", Lineage()
+    option = "--base" if config.base else "--features"
+    found = lineage_of_model(
+        option,
+        path,
+        "say what it cost with --base-privacy LEDGER (the ledger.jsonl of the run that made it; of "
+        "several runs all, comma-separated), or --base-privacy public",
+        elsewhere,
+    )
+    return joined(found, given)
+
+
+def lineage_of_model(
+    what: str, path: str, advice: str, elsewhere: Mapping[str, Path] = MappingProxyType({})
+) -> Lineage:
+    """That of a model and, where it is an adapter, of all that it is put on.
+
+    ``elsewhere`` has ledgers by their heads that its folders need not hold.
+
+    Raises:
+        InputError: as ``lineage_of``; it says ``what`` it is about, and gives ``advice``.
+    """
+    found = Lineage()
     try:
         for name, folder in chain_of(path):
             fetch(name, folder, FILE, ABOUT, CARD)
             if not _ours(folder) or (elsewhere and not (folder / FILE).exists()):
                 continue
             try:
-                found = _joined(_read(name, folder, elsewhere), found)
+                found = joined(_read(name, folder, elsewhere), found)
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise InputError(
-                    f"{option} {name}: a model that was trained on users, and what that cost them "
-                    f"is not known: {first_line(error)}; say what it cost with --base-privacy "
-                    "LEDGER (the ledger.jsonl of the run that made it; of several runs all, "
-                    "comma-separated), or --base-privacy public"
+                    f"{what} {name}: a model that was trained on users, and what that cost them "
+                    f"is not known: {first_line(error)}; {advice}"
                 ) from None
             if found.public:  # which says it of all that is below, too
                 break
     except OSError as error:
-        raise InputError(f"{option} {path}: cannot be read: {first_line(error)}") from None
-    return _joined(found, given)
+        raise InputError(f"{what} {path}: cannot be read: {first_line(error)}") from None
+    return found
 
 
 def _files(names: str) -> Iterable[Path]:
@@ -245,7 +267,7 @@ def _ours(folder: Path) -> bool:
     return "library_name: murmuration" in card
 
 
-def _joined(first: Lineage, then: Lineage) -> Lineage:
+def joined(first: Lineage, then: Lineage) -> Lineage:
     """The runs of two, each once.
 
     Ledgers of two runs can have the same head, as neither has a name in it: a head counts as often

@@ -18,6 +18,7 @@ import numpy as np
 
 from murmuration.preference.bases import Base, largest_examples
 from murmuration.preference.data.schema import Schema
+from murmuration.preference.language.policy_class import PolicyClass
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
 from murmuration.strategies import registry
@@ -43,6 +44,8 @@ def deadline(
     strategy = built.strategy
     if strategy.name not in registry.node_halves():
         return FLOOR  # nothing is computed at nodes
+    if isinstance(base, PolicyClass):
+        return FLOOR  # that of so many policies is not tried out
     everybody = strategy.sampler.probability >= 1.0
     users = (config.users or len(strategy.participants.train)) if everybody else config.cohort
     whole, judgements = users * built.group_size, 1

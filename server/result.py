@@ -88,6 +88,7 @@ def result_of(
         "secure_aggregation": config.secure_aggregation,
         "user_isolation": user_isolation(config.batch_users) if private else None,
         "warnings": [in_words(text, config.task) for text in warnings],
+        **({"choice": dict(built.about)} if built.about else {}),
     }
 
 
@@ -237,7 +238,8 @@ def _warnings(config: RunConfig, context: RunContext, private: bool) -> list[str
             f"delta = {config.delta:g} is not below 1 / users = {1 / users:.2g}: such a delta "
             "allows a mechanism that publishes one user outright. Choose a smaller --delta."
         )
-    if config.adjacency == "add-remove" and not config.users:
+    counted = not context.strategy.chooses  # or it decides nothing
+    if config.adjacency == "add-remove" and not config.users and counted:
         found.append(
             f"The number of users, {users}, was taken from the registry and decides the sampling "
             "probability, so it is treated as public. State a nominal number with --users if it "

@@ -297,7 +297,7 @@ class RunDirectory:
         """
         now = {
             name: described[name]
-            for name in ("path", "digest", "revision", "dtype", "quantise")
+            for name in ("path", "digest", "revision", "dtype", "quantise", "class")
             if name in described
         }
         if "digest" not in now:
@@ -308,6 +308,11 @@ class RunDirectory:
                 f"--resume with another base: what is in {now['path']} is not what the run was "
                 f"begun with: SHA-256 {now['digest'][:16]}…, was {before['digest'][:16]}…; bring "
                 "it back, or begin again with another --out"
+            )
+        if before.get("class") != now.get("class"):
+            raise InputError(
+                "--resume with another class of policies than the run was begun with: bring it "
+                "back, or begin again with another --out"
             )
         if (dtype := before.get("dtype", now["dtype"])) != now["dtype"]:
             raise InputError(

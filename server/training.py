@@ -13,11 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from flwr.serverapp import Grid
 
 from murmuration.preference.bases import Base, Examples, base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.policy_class import ClassExamples, PolicyClass
 from murmuration.preference.language.reward import reward_model
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
@@ -29,6 +31,7 @@ from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import on_held_out, on_policy, on_test, public_test
 from murmuration.server.lineage import lineage_of
 from murmuration.server.participants import participants, refresh
+from murmuration.server.policies import with_class
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
 from murmuration.server.reporting.model_card import model_card
@@ -86,7 +89,7 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
 def _train(
     config: RunConfig, grid: Grid, folder: RunDirectory, features: Base
 ) -> dict[str, object]:
-    lineage = lineage_of(config)
+    lineage = with_class(lineage_of(config), config)
     source = Randomness(config.seed if config.seed >= 0 else None)
     test = public_test(config, features)
     described = folder.keep_base(features.to_config())
@@ -137,6 +140,8 @@ def _train(
             result |= on_policy(theta_D, test)
     took = {"attention": features.attention} if isinstance(features, LanguageBase) else {}
     result["features"] = {**described, **took}
+    if isinstance(features, PolicyClass):
+        result["choice"] |= _chosen(theta_D, features, test)  # type: ignore[operator]
     lineage = lineage.with_run(result, config, folder.ledger_path)
     result["lineage"] = lineage.to_json()
     told = [*lineage.sentences(), *_merged(features.to_config())]
@@ -149,6 +154,17 @@ def _train(
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result
+
+
+def _chosen(theta_P: np.ndarray, policies: PolicyClass, test: Examples | None) -> dict[str, object]:
+    """Which policy was chosen; on a public test, what judgements lose under each, on average."""
+    policy = policies.policies[policies.chosen(theta_P)]
+    found: dict[str, object] = {"name": policy.name, "path": policy.path, "digest": policy.digest}
+    if isinstance(test, ClassExamples):
+        mean_P = test.losses().mean(axis=0).tolist()
+        names = [each.name for each in policies.policies]
+        found["test_losses"] = dict(zip(names, mean_P, strict=True))
+    return found
 
 
 def _merged(described: Mapping[str, object]) -> list[str]:

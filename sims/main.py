@@ -44,6 +44,7 @@ COMMANDS = {
     "agent": "Answer a node's requests from its users' data, within the owner's policy.",
     "ledger": "Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.",
     "base": "Train a small language model on the embedded population's public text.",
+    "policies": "Commit a class of policies, from which a run chooses one.",
     "population": (
         "Write train, test and unseen-topic judgements of a synthetic population, and its truth."
     ),

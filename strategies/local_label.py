@@ -46,6 +46,7 @@ from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
 from murmuration.strategies.settings import (
     AT_LEAST_ONE,
+    Leveled,
     Settings,
     Solved,
     not_negative,
@@ -360,19 +361,13 @@ _HOW = {
 
 
 @dataclass(frozen=True)
-class LocalLabelSettings(Solved):
+class LocalLabelSettings(Solved, Leveled):
     """What is its own."""
 
     estimator: str = setting(
         "",
         "How the model is fitted to randomized labels. [default: debiased]",
         choices=("debiased", "mle", "sgd", "square"),
-    )
-    level: str = setting(
-        "",
-        "Epsilon is for all labels of a user together, or for each item's. [default: user]",
-        choices=("user", "item"),
-        expected="user or item",
     )
     label_cap: int = setting(
         0, "Most labels a user ever tells. [default: all they have]", **AT_LEAST_ONE

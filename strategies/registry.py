@@ -17,11 +17,12 @@ from murmuration.strategies.adaptive import ADAPTIVE
 from murmuration.strategies.aup.builders import AUP
 from murmuration.strategies.dp_fedavg import DP_FEDAVG
 from murmuration.strategies.els import ELS, GROUP
-from murmuration.strategies.label_moment import LABEL_MOMENT
+from murmuration.strategies.exponential import EXPONENTIAL
 from murmuration.strategies.local_label import LOCAL_LABEL
-from murmuration.strategies.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.protocol import group_size_histogram
 from murmuration.strategies.settings import Settings
+from murmuration.strategies.solved.label_moment import LABEL_MOMENT
+from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy
 from murmuration.strategies.uls import NONPRIVATE, ULS
 
@@ -37,6 +38,7 @@ OURS = (
     LABEL_MOMENT,
     OBJECTIVE_PERTURBATION,
     LOCAL_LABEL,
+    EXPONENTIAL,
     NONPRIVATE,
 )
 #: What ELS asks before it has a plan: how many judgements users have. No owner's policy allows it.

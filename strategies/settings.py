@@ -296,6 +296,13 @@ class Settings:
     as_published: bool = setting(
         False, "sft: learn chosen responses only. Looks at labels.", panel=MODEL
     )
+    policies: str = setting(
+        "",
+        "policy: a class of policies to choose from, which murmuration policies commit wrote; "
+        "--base is the reference.",
+        panel=MODEL,
+        base=True,
+    )
     train: str = setting(
         "", "What of --base is trained. [default: lora]", panel=MODEL, choices=TRAINED, base=True
     )
@@ -576,6 +583,19 @@ class Quantile:
         "Share of users within the radius. [default: 0.15]",
         good=lambda value: 0.0 <= value < 1.0,
         expected="between 0 and 1",
+    )
+
+
+@dataclass(frozen=True)
+class Leveled:
+    """Of strategies that can protect each judgement by itself."""
+
+    level: str = setting(
+        "",
+        "Epsilon is for all labels of a user together, or for each item's (exponential: for all "
+        "judgements, or each). [default: user]",
+        choices=("user", "item"),
+        expected="user or item",
     )
 
 

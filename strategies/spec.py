@@ -133,6 +133,7 @@ class Strategy:
         policies: of one that solves, whether a policy can be what is solved for.
         local: whether labels are randomized before they leave their users, so that nothing is
             added to a sum.
+        chooses: whether it chooses one of ``--policies`` instead of training, by exact coins.
     """
 
     name: str
@@ -150,6 +151,7 @@ class Strategy:
     solve: Solve = not_planned
     policies: bool = False
     local: bool = False
+    chooses: bool = False
 
     def check_adjacency(self, adjacency: Adjacency) -> None:
         """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
@@ -237,6 +239,8 @@ def choose_noise(
     """
     if strategy.local:  # coins of whole numbers, and nothing is added to a sum
         return NoiseChoice("randomized-response")
+    if strategy.chooses:
+        return NoiseChoice("exponential-mechanism")
     if config.noise in ("discrete", "distributed"):
         if dimension > MOST_COORDINATES:
             raise ValueError(
@@ -284,6 +288,8 @@ RATES = {"lora": 0.05, "full": 0.01}
 #: and the longest step, over that of a linear head, since rounds are fewer. A reward is good if it
 #: ranks well, and forgives more than the next token's distribution.
 _STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0), "policy": (0.25, 10.0)}
+#: Losses of a policy that have a bound, by which one can be chosen; the first where nobody says.
+CHOSEN_BY = ("square-chipo", "square-dpo")
 
 
 def base_config(config: Settings) -> dict[str, Any]:
@@ -294,8 +300,10 @@ def base_config(config: Settings) -> dict[str, Any]:
     """
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.features.language_head import KIND as HEAD
-    from murmuration.preference.language.base_model import KIND, BaseSettings
+    from murmuration.preference.language.base_model import KIND, NOTHING, BaseSettings
     from murmuration.preference.language.loading import resolve_base
+    from murmuration.preference.language.policy_class import KIND as CLASS
+    from murmuration.preference.language.policy_class import read_class
 
     given = {
         "train": config.train,
@@ -310,7 +318,7 @@ def base_config(config: Settings) -> dict[str, Any]:
         "quantise": config.quantise,
         "checkpointing": config.checkpointing,
         "tf32": config.tf32,
-        "loss": config.loss,
+        "loss": config.loss or (CHOSEN_BY[0] if config.policies else ""),
         "beta": config.beta,
         "r_max": config.r_max,
         "as_published": config.as_published,
@@ -321,6 +329,11 @@ def base_config(config: Settings) -> dict[str, Any]:
         raise InputError("--features are for a linear head: leave them out, or --base")
     chosen = {name: value for name, value in given.items() if value}
     settings = BaseSettings(path=resolve_base(config.base), **chosen)
+    if config.policies:
+        said = [
+            vars(policy) | {"lineage": [*policy.lineage]} for policy in read_class(config.policies)
+        ]
+        return {**vars(settings), "kind": CLASS, "train": NOTHING, "policies": said}
     if settings.train == "head":
         shaping = ("path", "max_tokens", "batch_tokens", "dtype", "quantise", "tf32")
         return {"kind": HEAD, **{name: getattr(settings, name) for name in shaping}}
@@ -464,6 +477,8 @@ class BuiltStrategy:
     proven: bool = True
     #: Whose ε the promise is: a user's, or an item's where each judgement is protected by itself.
     level: str = "user"
+    #: For the result: what else there is to say of the plan, all of it public.
+    about: Mapping[str, str | int | float] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -317,3 +317,36 @@ def cli(monkeypatch, capsys):
         return code, out, lines
 
     return call
+
+
+@pytest.fixture
+def four_policies(language_model, tmp_path):
+    """Folders of a reference and of policies near it, and the file of their class."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from murmuration.server.policies import commit
+
+    base, folders = language_model("gpt2"), []
+    words = AutoTokenizer.from_pretrained(base)
+    for number in range(4):
+        model = AutoModelForCausalLM.from_pretrained(base)
+        generator = torch.Generator().manual_seed(number)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+        folders.append(tmp_path / f"p{number}")
+        model.save_pretrained(folders[-1])
+        words.save_pretrained(folders[-1])
+    commit(tmp_path / "class.json", [str(folder) for folder in folders], public=True)
+    return folders
+
+
+@pytest.fixture
+def choice_config(four_policies, language_model, crowd, crowd_test, tmp_path):
+    from murmuration.server.config import RunConfig
+
+    return RunConfig(
+        data=crowd, test=crowd_test, task="policy", strategy="exponential",
+        base=language_model("gpt2"), policies=str(tmp_path / "class.json"), epsilon=1.0,
+        delta=1e-5, seed=3, out=str(tmp_path / "run"),
+    )  # fmt: skip

@@ -227,14 +227,15 @@ class Policy:
             if name == "hashing" != kind:
                 raise ValueError("a model that goes by the name of hashing")
             whole = (size, data.get("ngrams", 1))
+            policies = [str(policy["path"]) for policy in data.get("policies", ())]
             if any(type(number) is not int for number in whole):
                 raise TypeError("sizes that are no whole numbers")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise PolicyRefusal("features", "the request names no feature map") from None
-        if name not in self.features:
-            raise PolicyRefusal(
-                "features", f"{name!r} was asked for; allowed: {', '.join(self.features) or 'none'}"
-            )
+        for asked in (name, *policies):
+            if asked not in self.features:
+                listed = ", ".join(self.features) or "none"
+                raise PolicyRefusal("features", f"{asked!r} was asked for; allowed: {listed}")
         if (task := data.get("task", "reward")) not in self.tasks:
             raise PolicyRefusal(
                 "tasks", f"{task!r} was asked for; allowed: {', '.join(self.tasks) or 'none'}"

@@ -58,6 +58,8 @@ from murmuration.preference.language.user_gradients import UserBackward
 from murmuration.preference.policy_losses import PolicyLoss
 
 KIND = "language-model"
+#: What is trained of a policy that is there already, or of its reference.
+NOTHING = "nothing"
 #: A processor's caches hold no more: four times as many take half as long again.
 _BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 #: Of the next token there is a number for each word known: at most 256 MiB of these at a time.
@@ -73,7 +75,7 @@ class BaseSettings:
 
     Attributes:
         path: a local folder, or a name on a hub.
-        train: one of `TRAINED`.
+        train: one of `TRAINED`, or `NOTHING`.
         rank: of LoRA's factors.
         alpha: their product is multiplied by alpha / rank; 0: as the rank.
         targets: names of the layers that LoRA changes, comma-separated, or `all-linear`; empty:
@@ -118,7 +120,7 @@ class BaseSettings:
     merged: str = ""
 
     def __post_init__(self) -> None:
-        if self.train not in TRAINED:
+        if self.train not in (*TRAINED, NOTHING):
             raise InputError(f"--train must be one of {', '.join(TRAINED)}; got {self.train!r}")
         if self.task not in TASKS:
             raise InputError(f"--task must be one of {', '.join(TASKS)}; got {self.task!r}")
@@ -204,7 +206,7 @@ class LanguageBase:
         self.attention = str(getattr(self.model.config, "_attn_implementation", None) or "eager")
         self.most_logits = MOST_LOGITS
         self.texts = TextTokens(self.tokenizer, context(self.settings, self.model))
-        if settings.train == "head":  # by another way: nothing here is trained
+        if settings.train in ("head", NOTHING):  # the first by another way: nothing here is
             self.model.requires_grad_(False)
         self._trained = [name for name, p in self.model.named_parameters() if p.requires_grad]
         parameters = dict(self.model.named_parameters())

@@ -110,11 +110,11 @@ class PolicyExamples(TokenExamples):
         Of each text by itself, but for a public test.
         """
         present = np.unique(self.text_JK[self.text_JK >= 0])
-        self.refer(present, together=False)
+        self.refer(present)
         self.base.put(theta_D)
         log_T = np.zeros(len(self.reference_T))
         for some_R in self.measured(present):
-            log_T[some_R] = self._log_likelihoods(some_R)
+            log_T[some_R] = self.log_likelihoods(some_R)
         ratio_T = log_T - np.where(np.isnan(self.reference_T), 0.0, self.reference_T)
         if self.loss.per_token:
             ratio_T[present] /= scored_tokens(self.tokens, present)
@@ -140,16 +140,16 @@ class PolicyExamples(TokenExamples):
         self.refer(np.unique(self.text_JK[taken_N.numpy()]), together=batch_users)
         yield from super()._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
 
-    def refer(self, texts_R: np.ndarray, together: bool) -> None:
+    def refer(self, texts_R: np.ndarray, together: bool = False) -> None:
         """Compute the reference of those texts whose is not known yet. Moves the network to it."""
         new_R = texts_R[np.isnan(self.reference_T[texts_R])]
         if not len(new_R):
             return
         self.base.put(torch.zeros(self.dimension))
         for some_R in self.measured(new_R, together):
-            self.reference_T[some_R] = self._log_likelihoods(some_R)
+            self.reference_T[some_R] = self.log_likelihoods(some_R)
 
-    def _log_likelihoods(self, texts_R: np.ndarray) -> np.ndarray:
+    def log_likelihoods(self, texts_R: np.ndarray) -> np.ndarray:
         """Of responses, at the θ that was put last, (R,) float64."""
         with torch.no_grad():
             state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)

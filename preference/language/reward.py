@@ -24,6 +24,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.policy_class import PolicyClass
 from murmuration.preference.language.tokens import length_batches
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import RewardModel
@@ -141,7 +142,9 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def reward_model(theta_D: np.ndarray, base: Base, model: str) -> RewardModel | LanguageReward:
-    """The model with these weights, to be saved."""
+    """The model with these weights, to be saved; of a class the policy that they choose."""
+    if isinstance(base, PolicyClass):
+        return LanguageReward(np.zeros(0), base.unrounded(base.chosen(theta_D)), model)
     if isinstance(base, LanguageBase | LanguageHead):
         return LanguageReward(theta_D, base, model)
     return RewardModel(theta_D, base, model)

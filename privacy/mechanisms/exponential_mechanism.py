@@ -75,7 +75,9 @@ class ExponentialMechanism:
         choices: P.
         adjacency: the relation between neighbouring data sets.
         cap: 0 at user level, where a user counts as the mean of their judgements. At item level
-            each judgement counts by itself, the first so many of a user.
+            each judgement counts by itself, the first so many of a user. There ``epsilon`` is of a
+            judgement that keeps its place: where one comes or goes, the next moves up under the
+            cap, two vectors change, and it costs up to twice that.
     """
 
     epsilon: float

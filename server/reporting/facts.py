@@ -70,6 +70,7 @@ _LACKING: dict[str, Any] = {
     "policy_rejected_ratio": None,
     "policy_chosen_tokens": None,
     "policy_written_tokens": None,
+    "choice": None,
 }
 
 

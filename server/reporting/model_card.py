@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined
 
 from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
+from murmuration.preference.language.policy_class import KIND as CLASS
 from murmuration.server.reporting.facts import facts
 from murmuration.server.reporting.figures import round_digits
 
@@ -29,7 +30,7 @@ def model_card(result: Mapping[str, Any]) -> str:
         features=features,
         path=path,
         hub_name=path if _HUB_NAME.fullmatch(path) else None,
-        language_model=features["kind"] in (LANGUAGE_MODEL, HEAD),
+        language_model=features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS),
         holds=(
             "the base is an adapter itself, so this folder holds the whole model, merged"
             if features["merged"]
@@ -85,7 +86,14 @@ tags:
 # A reward model learnt from a crowd's preferences
 {% endif %}
 
-{% if writes %}
+{% if choice %}
+It says how likely each next token of a text is, and so can write. Nothing was trained: of
+  {{ choice.policies|count }} policies that were there already, and began from the language model
+  `{{ path }}`, it is `{{ choice.name }}`, whole (SHA-256 {{ choice.digest }}). A crowd's judgements
+  chose it by chance, the likelier the less they lose under it by the loss
+  `{{ features.loss }}` (beta {{ features.beta|number }}, r_max {{ features.r_max|number }}). The
+  class of policies was committed before: {{ choice["class"] }}.
+{% elif writes %}
 It says how likely each next token of a text is, and so can write: the language model `{{ path }}`,
   {% if features.train == "full" %}
   all {{ dimension|count }} weights trained.
@@ -141,7 +149,8 @@ In training its frozen linear layers were kept in {{ features.quantise[0] }} bit
 {% elif level == "claimed" %}
 **Nothing proven.** {{ guarantee }}
 {% elif level == "item" %}
-**ε = {{ epsilon_text }} for the label of each single judgement, not for whole users.**
+**ε = {{ epsilon_text }} for
+  {{ "" if choice else "the label of " }}each single judgement, not for whole users.**
   {{ guarantee }}
 {% else %}
 **ε = {{ epsilon_text }}, δ = {{ delta_text }}, at the level of whole users, under {{ adjacency }}
@@ -223,7 +232,12 @@ model = {{ loader }}.from_pretrained("path/to/this/folder")
 
 ## How it was trained
 
-{{ rounds|count }} rounds of federated gradient descent (strategy `{{ strategy }}`,
+{% if choice %}
+One round
+{% else %}
+{{ rounds|count }} rounds of federated gradient descent
+{% endif %}
+  (strategy `{{ strategy }}`,
   {{ "task" if next_tokens else "model of preferences" }} `{{ task if next_tokens else model }}`)
   over {{ users|count }} users.
   {% if account %}

@@ -395,6 +395,14 @@ numbers, before it masks it.
 {% endcall %}
 {% elif noise == "randomized-response" %}
 {{ row("Noise", "randomized response", "Labels by coins of whole numbers; no sums.") }}
+{% elif noise == "exponential-mechanism" %}
+{{ row("Noise", "exponential mechanism", "One policy is drawn, by exact coins; no sums.") }}
+{{ row("Policy chosen", choice.name, "SHA-256 " ~ choice.digest) }}
+{{ row("Among", "%s policies" % choice.policies|count, "the class " ~ choice["class"]) }}
+{% call row("It loses more than the best by", choice.expected_gap_at_most|number) %}
+at most, on average over coins; in 19 of 20 draws by {{ choice.gap_at_most_in_19_of_20|number }} at
+most. In the unit of losses, summed over {{ words.rows if level == "item" else "users" }}.
+{% endcall %}
 {% elif private %}
 {{ row("Noise", "Gaussian, floating point") }}
 {% endif %}

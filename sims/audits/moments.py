@@ -20,10 +20,10 @@ from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.audits.trials import both_sides
 from murmuration.strategies import label_moment, objective_perturbation
-from murmuration.strategies.label_moment import LabelMomentPlan
-from murmuration.strategies.objective_perturbation import ObjectivePlan
-from murmuration.strategies.perturbed_minimiser import perturbed_minimiser
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.solved.label_moment import LabelMomentPlan
+from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
+from murmuration.strategies.solved.perturbed_minimiser import perturbed_minimiser
 
 NodeHalf = Callable[[PairExamples, Work, np.ndarray, Randomness], Mapping[str, np.ndarray]]
 

@@ -13,7 +13,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.sims.cli.tables import console, table_of
+from murmuration.sims.runtimes.tables import console, table_of
 
 _SEEDS = 2**32
 

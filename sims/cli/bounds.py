@@ -13,7 +13,7 @@ from murmuration.preference.estimation.bounds import (
     label_privacy_bounds,
     user_privacy_bounds,
 )
-from murmuration.sims.cli.tables import console, table_of
+from murmuration.sims.runtimes.tables import console, table_of
 
 
 def all_bounds(case: Case) -> list[Bound]:

@@ -27,7 +27,7 @@ from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.cli import about_data
-from murmuration.sims.cli.tables import console
+from murmuration.sims.runtimes.tables import console
 
 
 def privatize(

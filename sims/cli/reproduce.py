@@ -12,8 +12,8 @@ import typer
 from rich.table import Table
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.sims.cli.tables import console, table_of
 from murmuration.sims.reproductions.entry import Reproduction
+from murmuration.sims.runtimes.tables import console, table_of
 
 
 def reproduce(

@@ -10,9 +10,9 @@ import typer
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.privacy.durable_files import replace_file
-from murmuration.sims.cli.tables import console
 from murmuration.sims.cli.winrate import TOPICS
 from murmuration.sims.population.population import Population
+from murmuration.sims.runtimes.tables import console
 
 _DEFAULT = Sampling()
 _POPULATION = "population:"

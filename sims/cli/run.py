@@ -53,6 +53,10 @@ def settings(given: dict[str, Any]) -> RunConfig:
         from murmuration.preference.language.loading import resolve_base
 
         chosen["base"] = resolve_base(chosen["base"])
+    if chosen.get("policies"):
+        from murmuration.preference.language.policy_class import with_digest
+
+        chosen["policies"] = with_digest(chosen["policies"])
     if "features" in chosen:
         named = chosen["features"].strip()
         chosen["features"] = parse_features(named).get("path", named)

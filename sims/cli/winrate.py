@@ -8,9 +8,9 @@ import click
 import typer
 
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.sims.cli.tables import console, table_of
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.win_rate import Estimate, Worth, win_rate, worth
+from murmuration.sims.runtimes.tables import console, table_of
 
 #: Topics by what they are called here, as splits of the population.
 TOPICS = {"seen": "test", "unseen": "unseen-topics"}

@@ -20,10 +20,10 @@ from murmuration.preference.models import preference_model
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ExampleClip
-from murmuration.sims.cli.tables import console, table_of
 from murmuration.sims.planning import estimate_and_double
 from murmuration.sims.planning.estimate_and_double import Point, Space
 from murmuration.sims.planning.gradient_norms import GroupNorms
+from murmuration.sims.runtimes.tables import console, table_of
 from murmuration.strategies.els import ElsPlan
 from murmuration.strategies.planning import Asked
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE

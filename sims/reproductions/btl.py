@@ -25,13 +25,16 @@ from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.base import CohortStrategy, Participants
-from murmuration.strategies.label_moment import LabelMoment, LabelMomentPlan
-from murmuration.strategies.moment_solver import MomentSolver
-from murmuration.strategies.objective_perturbation import ObjectivePerturbation, ObjectivePlan
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build
+from murmuration.strategies.solved.label_moment import LabelMoment, LabelMomentPlan
+from murmuration.strategies.solved.moment_solver import MomentSolver
+from murmuration.strategies.solved.objective_perturbation import (
+    ObjectivePerturbation,
+    ObjectivePlan,
+)
 from murmuration.strategies.spec import RunContext
 
 #: ‖θ*‖.
@@ -173,7 +176,7 @@ def without_labels(examples: PairExamples) -> PairExamples:
 
 
 def solved(context: RunContext, examples: PairExamples, ledger: Ledger) -> CohortStrategy:
-    """The strategy that the settings name, as ``strategies.label_moment`` builds it over texts."""
+    """The strategy that the settings name, as ``strategies.solved`` builds it over texts."""
     config, public = context.config, without_labels(examples)
     terms = {"users": context.users, "delta": config.delta}
     arguments: dict[str, Any] = context.arguments(SolvedModel(context.dimension))

@@ -189,9 +189,13 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
 
 
 def _releases(plan: StatedPlan) -> int:
-    """How many noisy sums a plan pays for: tests, choices and held-out users' figures are none."""
-    charges = charged([plan]).items()
-    return sum(count for event, count in charges if not isinstance(event, PureDp | HoldOut))
+    """How many noisy sums a plan pays for: tests, choices and held-out users' figures are none.
+
+    Where there is no sum at all, a choice is what a round releases.
+    """
+    charges = [(e, count) for e, count in charged([plan]).items() if not isinstance(e, HoldOut)]
+    sums = sum(count for event, count in charges if not isinstance(event, PureDp))
+    return sums or sum(count for _, count in charges)
 
 
 def _too_costly(event: Event) -> bool:

@@ -16,8 +16,8 @@ from murmuration.strategies.aup.corrected import CorrectedPlan
 from murmuration.strategies.aup.threshold import ThresholdPlan
 from murmuration.strategies.dp_fedavg import FedAvgPlan
 from murmuration.strategies.els import ElsPlan, GroupPlan
-from murmuration.strategies.label_moment import LabelMomentPlan
-from murmuration.strategies.objective_perturbation import ObjectivePlan
+from murmuration.strategies.solved.label_moment import LabelMomentPlan
+from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
 from murmuration.strategies.sums import CohortPlan, SumPlan, check_vectors_fit, noise_for_users
 from murmuration.strategies.uls import Uls, UlsPlan
 

@@ -9,7 +9,7 @@ import pytest
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
@@ -189,3 +189,37 @@ def test_a_policy_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "bad.toml").write_text("strategies = [")
     with pytest.raises(InputError, match="cannot be read"):
         Policy.load(tmp_path / "bad.toml")
+
+
+def test_a_choice_among_policies_has_rules_of_its_own():
+    stated = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 1, {PureDp(1.0): 1})
+    assert stated.epsilon() == pytest.approx(1.0, abs=1e-3)
+    class_ = {"kind": "policy-class", "path": "/tiny", "task": "policy"}
+    class_ |= {"policies": [{"name": str(p), "path": f"/p{p}", "digest": ""} for p in range(5)]}
+    asked = work(
+        strategy="exponential",
+        round=1,
+        policies=5,
+        clip_norm=None,
+        group_size=None,
+        features=json.dumps(class_),
+        **{PARAMETER: stated.to_json()},
+    )
+    owner = Policy(
+        strategies=("exponential",),
+        max_clip=2.0,
+        max_rounds=1,
+        tasks=("policy",),
+        features=("/tiny", *(f"/p{p}" for p in range(5))),
+    )
+    assert owner.check_work(asked) == stated
+    for rule, changes in (
+        ("strategies", {"strategies": ("uls",)}),
+        ("max_clip", {"max_clip": 1.9}),
+        ("max_group_size", {"max_group_size": 10}),
+        ("tasks", {"tasks": ("reward",)}),
+        ("features", {"features": owner.features[:-1]}),
+        ("features", {"features": owner.features[1:]}),
+    ):
+        with pytest.raises(PolicyRefusal, match=rf"refuses \({rule}\)"):
+            dataclasses.replace(owner, **changes).check_work(asked)

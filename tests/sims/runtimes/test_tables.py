@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.sims.cli.tables import cell, console, table_of
+from murmuration.sims.runtimes.tables import cell, console, table_of
 
 
 @pytest.mark.parametrize(

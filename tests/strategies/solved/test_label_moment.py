@@ -19,10 +19,10 @@ from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.sims.reproductions.btl import Population, without_labels
 from murmuration.strategies import label_moment
-from murmuration.strategies.label_moment import LabelMoment, LabelMomentPlan
-from murmuration.strategies.moment_solver import MomentSolver
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.solved.label_moment import LabelMoment, LabelMomentPlan
+from murmuration.strategies.solved.moment_solver import MomentSolver
 
 LABELS = Adjacency.REPLACE_LABELS
 PLAN = {"users": 40, "rounds": 1, "delta": 1e-5, "adjacency": LABELS}

@@ -11,7 +11,12 @@ from murmuration.preference.estimation.public_likelihood import PublicLikelihood
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.sims.reproductions.btl import Population, without_labels
-from murmuration.strategies.moment_solver import Moment, MomentSolver, _draw, noise_aware_ridge
+from murmuration.strategies.solved.moment_solver import (
+    Moment,
+    MomentSolver,
+    _draw,
+    noise_aware_ridge,
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,12 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.objective_noise import FullObjective, LabelObjective
 from murmuration.sims.reproductions.btl import Population
-from murmuration.strategies import perturbed_minimiser as module
-from murmuration.strategies.perturbed_minimiser import perturbed_minimiser, reach, user_weights
+from murmuration.strategies.solved import perturbed_minimiser as module
+from murmuration.strategies.solved.perturbed_minimiser import (
+    perturbed_minimiser,
+    reach,
+    user_weights,
+)
 
 TERMS = {"epsilon": 1.0, "delta": 1e-5, "length": 2.0}
 

@@ -38,7 +38,7 @@ from murmuration.privacy.mechanisms.objective_noise import (
     FullObjective,
     LabelObjective,
 )
-from murmuration.strategies.moment_solver import noise_aware_ridge
+from murmuration.strategies.solved.moment_solver import noise_aware_ridge
 
 TOLERANCE = 1e-7
 

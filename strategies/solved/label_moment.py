@@ -82,7 +82,7 @@ from murmuration.strategies.sums import (
 
 if TYPE_CHECKING:
     from murmuration.preference.linear.examples import PairExamples
-    from murmuration.strategies.moment_solver import Moment, MomentSolver
+    from murmuration.strategies.solved.moment_solver import Moment, MomentSolver
 
 #: In units of each user's public length.
 DEFAULT_CLIP = 0.8
@@ -211,7 +211,7 @@ class LabelMoment(SumStrategy):
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Release the sum of moments, charged to the ledger first, and solve with all so far."""
-        from murmuration.strategies.moment_solver import Moment
+        from murmuration.strategies.solved.moment_solver import Moment
 
         noisy_D = self.release(round_, totals)
         # The nodes had θ in float32.
@@ -234,7 +234,7 @@ class LabelMoment(SumStrategy):
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from ``state()``."""
-        from murmuration.strategies.moment_solver import Moment
+        from murmuration.strategies.solved.moment_solver import Moment
 
         super().restore(state)
         pairs = zip(state["moments"], state["centres"], strict=True)
@@ -243,7 +243,7 @@ class LabelMoment(SumStrategy):
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """One or two noisy moments, and a solve."""
-    from murmuration.strategies.moment_solver import MomentSolver
+    from murmuration.strategies.solved.moment_solver import MomentSolver
 
     config, own = context.config, context.config.of(Solved)
     plan = LabelMomentPlan.for_epsilon(

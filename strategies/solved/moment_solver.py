@@ -1,4 +1,4 @@
-"""From noisy label moments to a model, on public features; see ``strategies.label_moment``.
+"""From noisy label moments to a model, on public features; see ``strategies.solved.label_moment``.
 
 All of this is post-processing of releases: it looks at public features, at what was released and at
 coins of its own, which are the same in every run.
@@ -47,7 +47,7 @@ class MomentSolver:
     Args:
         examples: the public examples of everybody in the sums; labels are not looked at.
         model: as in ``--model``.
-        ridge: added curvature; None for the rule of ``strategies.label_moment``.
+        ridge: added curvature; None for the rule of ``strategies.solved.label_moment``.
         ball: the most that ‖θ‖ may be.
 
     Raises:

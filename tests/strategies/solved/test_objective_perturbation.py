@@ -15,9 +15,12 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.sims.reproductions.btl import Population, without_labels
 from murmuration.strategies import objective_perturbation
-from murmuration.strategies.objective_perturbation import ObjectivePerturbation, ObjectivePlan
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.solved.objective_perturbation import (
+    ObjectivePerturbation,
+    ObjectivePlan,
+)
 
 PLAN = {"users": 40, "delta": 1e-5, "adjacency": Adjacency.REPLACE_LABELS}
 

@@ -6,7 +6,7 @@ Source: Chowdhury et al. 2024, Algorithm 2, Theorems 5.2 and E.1; Kifer et al. 2
 
 A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
 send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how
-far all labels of the user together could move their mean (``strategies.perturbed_minimiser``). So
+far all labels of the user together could move their mean (``perturbed_minimiser``, beside). So
 every user can move the sum by exactly one, and nobody's features have to be shortened for it. The
 server adds w and minimises over public features.
 
@@ -18,9 +18,9 @@ bound on ‖x‖.
 Formal guarantee: (epsilon, delta) for all labels of one user under ``replace-labels``. Trusted: the
 nodes, and the server with the sum before noise.
 
-Everything of a user (``replace``) is protected by ``strategies.perturbed_minimiser``, a function
-over arrays. It is no federated strategy: to minimise over features that stay where they are,
-iterates would have to be sent to the nodes, and these are not released; only where it ends is.
+Everything of a user (``replace``) is protected by ``perturbed_minimiser``, a function over arrays.
+It is no federated strategy: to minimise over features that stay where they are, iterates would have
+to be sent to the nodes, and these are not released; only where it ends is.
 
 Legend: R rows (judgements of pairs), U users, S sampled users, D dimensions.
 """
@@ -42,18 +42,18 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies.label_moment import (
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.planning import released_once
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.settings import Solved, setting
+from murmuration.strategies.solved.label_moment import (
     PUBLIC_ITEMS,
     LabelPlan,
     bytes_with_items,
     most_judgements,
     public_examples,
 )
-from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.planning import released_once
-from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.settings import Solved, setting
 from murmuration.strategies.spec import (
     LABELS,
     NOT_ON_A_GRID,
@@ -122,7 +122,7 @@ def client_update(
     import torch
 
     from murmuration.preference.estimation.public_likelihood import averaged
-    from murmuration.strategies.perturbed_minimiser import user_weights
+    from murmuration.strategies.solved.perturbed_minimiser import user_weights
 
     del keys_S, source
     if examples.flip_J is not None:
@@ -175,7 +175,7 @@ class ObjectivePerturbation(SumStrategy):
         ball: float = math.inf,
         **arguments: Any,
     ) -> None:
-        from murmuration.strategies.perturbed_minimiser import user_weights, weighted
+        from murmuration.strategies.solved.perturbed_minimiser import user_weights, weighted
 
         check_pairs(examples)
         super().__init__(plan, ledger, **arguments)
@@ -186,7 +186,7 @@ class ObjectivePerturbation(SumStrategy):
     @cached_property
     def ridge(self) -> float:
         """β."""
-        from murmuration.strategies.perturbed_minimiser import usual_ridge
+        from murmuration.strategies.solved.perturbed_minimiser import usual_ridge
 
         return usual_ridge(self.loss, self.plan.std) if self._ridge is None else self._ridge
 
@@ -196,7 +196,7 @@ class ObjectivePerturbation(SumStrategy):
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
         """Release the linear term, charged to the ledger first, and minimise."""
-        from murmuration.strategies.perturbed_minimiser import solve
+        from murmuration.strategies.solved.perturbed_minimiser import solve
 
         noisy_D = self.release(round_, totals)
         return self.optimizer.set(solve(self.loss, noisy_D, self.ridge, self.ball))

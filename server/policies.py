@@ -1,0 +1,111 @@
+"""A class of policies, committed before a run chooses one of them: what it stands on.
+
+A private choice among policies promises what it does if the class does not depend on what the run's
+users judged. So a class is a file that names each policy's contents by their digest, and the runs
+that it came from (``server.lineage``), written before the run; the run goes on with that class and
+no other. A policy that these users may have been trained on is no secret to a choice only if that
+was private itself: then what its runs cost is added to what the choice costs, as for a base, since
+a run may depend on what earlier ones released (basic composition). Where nothing can be added the
+run is refused.
+
+That somebody looked at users' data in other ways before committing, no file can show.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.checkpoint import ADAPTER, folder_of
+from murmuration.preference.language.loading import contents_of, resolve_base
+from murmuration.preference.language.policy_class import Policy, read_class, write_class
+from murmuration.server.config import RunConfig
+from murmuration.server.lineage import Lineage, Trained, composed, joined, lineage_of_model
+
+_BEGIN_AGAIN = "commit a class without it, or what was there when it was committed"
+_UNKNOWN = "take the folder as its run left it, or leave the policy out"
+
+
+def commit(file: Path, named: Iterable[str], public: bool = False) -> tuple[str, list[Policy]]:
+    """Write the class of some models to a file; its digest, and the policies.
+
+    Args:
+        file: where to; must not be there.
+        named: folders or hub names, or NAME=FOLDER. A folder that a run calls ``model`` goes by
+            the run's name.
+        public: declares that those whose folders name no run were made from nobody's data, or from
+            data that is public.
+
+    Raises:
+        InputError: names what cannot be part of a class, and why.
+    """
+    policies = [_committed(text, public) for text in named]
+    return write_class(file, policies), policies
+
+
+def _committed(text: str, public: bool) -> Policy:
+    name, equals, path = text.partition("=")
+    if not equals:
+        path, folder = text, Path(text).expanduser()
+        last = folder.absolute().parent.name if folder.name == "model" else folder.name
+        name = last or text
+    try:
+        path = resolve_base(path)
+        folder = folder_of(path, local=Path(path).is_dir())
+    except (InputError, OSError) as error:
+        raise InputError(f"policy {name!r}: {str(error).removeprefix('--base: ')}") from None
+    if not any((folder / there).exists() for there in ("config.json", ADAPTER)):
+        raise InputError(
+            f"policy {name!r}: {path} holds no model; of a run it is what lies in model/, which "
+            "was released (checkpoint/ was not)"
+        )
+    lineage = lineage_of_model("policy", path, _UNKNOWN)
+    heads = tuple(run.ledger_head for run in lineage.runs)
+    if not (heads or lineage.public or public):
+        raise InputError(
+            f"policy {name!r}: nothing in {path} says whose data it was made from; if it was "
+            "nobody's, or what is public, declare that with --public"
+        )
+    return Policy(name, path, contents_of(path).digest, heads, not heads or lineage.public)
+
+
+def with_class(lineage: Lineage, config: RunConfig) -> Lineage:
+    """And the runs that the policies of a run's class came from, if it has one.
+
+    All of them: which policy is chosen depends on the others, too.
+
+    Raises:
+        InputError: a policy does not stand on what was committed, or on runs on people who may be
+            this run's, and whose cost cannot be added.
+    """
+    if not config.policies:
+        return lineage
+    for policy in read_class(config.policies):
+        found = lineage_of_model(f"policy {policy.name!r}:", policy.path, _UNKNOWN)
+        if tuple(run.ledger_head for run in found.runs) != policy.lineage:
+            raise InputError(
+                f"policy {policy.name!r}: {policy.path} names other runs that it came from than "
+                f"when it was committed; {_BEGIN_AGAIN}"
+            )
+        if not (found.runs or policy.public):
+            raise InputError(
+                f"policy {policy.name!r}: nothing says whose data it was made from; {_BEGIN_AGAIN}"
+            )
+        _check_added(policy.name, found.runs, config)
+        lineage = joined(lineage, replace(found, public=found.public or policy.public))
+    return replace(lineage, whose="THE BASE, OR POLICIES OF THE CLASS, WERE")
+
+
+def _check_added(name: str, runs: tuple[Trained, ...], config: RunConfig) -> None:
+    """InputError where earlier runs on people who may be this run's have no epsilon to add."""
+    epsilon = None if config.level == "item" else config.epsilon
+    this = Trained("", epsilon, config.delta, config.adjacency, config.population, config.disjoint)
+    for row in composed((*runs, this)):
+        theirs = not (config.population and row["populations"])
+        if (theirs or config.population in row["populations"]) and row["runs"] > 1 and row["why"]:
+            raise InputError(
+                f"policy {name!r} was trained on people who may be this run's, and what that cost "
+                f"them cannot be added to what a choice costs: {row['why']}. If they are others, "
+                "say so with --population and --disjoint (of runs on whom nobody named a "
+                "population that cannot be said); else commit a class without it"
+            )

@@ -1,0 +1,320 @@
+"""A choice among policies that are there already: the exponential mechanism over a finite class.
+
+Nothing is trained. Of a class of policies that was fixed before (``murmuration policies commit``)
+the one is drawn that suits people best, by chance:
+
+- *Node.* For each asked user, what each of their judgements loses under each policy: (tanh(z/2) −
+  y)², z being the difference of the rewards that the policy stands for, clipped at 2·R_max. A user
+  counts as the mean of their judgements, shifted to a minimum of zero and held within the span,
+  4·tanh(R_max), in whole numbers. At item level each judgement counts so, up to a cap. The sum
+  leaves.
+- *Server.* Draws one policy with probability proportional to exp(−rate · sum), by exact coins.
+
+Formal guarantee: (ε, 0) at the level of users under the plan's adjacency; at item level of one
+judgement, ε·cap of a user. It needs the class not to depend on what these users judged, or only by
+runs that were private themselves and are charged beside (``server.policies``). Everybody takes
+part: q = 1. Trusted: the nodes, and the server with sums before the draw.
+
+Source: Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007. See
+``privacy.mechanisms.exponential_mechanism``.
+
+Legend: P policies, J judgements of a user, S asked users.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.exponential_mechanism import (
+    STEPS,
+    ExponentialMechanism,
+    span_of,
+)
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.settings import (
+    AT_LEAST_ONE,
+    Leveled,
+    Settings,
+    option,
+    setting,
+)
+from murmuration.strategies.spec import (
+    ALL,
+    CHOSEN_BY,
+    BuiltStrategy,
+    NodeHalf,
+    Number,
+    RunContext,
+    Strategy,
+    supported,
+)
+
+if TYPE_CHECKING:
+    from murmuration.preference.language.policy_class import ClassExamples
+
+#: Judgements of a user that count at item level, where nobody says.
+DEFAULT_CAP = 16
+
+
+@dataclass(frozen=True)
+class ChoicePlan:
+    """What is chosen by, among what, and what that costs.
+
+    ``digest`` is that of the class; ``mechanism`` knows how many policies there are.
+    """
+
+    mechanism: ExponentialMechanism
+    digest: str
+
+    @property
+    def sampler(self) -> PoissonSampler:
+        """Who is asked: everybody."""
+        return PoissonSampler(1.0)
+
+    @property
+    def charges(self) -> dict[Event, int]:
+        """One choice."""
+        return {self.mechanism.event: 1}
+
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it: how many policies there are, and at item level how many
+        judgements of a user count."""
+        found: dict[str, messages.Scalar] = {"policies": self.mechanism.choices}
+        return found | ({"group-size": self.mechanism.cap} if self.mechanism.cap else {})
+
+
+def client_update(
+    examples: ClassExamples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of what policies lose on their judgements, (P,)
+    float64, in spans: multiples of 1/``STEPS``.
+
+    A pure function of its arguments; nothing is drawn. A user's part is a function of that user's
+    judgements, bit for bit. Raises InputError where labels are not what they were.
+    """
+    from murmuration.preference.language.policy_class import ClassExamples
+
+    del keys_S, source
+    if not isinstance(examples, ClassExamples):
+        raise InputError("no class of policies was named")
+    if examples.flip_J is not None:
+        raise InputError(f"these labels have been randomized already: {_TRUE_LABELS}")
+    cap = int(work.parameters.get("group-size", 0))
+    # What one user adds depends on neither epsilon nor adjacency.
+    mechanism = ExponentialMechanism(
+        1.0, span_of(examples.base.settings.r_max), examples.dimension, Adjacency.ZERO_OUT, cap
+    )
+    examples.measure(work.users_S)
+    sum_P = np.zeros(examples.dimension)
+    for user in work.users_S:  # one at a time: in company last digits could depend on others
+        sum_P += mechanism.contribution(examples.select(np.array([user])).losses())
+    return {"sum": sum_P / STEPS}
+
+
+def most_of_one(number: Number) -> float:
+    """One user's part of a sum, at most, in spans: one for each judgement that counts, under each
+    policy but the one that is best for them."""
+    apart = max(1.0, number("policies", math.inf) - 1.0)
+    return max(1.0, number("group-size", 0.0)) * math.sqrt(apart)
+
+
+class Exponential(CohortStrategy):
+    """The server half, with a ``ChoicePlan``; see ``CohortStrategy``. θ is 1 at the choice."""
+
+    name = "exponential"
+    plan: ChoicePlan
+    optimizer: SolvedModel
+
+    def steps(self) -> Mapping[str, float]:
+        """That of losses."""
+        return {"sum": 1.0 / STEPS}
+
+    def vectors(self, users: int) -> int:
+        """At item level, of as many judgements."""
+        return users * max(1, self.plan.mechanism.cap)
+
+    def admits(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
+        """Whole numbers that so many users can have."""
+        return self.plan.mechanism.admits(sums["sum"] * STEPS, users)
+
+    def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
+        """Choose; charged to the ledger first."""
+        mechanism = self.plan.mechanism
+        place = mechanism.choose(
+            totals["sum"] * STEPS,
+            round_=round_,
+            covers=f"a choice of the class {self.plan.digest}",
+            ledger=self.ledger,
+            source=self.source,
+        )
+        return self.optimizer.set(np.eye(mechanism.choices)[place])
+
+    def notes(self) -> list[str]:
+        """About the level of the promise."""
+        mechanism = self.plan.mechanism
+        if mechanism.level == "user":
+            return []
+        return [
+            "Epsilon is that of single judgements. A user who gave k judgements has spent up to "
+            f"{mechanism.epsilon:g}·k on them; {mechanism.cap} of one user count at most."
+        ]
+
+
+@dataclass(frozen=True)
+class ExponentialSettings(Leveled):
+    """What is its own."""
+
+    judgement_cap: int = setting(
+        0,
+        "Item level: most judgements of a user that count, the first ones. "
+        f"[default: {DEFAULT_CAP}]",
+        **AT_LEAST_ONE,
+    )
+
+
+_TRUE_LABELS = (
+    "--strategy exponential takes true labels; the span of losses, which decides what a choice "
+    "costs, holds for no others"
+)
+_NEEDED = (
+    "--strategy exponential chooses a policy: name --task policy, the reference with --base, and "
+    "with --policies the class (murmuration policies commit)"
+)
+#: What is about training, of which there is none.
+_TRAINING = (
+    *("train", "lora_rank", "lora_alpha", "lora_targets", "checkpointing", "head_first"),
+    *("learning_rate", "clip"),
+)
+
+
+def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
+    """One choice, from settings and the class that the features describe."""
+    config, own = context.config, context.config.of(ExponentialSettings)
+    if context.participants.registry.randomized:
+        raise InputError(f"labels here went through randomized response: {_TRUE_LABELS}")
+    described = json.loads(context.features)
+    if "policies" not in described:
+        raise InputError(_NEEDED)
+    mechanism = ExponentialMechanism(
+        config.epsilon,
+        span_of(described["r_max"]),
+        len(described["policies"]),
+        Adjacency(config.adjacency),
+        (own.judgement_cap or DEFAULT_CAP) if own.level == "item" else 0,
+    )
+    # N is nominal: twice as many may turn up.
+    if not mechanism.admits(np.zeros(mechanism.choices), 2 * context.users):
+        raise ValueError(f"losses of {context.users:,} users leave the range of exact sums")
+    plan = ChoicePlan(mechanism, described["class"])
+    each = "each of at most {} judgements" if mechanism.cap else "the mean of their judgements"
+    return BuiltStrategy(
+        strategy=Exponential(plan, ledger, **context.arguments(SolvedModel(mechanism.choices))),
+        charges=plan.charges,
+        noise_multiplier=0.0,
+        clip_norm=None,
+        group_size=mechanism.cap or config.most_judgements,
+        noise=0.0,
+        guarantee=_guarantee(mechanism),
+        gradients=context.users,
+        bytes_per_user=(4 + 8) * mechanism.choices,
+        account=(
+            f"Nothing was trained. Everybody took part once, with what {mechanism.choices:,} "
+            f"policies lose on {each.format(mechanism.cap)}, shifted to a minimum of zero and held "
+            f"within {mechanism.span:.3g}. One policy was drawn by exact coins, with probability "
+            "proportional to exp(-rate · sum)."
+        ),
+        level=mechanism.level,
+        about={
+            "class": plan.digest,
+            "policies": mechanism.choices,
+            "span": mechanism.span,
+            "expected_gap_at_most": mechanism.gap_bound(),
+            "gap_at_most_in_19_of_20": mechanism.gap_bound(0.05),
+        },
+    )
+
+
+def _guarantee(mechanism: ExponentialMechanism) -> str:
+    adjacency, epsilon = mechanism.adjacency, mechanism.epsilon
+    if mechanism.level == "item":
+        return (
+            f"Item-level ({epsilon:g}, 0)-differential privacy: each judgement is protected by "
+            f"itself, and a user's add up, to ({epsilon * mechanism.cap:g}, 0) under {adjacency} "
+            f"adjacency. {adjacency.sentence}"
+        )
+    return (
+        f"User-level ({epsilon:g}, 0)-differential privacy under {adjacency} adjacency of the "
+        f"choice of one policy. {adjacency.sentence}"
+    )
+
+
+def _check(settings: Settings) -> None:
+    own = settings.of(ExponentialSettings)
+    refused: list[tuple[bool, str]] = [
+        (
+            # Settings of nothing but a strategy are no run's; ``build`` refuses them.
+            bool(settings.policies or settings.base or settings.task != "reward")
+            and not (settings.policies and settings.base and settings.task == "policy"),
+            _NEEDED,
+        ),
+        (settings.labels != "true", f"--labels {settings.labels}: {_TRUE_LABELS}"),
+        (
+            settings.loss not in ("", *CHOSEN_BY),
+            f"--loss {settings.loss} has no bound: --strategy exponential chooses by "
+            f"{' or '.join(CHOSEN_BY)}",
+        ),
+        (settings.kind != "pairs", "--strategy exponential chooses by judgements of pairs"),
+        (
+            bool(own.judgement_cap) and own.level != "item",
+            "--judgement-cap is about --level item; at user level a user counts as the mean of all "
+            "their judgements",
+        ),
+        (
+            own.level == "item" and settings.adjacency == Adjacency.ADD_REMOVE,
+            "--level item: where a judgement is gone, another takes its place under the cap, so "
+            "that two change; use --adjacency zero-out, replace or replace-labels",
+        ),
+        (
+            settings.noise == "gaussian",
+            "--noise gaussian: --strategy exponential adds no noise; leave it out",
+        ),
+    ]
+    for name in _TRAINING:
+        changed = getattr(settings, name) != getattr(Settings, name)
+        refused.append(
+            (changed, f"{option(name)} is about training, and --strategy exponential trains none")
+        )
+    for wrong, why in refused:
+        if wrong:
+            raise InputError(why)
+
+
+EXPONENTIAL = Strategy(
+    name="exponential",
+    help="Choose one of several policies that are there already (exponential mechanism).",
+    build=build,
+    node_halves={"exponential": NodeHalf(client_update, length=most_of_one)},
+    settings=ExponentialSettings,
+    adjacencies=ALL,
+    rounds=(1,),
+    masks=supported,
+    check=_check,
+    policies=True,
+    chooses=True,
+)

@@ -1,0 +1,182 @@
+"""Classes of policies: what is committed stays; what it cost these users is refused or added."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from murmuration.client.app import app as client_app
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.policy_class import class_digest, read_class, with_digest
+from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.server.lineage import lineage_of
+from murmuration.server.policies import commit, with_class
+from murmuration.server.training import train
+from murmuration.sims.runtimes.local import LocalGrid
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+def run(config, nodes=1):
+    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
+def test_resuming_gives_the_same_choice(choice_config, broken_off):
+    expected = run(choice_config)
+    broken = replace(choice_config, out=choice_config.out + "2")
+    broken_off(broken, after=1)
+    found = run(replace(broken, resume=True))
+    assert found["choice"] == expected["choice"]
+    assert len(read_charges(Path(broken.out) / "ledger.jsonl")) == 1
+
+
+def test_an_unseeded_run_chooses_once(choice_config, broken_off):
+    broken = replace(choice_config, seed=-1)
+    broken_off(broken, after=1)
+    found = run(replace(broken, resume=True))
+    charges = read_charges(Path(broken.out) / "ledger.jsonl")
+    assert len(charges) == 1 and found["epsilon"] <= 1.0
+
+
+def test_a_class_is_what_was_committed(four_policies, tmp_path):
+    file = tmp_path / "class.json"
+    named = with_digest(str(file))
+    assert read_class(named) == read_class(str(file))
+    assert named.endswith(class_digest(read_class(str(file))))
+    with pytest.raises(InputError, match="there already"):
+        commit(file, [str(four_policies[0])], public=True)
+    about = json.loads(file.read_text())
+    about["policies"].pop()
+    file.write_text(json.dumps(about))
+    with pytest.raises(InputError, match="was edited"):
+        read_class(str(file))
+    file.unlink()
+    commit(file, [str(four_policies[0])], public=True)
+    with pytest.raises(InputError, match="another class than the one that was named"):
+        read_class(named)
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        ([], "at least one"),
+        (["p0", "p0"], "two policies of the class are called 'p0'"),
+        (["p0", "again=p0"], "the policies 'p0' and 'again' are the same model"),
+        (["nowhere"], "policy 'nowhere'"),
+        (["."], "holds no model"),
+    ],
+)
+def test_what_is_no_class(four_policies, tmp_path, monkeypatch, names, why):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=why):
+        commit(tmp_path / "other.json", names, public=True)
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_a_policy_that_says_nothing_of_whom_is_not_taken_for_public(four_policies, tmp_path):
+    with pytest.raises(InputError, match=r"says whose data it was made from.*--public"):
+        commit(tmp_path / "other.json", [str(four_policies[0])])
+
+
+def test_a_policy_that_was_edited_is_refused_before_anything_is_charged(
+    four_policies, choice_config
+):
+    about = four_policies[1] / "config.json"
+    about.write_text(about.read_text() + " ")
+    with pytest.raises(InputError, match=r"'p1'.*another model is there than was committed"):
+        run(choice_config)
+    assert not Path(choice_config.out).exists()
+
+
+@pytest.mark.parametrize("other", ["gpt2-chat", "llama"])
+def test_a_policy_that_speaks_another_way_is_refused(
+    four_policies, choice_config, language_model, tmp_path, other
+):
+    if other == "llama":
+        folder = language_model("gpt2", n_positions=32)
+    else:
+        folder = language_model(other)
+    file = tmp_path / "mixed.json"
+    commit(file, [str(four_policies[0]), f"stranger={folder}"], public=True)
+    with pytest.raises(InputError, match=r"policy 'stranger'.*another tokenizer"):
+        run(replace(choice_config, policies=str(file)))
+
+
+def test_another_class_is_no_resumed_run(four_policies, choice_config, broken_off, tmp_path):
+    broken_off(choice_config, after=1)
+    Path(choice_config.policies).unlink()
+    commit(Path(choice_config.policies), [str(folder) for folder in four_policies[:3]], public=True)
+    with pytest.raises(InputError, match="another class of policies"):
+        run(replace(choice_config, resume=True))
+
+
+@pytest.fixture
+def trained(choice_config, tmp_path):
+    """A function: the folder of a policy that a run on these users made."""
+
+    def make(name, **changes):
+        settings = {"strategy": "uls", "policies": "", "epsilon": 2.0, "rounds": 1, "cohort": 10}
+        settings |= {"train": "full", "delta": 1e-5, "out": str(tmp_path / name)}
+        run(replace(choice_config, **{**settings, **changes}))
+        return tmp_path / name / "model"
+
+    return make
+
+
+def of_class(config, file, *models, **changes):
+    commit(file, [str(model) for model in models], public=True)
+    config = replace(config, policies=str(file), **changes)
+    return with_class(lineage_of(config), config)
+
+
+def test_what_policies_cost_these_users_is_added(trained, choice_config, four_policies, tmp_path):
+    model = trained("ada")
+    file = tmp_path / "two.json"
+    commit(file, [str(model), str(four_policies[0])], public=True)
+    assert [policy.name for policy in read_class(str(file))] == ["ada", "p0"]
+    config = replace(choice_config, policies=str(file))
+    result = run(config)
+    spent = json.loads((tmp_path / "ada" / "result.json").read_text())["epsilon"]
+    (row,) = result["lineage"]["composed"]
+    assert row["epsilon"] == pytest.approx(result["epsilon"] + spent) and row["runs"] == 2
+    assert "POLICIES OF THE CLASS, WERE TRAINED ON USERS" in " ".join(result["warnings"])
+    # Whichever was chosen: that it was depends on the other, too.
+    told = json.loads((Path(config.out) / "model" / "privacy.json").read_text())
+    assert len(told["runs"]) == 2
+
+
+def test_what_cannot_be_added_is_refused(trained, choice_config, tmp_path):
+    bare = trained("bare", strategy="nonprivate", population="here")
+    for number, changes in enumerate([{}, {"population": "here"}, {"population": "there"}]):
+        with pytest.raises(InputError, match="'bare' was trained on people who may be this run's"):
+            of_class(choice_config, tmp_path / f"{number}.json", bare, **changes)
+    apart = {"population": "there", "disjoint": True}
+    assert of_class(choice_config, tmp_path / "apart.json", bare, **apart).runs
+    unnamed = trained("unnamed", strategy="nonprivate")
+    with pytest.raises(InputError, match="promised users nothing"):
+        of_class(choice_config, tmp_path / "unnamed.json", unnamed, **apart)
+    other = trained("other", adjacency="replace")
+    with pytest.raises(InputError, match="adjacencies differ"):
+        of_class(choice_config, tmp_path / "other.json", other)
+
+
+def test_checkpoints_of_a_run_are_no_policies(trained, tmp_path):
+    model = trained("ada", strategy="nonprivate")
+    with pytest.raises(InputError, match=r"holds no model; of a run it is what lies in model/"):
+        commit(tmp_path / "c.json", [str(model.with_name("checkpoint"))], public=True)
+    for lost in ("ledger-1.jsonl", "privacy.json"):
+        shutil.copytree(model, tmp_path / lost / "model")
+        (tmp_path / lost / "model" / lost).unlink()
+        with pytest.raises(InputError, match="what that cost them is not known"):
+            commit(tmp_path / "c.json", [str(tmp_path / lost / "model")], public=True)
+
+
+def test_a_lineage_that_is_another_than_was_committed_is_refused(trained, choice_config, tmp_path):
+    model, file = trained("ada"), tmp_path / "one.json"
+    commit(file, [str(model)])
+    for name in ("privacy.json", "murmuration.json", "README.md"):
+        (model / name).unlink()
+    with pytest.raises(InputError, match="names other runs that it came from"):
+        run(replace(choice_config, policies=str(file)))
