@@ -19,8 +19,8 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.audits.trials import both_sides
-from murmuration.strategies import label_moment, objective_perturbation
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.solved import label_moment, objective_perturbation
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
 from murmuration.strategies.solved.perturbed_minimiser import perturbed_minimiser
