@@ -9,7 +9,8 @@ The class is drawn before anybody is asked, by a seed of its own: policies that 
 rewards φ(prompt, response)·θ for random θ; the true reward is another such. What the mechanism
 misses on average over its own coins is computed from its exact probabilities, so what varies
 between repetitions is who was asked. The sums of losses are made by ``contribution``, user by
-user, as in a deployment.
+user, as in a deployment. Class and rule were changed once, after a quick run in which the reward
+that is missed flattened out.
 
 Legend: P policies, S prompts, A responses, K kinds of judgement (prompt, two responses, who won),
 J judgements of a user, N users, R repetitions, D dimensions.
