@@ -16,8 +16,8 @@ at one value for all, where responses stay that nobody judged.
 
 The problem was made to show the effect: a large R_max, a small difference worth learning, and rare
 responses in the data. Three such problems were looked at, with ten repetitions each, before this
-one and its rule were fixed. Whether it agrees is said by a rule, ``agrees``; where the claim is empty, or
-fails for χPO too, remarks say so.
+one and its rule were fixed. Whether it agrees is said by a rule, ``agrees``; where the claim is
+empty, or fails for χPO too, remarks say so.
 
 Legend: A responses, J different pairs, B values of β, R repetitions, S prompts.
 """

@@ -18,9 +18,9 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.sims.reproductions.btl import Population, without_labels
-from murmuration.strategies import label_moment
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.solved import label_moment
 from murmuration.strategies.solved.label_moment import LabelMoment, LabelMomentPlan
 from murmuration.strategies.solved.moment_solver import MomentSolver
 

@@ -14,9 +14,9 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.sims.reproductions.btl import Population, without_labels
-from murmuration.strategies import objective_perturbation
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.solved import objective_perturbation
 from murmuration.strategies.solved.objective_perturbation import (
     ObjectivePerturbation,
     ObjectivePlan,
