@@ -135,7 +135,7 @@ class Trl:
         )
         each = max(1, base.batch_tokens // (2 * settings.max_tokens))
         self._folder = tempfile.TemporaryDirectory(prefix="murmuration-trl-")
-        arguments = trl.RewardConfig(
+        arguments = trl.RewardConfig(  # pyright: ignore[reportPrivateImportUsage]
             output_dir=self._folder.name,
             per_device_train_batch_size=each,
             gradient_accumulation_steps=-(-len(pairs) // each),
@@ -159,7 +159,7 @@ class Trl:
         )
         self._times, self._trainer = (
             begun,
-            trl.RewardTrainer(
+            trl.RewardTrainer(  # pyright: ignore[reportPrivateImportUsage]
                 model=network,
                 args=arguments,
                 train_dataset=pairs,
