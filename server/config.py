@@ -278,7 +278,7 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
         raise InputError(
             "--kind, --responses and --labels are about judgements; --task text reads none"
         )
-    if strategy.rounds and not (task == "policy" and strategy.policies):
+    if strategy.rounds and not (task == "policy" and strategy.fits_policies):
         raise InputError(
             f"--strategy {config.strategy} learns from labels: for --task {task} use uls, "
             "or another that takes steps"

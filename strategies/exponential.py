@@ -315,6 +315,6 @@ EXPONENTIAL = Strategy(
     rounds=(1,),
     masks=supported,
     check=_check,
-    policies=True,
+    fits_policies=True,
     chooses=True,
 )

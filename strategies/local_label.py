@@ -579,5 +579,5 @@ LOCAL_LABEL = Strategy(
     masks=lambda settings: NOT_ON_A_GRID,
     check=_check,
     local=True,
-    policies=True,
+    fits_policies=True,
 )

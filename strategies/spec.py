@@ -130,7 +130,7 @@ class Strategy:
             cannot be masked, why nodes could not add the noise; empty where they can.
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
-        policies: of one that solves, whether a policy can be what is solved for.
+        fits_policies: of one that solves, or chooses, whether that can be a policy.
         local: whether labels are randomized before they leave their users, so that nothing is
             added to a sum.
         chooses: whether it chooses one of ``--policies`` instead of training, by exact coins.
@@ -149,7 +149,7 @@ class Strategy:
     node_noise: Callable[[Settings], str] = not_declared
     check: Callable[[Settings], None] = lambda settings: None
     solve: Solve = not_planned
-    policies: bool = False
+    fits_policies: bool = False
     local: bool = False
     chooses: bool = False
 

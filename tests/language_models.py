@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
+
+from murmuration.preference.linear.gradients import windows
 
 _TEXT = (
     "what now ? put some aside first . wait and compare prices keep the old one save it buy today "
@@ -175,3 +178,14 @@ def _save(kind, config, words, folder):
     model.save_pretrained(folder)
     words.save_pretrained(folder)
     return str(Path(folder))
+
+
+def start(base, scale=0.1):
+    """A θ of a base, drawn from a fixed seed."""
+    return scale * torch.randn(base.dimension, generator=torch.Generator().manual_seed(0))
+
+
+def taken(examples, most=3):
+    """Up to so many examples of every user, and how many these are."""
+    users = np.arange(len(examples.counts_U))
+    return windows(examples.start_U, users, most, users.astype(np.uint64) * 7)

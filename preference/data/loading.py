@@ -82,6 +82,19 @@ def load_judgements(
     )
 
 
+def load_prompts(source: str) -> Iterator[str]:
+    """The `prompt` of each row of a source as of `load_judgements`, one by one.
+
+    Raises:
+        InputError: it cannot be read, or a row has none that is a text (names the line).
+    """
+    for place, number, row in _rows(source, False):
+        prompt = row.get("prompt") if isinstance(row, Mapping) else None
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise InputError(f"{place}: line {number} has no prompt")
+        yield prompt
+
+
 def check_isolated(path: Path) -> None:
     """InputError for a file in which one row's bytes could reach others'."""
     if _kind(path.name) == ".csv":

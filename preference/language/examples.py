@@ -89,6 +89,13 @@ class LanguageExamples(ABC):
         ``texts_R`` are the examples' texts, one example's after the other's.
         """
 
+    def prepare(self, taken_N: np.ndarray, together: bool) -> None:
+        """Compute what losses of some examples need beside θ, before it is put: here nothing.
+
+        ``together``: texts may share batches.
+        """
+        del taken_N, together
+
     def in_batches(self, tokens: int) -> Self:
         """The same, computed so many tokens at a time; 0: as suits the device."""
         return replace(self, base=self.base.in_batches(tokens))
@@ -155,6 +162,7 @@ class LanguageExamples(ABC):
         batch_users: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
         """As ``user_gradients``, with which numbers of a chunk can differ from zero."""
+        self.prepare(taken_N.numpy(), batch_users)
         ends_S = np.cumsum(taken_S.numpy())
         taken, theta_D = taken_N.numpy(), theta_D.float()
         most = 1

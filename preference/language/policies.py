@@ -15,7 +15,6 @@ Legend: J judgements, N sampled ones, K responses of each at most, T distinct te
 batch, Q scored tokens in a batch, H width of states, S sampled users.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
@@ -27,8 +26,6 @@ from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import TokenExamples, token_examples
 from murmuration.preference.language.next_tokens import chunks, scored_states, scored_tokens
-from murmuration.preference.language.user_gradients import Touched
-from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import PreferenceModel
 from murmuration.preference.policy_losses import PolicyLoss
 
@@ -127,18 +124,9 @@ class PolicyExamples(TokenExamples):
         there_JW = torch.from_numpy(self.text_JK[:, 1:] >= 0)
         return torch.where(there_JW, logits_JW, 0.0).float().reshape(-1)
 
-    def _user_chunks(
-        self,
-        theta_D: torch.Tensor,
-        taken_N: torch.Tensor,
-        taken_S: torch.Tensor,
-        model: PreferenceModel,
-        local: LocalSteps | None,
-        batch_users: bool,
-    ) -> Iterator[tuple[torch.Tensor, Touched]]:
-        """As what it extends; with the reference of what it takes, first."""
-        self.refer(np.unique(self.text_JK[taken_N.numpy()]), together=batch_users)
-        yield from super()._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
+    def prepare(self, taken_N: np.ndarray, together: bool) -> None:
+        """The reference of what is taken."""
+        self.refer(np.unique(self.text_JK[taken_N]), together)
 
     def refer(self, texts_R: np.ndarray, together: bool = False) -> None:
         """Compute the reference of those texts whose is not known yet. Moves the network to it."""

@@ -1,13 +1,14 @@
 """``murmuration respond``: what a language model writes to many prompts."""
 
-import gzip
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.privacy.durable_files import replace_file
 from murmuration.sims.cli.winrate import TOPICS
@@ -23,8 +24,8 @@ def respond(
     prompts: Annotated[
         str,
         typer.Option(
-            help="A .jsonl or .jsonl.gz file with `prompt` in each row, or `population:seen` or "
-            "`population:unseen` for fresh ones of the embedded population."
+            help="A file (or other source, as --data of a run) with `prompt` in each row, or "
+            "`population:seen` or `population:unseen` for fresh ones of the embedded population."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The .jsonl file to write: `prompt`, `response`.")],
@@ -81,21 +82,9 @@ def _prompts(named: str, limit: int | None, seed: int) -> list[str]:
             raise InputError(f"--prompts {named}: there is only {said}")
         return list(Population().prompts(TOPICS[topics], limit or 2000, seed))
     try:
-        data = Path(named).read_bytes()
-        lines = (gzip.decompress(data) if named.endswith(".gz") else data).decode().split("\n")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"--prompts {named} cannot be read: {error}") from None
-    found: list[str] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or len(found) == limit:
-            continue
-        try:
-            prompt = json.loads(line)["prompt"]
-        except (ValueError, TypeError, KeyError):
-            prompt = None
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise InputError(f"--prompts {named}: line {number} has no prompt")
-        found.append(prompt)
+        found = list(islice(load_prompts(named), limit))
+    except InputError as error:
+        raise InputError(f"--prompts {error}") from None
     if not found:
         raise InputError(f"--prompts {named} is empty")
     return found

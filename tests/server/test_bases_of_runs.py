@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from local_runs import run
 from safetensors.torch import load_file, save_file
 
 from murmuration.client.app import app as client_app
@@ -23,10 +24,6 @@ def config(lora_config, tmp_path):
     """On a base that may be changed."""
     shutil.copytree(lora_config.base, tmp_path / "base")
     return replace(lora_config, base=str(tmp_path / "base"))
-
-
-def run(config, nodes=1):
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def change(folder):

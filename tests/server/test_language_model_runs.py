@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from local_runs import run, theta
 from safetensors.numpy import load_file
 
 from murmuration.client import answers
@@ -27,14 +28,6 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 @pytest.fixture
 def config(lora_config):
     return lora_config
-
-
-def run(config, nodes=1):
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
-
-
-def theta(config):
-    return load_file(Path(config.out) / "checkpoint" / "state.safetensors")["theta"]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from local_runs import run
 
-from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.reward import load_reward
 from murmuration.privacy.accounting.chained_record import head_path
@@ -24,8 +24,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
 from murmuration.server.lineage import Lineage, Trained, composed, lineage_of
-from murmuration.server.training import train
-from murmuration.sims.runtimes.local import LocalGrid
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -86,10 +84,6 @@ def test_where_there_is_no_figure(other, why):
 @pytest.fixture
 def config(lora_config):
     return lora_config
-
-
-def run(config):
-    return train(config, LocalGrid(client_app, 1, config.to_run_config()))
 
 
 def following(config, name="second", **changes):

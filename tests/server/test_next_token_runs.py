@@ -7,14 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from local_runs import run, theta
 
-from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.server.config import RunConfig
-from murmuration.server.training import train
-from murmuration.sims.runtimes.local import LocalGrid
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -33,14 +30,6 @@ def config(tmp_path, crowd, crowd_texts, language_model):
         return RunConfig(**{**given, **changes})
 
     return make
-
-
-def run(config, nodes=1):
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
-
-
-def theta(config):
-    return load_file(Path(config.out) / "checkpoint" / "state.safetensors")["theta"]
 
 
 @pytest.mark.parametrize("task", ["text", "sft"])

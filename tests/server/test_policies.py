@@ -6,21 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from local_runs import run
 
-from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.policy_class import class_digest, read_class, with_digest
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.lineage import lineage_of
 from murmuration.server.policies import commit, with_class
-from murmuration.server.training import train
-from murmuration.sims.runtimes.local import LocalGrid
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
-
-
-def run(config, nodes=1):
-    return train(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def test_resuming_gives_the_same_choice(choice_config, broken_off):

@@ -12,7 +12,7 @@ import pytest
 
 from murmuration.preference.data import loading
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_judgements, parse_columns
+from murmuration.preference.data.loading import load_judgements, load_prompts, parse_columns
 from murmuration.preference.data.schema import Schema
 
 ROWS = [
@@ -395,3 +395,15 @@ def test_an_existing_path_wins_over_the_hub(tmp_path, monkeypatch):
     (tmp_path / "owner" / "rows").mkdir(parents=True)
     (tmp_path / "owner" / "rows" / "x.jsonl").write_bytes(as_jsonl(ROWS))
     assert len(load_judgements("owner/rows")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("p.jsonl", '{"prompt": "a"}\n{"prompt": "b"}\n'), ("p.csv", "prompt,more\na,1\nb,2\n")],
+)
+def test_prompts_are_read_from_any_kind_of_file(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    assert list(load_prompts(str(tmp_path / name))) == ["a", "b"]
+    (tmp_path / name).write_text(content.replace("prompt", "text"))
+    with pytest.raises(InputError, match=rf"{name}: line \d has no prompt"):
+        list(load_prompts(str(tmp_path / name)))

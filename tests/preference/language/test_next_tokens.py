@@ -14,10 +14,11 @@ from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.next_tokens import scored_tokens
-from murmuration.preference.linear.gradients import sum_over_users, user_gradients, windows
+from murmuration.preference.linear.gradients import sum_over_users, user_gradients
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
+from tests.language_models import start, taken
 
 BTL = preference_model("btl")
 TEXTS = [
@@ -44,15 +45,6 @@ def made(language_model, make_rows):
         return base, examples_of(data, base)
 
     return make
-
-
-def start(base, scale=0.1):
-    return scale * torch.randn(base.dimension, generator=torch.Generator().manual_seed(0))
-
-
-def taken(examples, most=3):
-    users = np.arange(len(examples.counts_U))
-    return windows(examples.start_U, users, most, users.astype(np.uint64) * 7)
 
 
 def text_loss(base, tokens, text):

@@ -13,11 +13,12 @@ from murmuration.preference.data.judgements import InputError, Judgements, Label
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.policies import PolicyExamples
-from murmuration.preference.linear.gradients import sum_over_users, windows
+from murmuration.preference.linear.gradients import sum_over_users
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.preference.policy_losses import PolicyLoss
 from murmuration.privacy.mechanisms.clipping import UserClip
+from tests.language_models import start, taken
 
 COUNTS = [3, 1, 5, 2]
 
@@ -38,15 +39,6 @@ def made(language_model, make_rows):
         return base, examples, start(base), taken(examples), model
 
     return make
-
-
-def start(base, scale=0.1):
-    return scale * torch.randn(base.dimension, generator=torch.Generator().manual_seed(0))
-
-
-def taken(examples, most=3):
-    users = np.arange(len(examples.counts_U))
-    return windows(examples.start_U, users, most, users.astype(np.uint64) * 7)
 
 
 def log_likelihood(base, tokens, text):

@@ -67,7 +67,7 @@ def test_packed_files_and_the_population(cli, language_model, asked, tmp_path):
         ('{"prompt": " "}', "line 1 has no prompt"),
         ("[1]", "line 1 has no prompt"),
         ("what now?", "line 1 has no prompt"),
-        (None, "cannot be read"),
+        (None, "no such file or folder"),
     ],
 )
 def test_files_that_are_no_prompts(cli, tmp_path, content, said):
