@@ -3,8 +3,6 @@
 from murmuration.sims.reproductions import (
     aup_tables,
     btl_compare,
-    chipo_cdp,
-    chipo_toy,
     ctl_vs_ltc,
     group_cohort,
     hostile_users,
@@ -15,6 +13,12 @@ from murmuration.sims.reproductions import (
     uls_conjecture,
 )
 from murmuration.sims.reproductions.entry import Entry, of_rows
+from murmuration.sims.reproductions.policies import (
+    chipo_cdp,
+    chipo_toy,
+    finance_ctl_ltc,
+    label_private,
+)
 
 ENTRIES = {
     "aup-tables": Entry(
@@ -64,5 +68,13 @@ ENTRIES = {
     "chipo-cdp": Entry(
         "the exponential mechanism over policies: what it misses against n and ε, at two levels",
         of_rows(chipo_cdp.chipo_cdp, chipo_cdp.remarks, chipo_cdp.plot),
+    ),
+    "finance-ctl-ltc": Entry(
+        "a policy that writes, from labels corrupted before or after they are randomized",
+        of_rows(finance_ctl_ltc.finance_ctl_ltc, finance_ctl_ltc.remarks, finance_ctl_ltc.plot),
+    ),
+    "label-private-policies": Entry(
+        "policies from randomized labels, by four losses: how often their answers win, against ε",
+        of_rows(label_private.label_private, label_private.remarks, label_private.plot),
     ),
 }

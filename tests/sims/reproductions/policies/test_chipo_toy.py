@@ -6,8 +6,8 @@ import torch
 from scipy import special
 
 from murmuration.preference.policy_losses import PolicyLoss
-from murmuration.sims.reproductions import chipo_toy
-from murmuration.sims.reproductions.chipo_toy import METHODS, R_MAX, REFERENCE_A, TRUE_A
+from murmuration.sims.reproductions.policies import chipo_toy
+from murmuration.sims.reproductions.policies.chipo_toy import METHODS, R_MAX, REFERENCE_A, TRUE_A
 
 
 @pytest.fixture(scope="module")

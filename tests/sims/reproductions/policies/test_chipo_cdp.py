@@ -8,8 +8,8 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import scratch_ledger
 from murmuration.privacy.mechanisms.exponential_mechanism import STEPS, span_of
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.sims.reproductions import chipo_cdp
-from murmuration.sims.reproductions.chipo_cdp import KINDS, MOST, POLICIES, R_MAX
+from murmuration.sims.reproductions.policies import chipo_cdp
+from murmuration.sims.reproductions.policies.chipo_cdp import KINDS, MOST, POLICIES, R_MAX
 
 SMALL = {"sizes": (100, 1000), "epsilons": (0.3, 3.0), "repetitions": 3}
 

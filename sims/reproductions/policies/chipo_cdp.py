@@ -32,9 +32,9 @@ from scipy import special
 from murmuration.preference.policy_losses import PolicyLoss
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism, span_of
-from murmuration.sims.reproductions.chipo_toy import log_ratios
 from murmuration.sims.reproductions.entry import Rows, distinct, mean_sd, tracked, where
 from murmuration.sims.reproductions.plots import legend_below, line, logarithmic
+from murmuration.sims.reproductions.policies.chipo_toy import log_ratios
 
 POLICIES, PROMPTS, RESPONSES, DIMENSION = 1000, 8, 5, 5
 R_MAX, BETA = 2.0, 0.2

@@ -153,7 +153,8 @@ def log_ratios(
     """
     scaled_SA = reward_SA / beta
     if not chi:
-        return scaled_SA - special.logsumexp(scaled_SA, axis=1, b=reference_SA, keepdims=True)
+        total_S1 = special.logsumexp(scaled_SA, axis=1, b=reference_SA, keepdims=True)
+        return scaled_SA - np.asarray(total_S1)
     low_S1, high_S1 = scaled_SA.min(1, keepdims=True) - 1, scaled_SA.max(1, keepdims=True) - 1
     for _ in range(100):  # the multiplier λ/β: shares fall with it
         middle_S1 = (low_S1 + high_S1) / 2

@@ -1,0 +1,1 @@
+"""Reruns of the papers' figures and tables, and experiments of our own."""

@@ -1,0 +1,126 @@
+"""Answers of small policies beside those of their reference: what reruns that write share.
+
+The reference is a model of the embedded population's public text, made here, whose answers can
+mostly be read (`docs/language-models.md`). A policy is fitted to pairs without clipping or noise,
+as labels were randomized before they came; both answer the same prompts by draws of their own.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import Judgements, LabelChannel
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.policies import PolicyExamples, policy_examples
+from murmuration.preference.language.policy_fit import PolicyFit
+from murmuration.sims.population.population import Population, Weights
+from murmuration.sims.population.tiny_language_model import TinyBase, build
+from murmuration.sims.population.win_rate import win_rate, worth
+
+BASE = TinyBase(kind="llama", exchanges=25_000, epochs=1, batch=8, rate=4e-3)
+BETA, R_MAX = 1.0, 2.0
+FIT = PolicyFit(epochs=1, batch=32, rate=0.003)
+SAMPLING = Sampling(temperature=0.5, max_new_tokens=100)
+
+
+class Won(NamedTuple):
+    """Of a policy's answers: the share that wins over the reference's, and the unreadable share."""
+
+    wins: float
+    unreadable: float
+
+
+@contextmanager
+def reference(quick: bool) -> Iterator[str]:
+    """The folder of a reference, for as long as it is needed; ``quick``: a tenth of the text."""
+    shape = replace(BASE, exchanges=BASE.exchanges // 10) if quick else BASE
+    with tempfile.TemporaryDirectory(prefix="murmuration-reference-") as folder:
+        path = str(Path(folder) / "model")
+        build(path, shape, Population())
+        yield path
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Prompts with two responses each, and whether the first is the better one: the true labels."""
+
+    prompts: Sequence[str]
+    responses: Sequence[tuple[str, str]]
+    first_J: np.ndarray
+
+    def stated(self, first_J: np.ndarray, flip_probability: float) -> Judgements:
+        """Statements about the first so many of them, each false by a coin of this probability."""
+        count = len(first_J)
+        return Judgements(
+            user_ids=("all",),
+            start_U=np.array([0, count]),
+            prompts=[*self.prompts[:count]],
+            responses=[*self.responses[:count]],
+            y_R=first_J.astype(np.float32),
+            channel=LabelChannel("randomized-response", flip_probability),
+        )
+
+
+class Contest:
+    """Policies fitted to labels of the same pairs, which answer the same prompts.
+
+    Args:
+        path: of the reference.
+        pairs: what labels are about.
+        prompts: to be answered.
+        weights: of whoever compares answers.
+        seed: of the order of pairs, and of what is written.
+    """
+
+    def __init__(
+        self, path: str, pairs: Pairs, prompts: Sequence[str], weights: Weights, seed: int
+    ) -> None:
+        self._path, self.pairs, self._prompts = path, pairs, prompts
+        self._weights, self._seed = weights, seed
+        answers = Writer.load(path).write(prompts, SAMPLING, (seed, 0))
+        self._reference = worth(prompts, answers, weights)
+        self._known_T: np.ndarray | None = None
+
+    def won(self, loss: str, first_J: np.ndarray, flip_probability: float = 0.0) -> Won:
+        """What a policy fitted to statements about all pairs writes, beside the reference."""
+        base, theta_D = self._fit(loss, first_J, flip_probability)
+        base.put(torch.from_numpy(theta_D))
+        # With draws of its own: with the same ones, like models would say the same.
+        answers = Writer(base.model, base.texts).write(self._prompts, SAMPLING, (self._seed, 1))
+        found = worth(self._prompts, answers, self._weights)
+        return Won(win_rate(found, self._reference).value, found.unreadable.value)
+
+    def predicted(self, loss: str, first_J: np.ndarray, flip_probability: float) -> np.ndarray:
+        """Whether a policy fitted to statements about the first so many pairs prefers the first
+        response, of each of all pairs."""
+        base, theta_D = self._fit(loss, first_J, flip_probability)
+        everything = policy_examples(self.pairs.stated(self.pairs.first_J, 0.0), base)
+        everything = replace(everything, public=True)
+        self._recall(everything)
+        return everything.logits_R(torch.from_numpy(theta_D)).numpy() > 0
+
+    def _fit(
+        self, loss: str, first_J: np.ndarray, flip_probability: float
+    ) -> tuple[LanguageBase, np.ndarray]:
+        base = LanguageBase(
+            BaseSettings(self._path, "full", task="policy", loss=loss, beta=BETA, r_max=R_MAX)
+        )
+        examples = policy_examples(self.pairs.stated(first_J, flip_probability), base)
+        self._recall(examples)
+        return base, replace(FIT, seed=self._seed)(examples)
+
+    def _recall(self, examples: PolicyExamples) -> None:
+        """Labels change, texts and their reference do not."""
+        if len(examples.text_JK) < len(self.pairs.prompts):
+            return
+        if self._known_T is None:
+            examples.refer(np.unique(examples.text_JK), together=True)
+            self._known_T = examples.reference_T
+        examples.reference_T[:] = self._known_T

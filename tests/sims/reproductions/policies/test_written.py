@@ -1,0 +1,67 @@
+"""Policies that are fitted and write: labels decide, and nothing else changes between fits."""
+
+import numpy as np
+import pytest
+
+from murmuration.sims.reproductions.policies import written
+from murmuration.sims.reproductions.policies.written import Contest, Pairs
+
+PEOPLE = (-1.3, 1.1, -1.5)
+
+
+@pytest.fixture
+def contest(language_model, monkeypatch):
+    monkeypatch.setattr(written, "FIT", written.PolicyFit(epochs=4, batch=8, rate=0.01))
+    monkeypatch.setattr(written, "SAMPLING", written.Sampling(max_new_tokens=4))
+    prompts = ["what now ?", "wait and compare ?", "put some aside ?"] * 8
+    first_J = np.arange(24) % 2 == 0
+    shown = [("save it .", "buy today !")[:: 1 if first else -1] for first in first_J]
+    asked = list(written.Population().prompts("train", 3))
+    return Contest(language_model("gpt2"), Pairs(prompts, shown, first_J), asked, PEOPLE, 5)
+
+
+@pytest.mark.parametrize("loss", ["dpo", "chipo", "square-chipo", "robust-dpo"])
+def test_a_policy_prefers_what_is_stated(contest, loss):
+    truth_J = contest.pairs.first_J
+    assert (contest.predicted(loss, truth_J, 0.0) == truth_J).all()
+    assert (contest.predicted(loss, ~truth_J, 0.0) == ~truth_J).all()
+
+
+def test_some_statements_are_about_the_first_pairs(contest):
+    truth_J = contest.pairs.first_J
+    assert (contest.predicted("dpo", truth_J[:8], 0.0) == truth_J).all()
+    assert len(contest.pairs.stated(truth_J[:8], 0.2)) == 8
+
+
+def test_coins_are_told_to_losses_that_correct_for_them(contest):
+    told = contest.pairs.stated(contest.pairs.first_J, 0.3).channel
+    assert (told.kind, told.flip_probability) == ("randomized-response", 0.3)
+    truth_J = contest.pairs.first_J
+    near, far = (contest._fit("robust-dpo", truth_J, flip)[1] for flip in (0.0, 0.45))
+    assert np.linalg.norm(near - far) > 0.05 * np.linalg.norm(near)
+    # One that takes statements for true does not mind.
+    near, far = (contest._fit("dpo", truth_J, flip)[1] for flip in (0.0, 0.45))
+    np.testing.assert_array_equal(near, far)
+
+
+def test_what_was_fitted_before_does_not_matter(contest, language_model):
+    truth_J = contest.pairs.first_J
+    alone = contest._fit("chipo", truth_J, 0.0)[1]
+    contest.won("square-chipo", ~truth_J, 0.3)
+    np.testing.assert_array_equal(contest._fit("chipo", truth_J, 0.0)[1], alone)
+
+
+def test_answers_that_cannot_be_read_are_counted(contest):
+    won = contest.won("dpo", contest.pairs.first_J)
+    assert won == (0.5, 1.0)  # neither can: this network says nothing
+
+
+def test_a_quick_reference_is_the_same_with_less_text(monkeypatch):
+    made = []
+    monkeypatch.setattr(written, "build", lambda path, shape, population: made.append(shape))
+    for quick in (True, False):
+        with written.reference(quick):
+            pass
+    less, whole = made
+    assert whole == written.BASE
+    assert less == written.replace(written.BASE, exchanges=2500)
