@@ -10,7 +10,12 @@ import typer
 from rich.console import Console
 
 from murmuration.sims.population.population import Population
-from murmuration.sims.population.tiny_language_model import KINDS, TinyBase, build
+from murmuration.sims.population.tiny_language_model import (
+    KINDS,
+    TinyBase,
+    build,
+    public_texts,
+)
 
 _DEFAULT = TinyBase()
 
@@ -22,9 +27,7 @@ def base(
     ] = _DEFAULT.kind,
     width: Annotated[int, typer.Option(help="Width of the states.")] = _DEFAULT.width,
     layers: Annotated[int, typer.Option(help="Layers.")] = _DEFAULT.layers,
-    exchanges: Annotated[
-        int, typer.Option(help="Public exchanges to train on.")
-    ] = _DEFAULT.exchanges,
+    exchanges: Annotated[int, typer.Option(help="Public exchanges to train on.", min=1)] = 10_000,
     epochs: Annotated[int, typer.Option(help="Passes over them.")] = _DEFAULT.epochs,
     batch: Annotated[int, typer.Option(help="Answers in a step.")] = _DEFAULT.batch,
     rate: Annotated[float, typer.Option(help="Largest learning rate.")] = _DEFAULT.rate,
@@ -39,7 +42,6 @@ def base(
         kind=kind,
         width=width,
         layers=layers,
-        exchanges=exchanges,
         epochs=epochs,
         batch=batch,
         rate=rate,
@@ -52,7 +54,7 @@ def base(
             if step % 20 == 0 or step == steps:
                 status.update(f"step {step:,} of {steps:,}, loss {loss:.2f}")
 
-        loss = build(out, shape, Population(), progress)
+        loss = build(out, shape, public_texts(Population(), exchanges), progress)
     seconds = round(time.monotonic() - started, 1)
     if as_json:
         print(json.dumps({"out": str(out), "loss": loss, "seconds": seconds}))

@@ -8,7 +8,7 @@ LoRA starts from, and what a policy writes with.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,7 +42,6 @@ class TinyBase:
     layers: int = 4
     heads: int = 4
     context: int = 192
-    exchanges: int = 10_000  # public ones to train on, two answers each
     epochs: int = 2
     batch: int = 32  # texts
     rate: float = 2e-3
@@ -53,22 +52,29 @@ class TinyBase:
             raise InputError(f"--kind must be one of {', '.join(KINDS)}; got {self.kind!r}")
         if not self.rate > 0:
             raise InputError(f"--rate must be positive; got {self.rate}")
-        for name in ("width", "layers", "heads", "context", "exchanges", "epochs", "batch"):
+        for name in ("width", "layers", "heads", "context", "epochs", "batch"):
             if getattr(self, name) < 1:
                 raise InputError(f"--{name} must be at least 1; got {getattr(self, name)}")
         if self.width % self.heads:
             raise InputError(f"--width {self.width} must be a multiple of the {self.heads} heads")
 
 
+def public_texts(population: Population, count: int) -> Iterator[tuple[str, str, str]]:
+    """So many exchanges of a population, half on the topics of training and half on others."""
+    for split in _SPLITS:
+        yield from population.texts(split, -(-count // len(_SPLITS)))
+
+
 def build(
     out: str | Path,
     shape: TinyBase,
-    population: Population,
+    texts: Iterable[tuple[str, str, str]],
     progress: Callable[[int, int, float], None] = lambda *_: None,
 ) -> float:
     """Train the model and save it and its tokenizer in ``out``; the last hundred steps' mean loss.
 
-    ``progress`` is told the step, how many there are, and the loss.
+    ``texts`` are public prompts with two answers each (``public_texts``), whose words are all that
+    it will know. ``progress`` is told the step, how many there are, and the loss.
 
     Raises:
         InputError: the extra is not installed, or the folder holds something.
@@ -80,8 +86,7 @@ def build(
         raise InputError(f"{folder} is not empty; choose another folder")
     exchanges = [
         (prompt, f"{answer} {_END}")  # of which the reward reads nothing, but a policy must
-        for split in _SPLITS
-        for prompt, *answers in population.texts(split, -(-shape.exchanges // len(_SPLITS)))
+        for prompt, *answers in texts
         for answer in answers
     ]
     words = _tokenizer(exchanges)

@@ -16,7 +16,7 @@ Legend: J judgements.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -56,10 +56,11 @@ DIFFERENCES = (
 CAUTIOUS: Weights = (-1.0, 0.0, 0.0)
 #: Of a seed, streams of their own.
 _PAIRS, _LABELS, _PROMPTS = range(3)
+_PUBLIC = (2505, 21395)  # what the reference is made of
 
 
 def finance_ctl_ltc(
-    quick: bool = False, *, seeds: int = 20, pairs: int = PAIRS, prompts: int = 300
+    quick: bool = False, *, seeds: int = 20, pairs: int = PAIRS, prompts: int = 100
 ) -> list[dict[str, Any]]:
     """Rows ``setting, loss, win_rate_mean, win_rate_sd, published, unreadable``, and differences.
 
@@ -67,9 +68,10 @@ def finance_ctl_ltc(
     over seeds. Then rows ``difference, value, low, high`` of four differences of win rates, paired
     by seed, with an interval at 95 %. ``quick``: a worse reference, and less of everything.
     """
+    texts = 16_000
     if quick:
-        seeds, pairs, prompts = 2, 150, 40
-    with reference(quick) as path:
+        texts, seeds, pairs, prompts = 1000, 2, 300, 50
+    with reference(_exchanges(texts, np.random.default_rng(_PUBLIC))) as path:
         tasks = [(path, seed, pairs, prompts) for seed in range(seeds)]
         found = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
     return table(found)
@@ -78,22 +80,30 @@ def finance_ctl_ltc(
 def finance_pairs(count: int, seed: int) -> Pairs:
     """Answers to questions about money, in random order; the cautious one is better."""
     generator = np.random.default_rng([seed, _PAIRS])
-    prompts, responses, first_J = [], [], generator.random(count) < 0.5
-    for cautious_first in first_J:
-        prompt, cautious, daring = exchange(MONEY_TOPICS, _draws(generator))
-        prompts.append(prompt)
-        responses.append((cautious.text, daring.text)[:: 1 if cautious_first else -1])
-    return Pairs(prompts, responses, first_J)
+    first_J = generator.random(count) < 0.5
+    drawn = list(_exchanges(count, generator))
+    return Pairs(
+        [prompt for prompt, _, _ in drawn],
+        [
+            (cautious, daring) if first else (daring, cautious)
+            for first, (_, cautious, daring) in zip(first_J, drawn, strict=True)
+        ],
+        first_J,
+    )
 
 
 def finance_prompts(count: int, seed: int) -> list[str]:
     """Prompts about money, drawn apart from pairs."""
     generator = np.random.default_rng([seed, _PROMPTS])
-    return [exchange(MONEY_TOPICS, _draws(generator))[0] for _ in range(count)]
+    return [prompt for prompt, _, _ in _exchanges(count, generator)]
 
 
-def _draws(generator: np.random.Generator) -> Draws:
-    return Draws(generator.random(MAX_DRAWS).tolist())
+def _exchanges(count: int, generator: np.random.Generator) -> Iterator[tuple[str, str, str]]:
+    """Prompts about money, each with a cautious and a daring answer."""
+    for _ in range(count):
+        drawn = Draws(generator.random(MAX_DRAWS).tolist())
+        prompt, cautious, daring = exchange(MONEY_TOPICS, drawn)
+        yield prompt, cautious.text, daring.text
 
 
 def one_seed(task: tuple[str, int, int, int]) -> dict[tuple[str, str], Won]:

@@ -62,9 +62,10 @@ def label_private(
     ``win_rate`` is over the reference; ``sd`` is over seeds. ``true_labels`` is how many true ones
     tell as much as what was stated, pairs · (1 − 2·flip)². Rows without ε are of true labels.
     """
+    texts = 25_000
     if quick:
-        epsilons, seeds, pairs, prompts = tuple(epsilons)[::2], 2, 100, 40
-    with reference(quick) as path:
+        texts, epsilons, seeds, pairs, prompts = 1000, tuple(epsilons)[::2], 2, 200, 50
+    with reference(Population().texts("train", texts)) as path:
         tasks = [(path, seed, tuple(epsilons), pairs, prompts) for seed in range(seeds)]
         found = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
     return [

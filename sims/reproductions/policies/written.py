@@ -1,12 +1,12 @@
 """Answers of small policies beside those of their reference: what reruns that write share.
 
-The reference is a model of the embedded population's public text, made here, whose answers can
-mostly be read (`docs/language-models.md`). A policy is fitted to pairs without clipping or noise,
-as labels were randomized before they came; both answer the same prompts by draws of their own.
+The reference is a small model of public text, made here, whose answers can mostly be read
+(`docs/language-models.md`). A policy is fitted to pairs without clipping or noise, as labels were
+randomized before they came; both answer the same prompts by draws of their own.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +20,17 @@ from murmuration.preference.language.base_model import BaseSettings, LanguageBas
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.policies import PolicyExamples, policy_examples
 from murmuration.preference.language.policy_fit import PolicyFit
-from murmuration.sims.population.population import Population, Weights
+from murmuration.sims.population.population import Weights
 from murmuration.sims.population.tiny_language_model import TinyBase, build
 from murmuration.sims.population.win_rate import win_rate, worth
 
-BASE = TinyBase(kind="llama", exchanges=25_000, epochs=1, batch=8, rate=4e-3)
-BETA, R_MAX = 1.0, 2.0
-FIT = PolicyFit(epochs=1, batch=32, rate=0.003)
+#: Of the reference, which makes one pass over its texts.
+SHAPE = TinyBase(kind="llama", epochs=1, batch=8, rate=4e-3)
+#: What of it is fitted: of the directions that a loss pulls in, those of the last layer have most
+#: in common between judgements (`docs/policies.md`).
+LAYER = f"{SHAPE.layers - 1}.mlp.down_proj"
+RANK, BETA, R_MAX = 4, 1.0, 2.0
+FIT = PolicyFit(epochs=1, batch=64, rate=0.2)
 SAMPLING = Sampling(temperature=0.5, max_new_tokens=100)
 
 
@@ -38,12 +42,11 @@ class Won(NamedTuple):
 
 
 @contextmanager
-def reference(quick: bool) -> Iterator[str]:
-    """The folder of a reference, for as long as it is needed; ``quick``: a tenth of the text."""
-    shape = replace(BASE, exchanges=BASE.exchanges // 10) if quick else BASE
+def reference(texts: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """The folder of a reference, made of public exchanges, for as long as it is needed."""
     with tempfile.TemporaryDirectory(prefix="murmuration-reference-") as folder:
         path = str(Path(folder) / "model")
-        build(path, shape, Population())
+        build(path, SHAPE, texts)
         yield path
 
 
@@ -110,7 +113,15 @@ class Contest:
         self, loss: str, first_J: np.ndarray, flip_probability: float
     ) -> tuple[LanguageBase, np.ndarray]:
         base = LanguageBase(
-            BaseSettings(self._path, "full", task="policy", loss=loss, beta=BETA, r_max=R_MAX)
+            BaseSettings(
+                self._path,
+                rank=RANK,
+                targets=LAYER,
+                task="policy",
+                loss=loss,
+                beta=BETA,
+                r_max=R_MAX,
+            )
         )
         examples = policy_examples(self.pairs.stated(first_J, flip_probability), base)
         self._recall(examples)

@@ -14,10 +14,8 @@ pytest.importorskip("transformers")
 def bases(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bases")
     for seed in (0, 1):
-        shape = TinyBase(
-            width=16, layers=1, heads=2, exchanges=20, epochs=1, batch=8, rate=1e-2, seed=seed
-        )
-        build(folder / f"b{seed}", shape, Population())
+        shape = TinyBase(width=16, layers=1, heads=2, epochs=1, batch=8, rate=1e-2, seed=seed)
+        build(folder / f"b{seed}", shape, Population().texts("train", 20))
     return folder / "b0", folder / "b1"
 
 

@@ -9,17 +9,19 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.generation import Writer
 from murmuration.sims.population.population import Population
-from murmuration.sims.population.tiny_language_model import TinyBase, build
+from murmuration.sims.population.tiny_language_model import TinyBase, build, public_texts
 
 pytest.importorskip("transformers")
 
-SMALL = TinyBase(width=16, layers=1, heads=2, exchanges=40, epochs=3, batch=8, rate=1e-2)
+SMALL = TinyBase(width=16, layers=1, heads=2, epochs=3, batch=8, rate=1e-2)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder, losses = tmp_path_factory.mktemp("base") / "b", []
-    build(folder, SMALL, Population(), lambda step, steps, loss: losses.append(loss))
+    build(
+        folder, SMALL, public_texts(Population(), 40), lambda step, steps, loss: losses.append(loss)
+    )
     return folder, losses
 
 
@@ -38,14 +40,14 @@ def test_it_is_a_base(made):
 
 
 def test_the_same_seed_gives_the_same_model(made, tmp_path):
-    build(tmp_path / "again", SMALL, Population())
+    build(tmp_path / "again", SMALL, public_texts(Population(), 40))
     for name in ("model.safetensors", "tokenizer.json"):
         assert (tmp_path / "again" / name).read_bytes() == (made[0] / name).read_bytes()
 
 
 def test_an_occupied_folder_is_refused(made):
     with pytest.raises(InputError, match="not empty"):
-        build(made[0], SMALL, Population())
+        build(made[0], SMALL, public_texts(Population(), 40))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,12 @@ def test_shapes_that_cannot_be(changes, said):
 def test_of_another_kind(tmp_path):
     losses = []
     shape = replace(SMALL, kind="llama")
-    build(tmp_path / "b", shape, Population(), lambda step, steps, loss: losses.append(loss))
+    build(
+        tmp_path / "b",
+        shape,
+        public_texts(Population(), 40),
+        lambda step, steps, loss: losses.append(loss),
+    )
     assert losses[-1] < 0.9 * losses[0]
     assert json.loads((tmp_path / "b" / "config.json").read_text())["model_type"] == "llama"
     assert LanguageBase(BaseSettings(str(tmp_path / "b"), task="sft")).dimension > 0

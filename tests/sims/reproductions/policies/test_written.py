@@ -1,8 +1,12 @@
 """Policies that are fitted and write: labels decide, and nothing else changes between fits."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from murmuration.sims.population.population import Population
+from murmuration.sims.population.tiny_language_model import TinyBase
 from murmuration.sims.reproductions.policies import written
 from murmuration.sims.reproductions.policies.written import Contest, Pairs
 
@@ -11,13 +15,14 @@ PEOPLE = (-1.3, 1.1, -1.5)
 
 @pytest.fixture
 def contest(language_model, monkeypatch):
+    monkeypatch.setattr(written, "LAYER", "1.mlp.down_proj")
     monkeypatch.setattr(written, "FIT", written.PolicyFit(epochs=4, batch=8, rate=0.01))
     monkeypatch.setattr(written, "SAMPLING", written.Sampling(max_new_tokens=4))
     prompts = ["what now ?", "wait and compare ?", "put some aside ?"] * 8
     first_J = np.arange(24) % 2 == 0
     shown = [("save it .", "buy today !")[:: 1 if first else -1] for first in first_J]
-    asked = list(written.Population().prompts("train", 3))
-    return Contest(language_model("gpt2"), Pairs(prompts, shown, first_J), asked, PEOPLE, 5)
+    asked = list(Population().prompts("train", 3))
+    return Contest(language_model("llama"), Pairs(prompts, shown, first_J), asked, PEOPLE, 5)
 
 
 @pytest.mark.parametrize("loss", ["dpo", "chipo", "square-chipo", "robust-dpo"])
@@ -38,7 +43,7 @@ def test_coins_are_told_to_losses_that_correct_for_them(contest):
     assert (told.kind, told.flip_probability) == ("randomized-response", 0.3)
     truth_J = contest.pairs.first_J
     near, far = (contest._fit("robust-dpo", truth_J, flip)[1] for flip in (0.0, 0.45))
-    assert np.linalg.norm(near - far) > 0.05 * np.linalg.norm(near)
+    assert (near != far).any()
     # One that takes statements for true does not mind.
     near, far = (contest._fit("dpo", truth_J, flip)[1] for flip in (0.0, 0.45))
     np.testing.assert_array_equal(near, far)
@@ -56,12 +61,12 @@ def test_answers_that_cannot_be_read_are_counted(contest):
     assert won == (0.5, 1.0)  # neither can: this network says nothing
 
 
-def test_a_quick_reference_is_the_same_with_less_text(monkeypatch):
-    made = []
-    monkeypatch.setattr(written, "build", lambda path, shape, population: made.append(shape))
-    for quick in (True, False):
-        with written.reference(quick):
-            pass
-    less, whole = made
-    assert whole == written.BASE
-    assert less == written.replace(written.BASE, exchanges=2500)
+def test_a_reference_is_there_for_as_long_as_it_is_needed(monkeypatch):
+    monkeypatch.setattr(written, "SHAPE", TinyBase(width=16, layers=1, heads=2, epochs=1))
+    with written.reference(Population().texts("train", 4)) as path:
+        assert written.Writer.load(path).write(["What now?"], written.Sampling(max_new_tokens=2))
+    assert not Path(path).exists()
+
+
+def test_what_is_fitted_is_the_last_layer_of_the_reference():
+    assert written.LAYER == "3.mlp.down_proj"
