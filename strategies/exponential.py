@@ -33,7 +33,7 @@ import numpy as np
 
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.exponential_mechanism import (
     STEPS,
@@ -154,8 +154,18 @@ class Exponential(CohortStrategy):
         return self.plan.mechanism.admits(sums["sum"] * STEPS, users)
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
-        """Choose; charged to the ledger first."""
+        """Choose; charged to the ledger first.
+
+        A choice that was charged, and lost in a crash, is not drawn anew, except as it was: at user
+        level that is beyond the budget, and of items, for which there is none, told here.
+        """
         mechanism = self.plan.mechanism
+        drawn = self.ledger.spent()[mechanism.event]
+        if mechanism.level == "item" and drawn and not self.source.seeded:
+            raise BudgetExceeded(
+                f"a choice was charged before, and another would bring epsilon of an item to "
+                f"{(drawn + 1) * mechanism.epsilon:g}, over the budget {mechanism.epsilon:g}"
+            )
         place = mechanism.choose(
             totals["sum"] * STEPS,
             round_=round_,

@@ -31,6 +31,7 @@ from murmuration.sims.audits.exponential import audit_choice
 from murmuration.sims.audits.gaussian import audit_distributed, audit_gaussian, sampled_sums
 from murmuration.sims.audits.hold_out import Attack, audit_hold_out, trained_key
 from murmuration.sims.audits.labels import label_scores
+from murmuration.sims.audits.policy_pipeline import LooseClip, audit_policy
 from murmuration.sims.audits.threshold import audit_threshold
 from murmuration.sims.audits.trials import both_sides
 from murmuration.sims.oracle import dp_accounting
@@ -340,6 +341,15 @@ FAULTS = {
         "the figure is derived from the charges with q = 1, by one function",
         trials=200_000,
     ),
+    "loose-clip": Fault(
+        "nodes of a whole run of a policy, told to clip at six times the norm that noise is for",
+        partial(audit_policy, grid=LooseClip),
+        "tests/strategies/test_sums.py::test_the_server_half_keeps_to_the_plan",
+        "sums that are longer than so many users can make are left out: of users who pull in ways "
+        "of their own that is the square root of their number times too long",
+        adjacency=Adjacency.REPLACE,
+        trials=250,
+    ),
     "counted-once": Fault(
         "randomized response composed by dp-accounting's own event, which counts it once",
         _counted_once,
@@ -354,4 +364,5 @@ NEED = {
     "only-asked": "opendp",
     "coins-of-the-server": "opendp",
     "counted-once": "dp_accounting",
+    "loose-clip": "transformers",
 }

@@ -53,10 +53,10 @@ _JOINT_ROUNDS, _JOINT_PROBABILITY = 2, 0.5
 Make = Callable[[PoissonSampler, UserClip, float, Adjacency], GaussianSum]
 
 
-def log_ratio(x_N: np.ndarray, probability: float, noise: float) -> np.ndarray:
+def log_ratio(x_N: np.ndarray, probability: float, noise: float | np.ndarray) -> np.ndarray:
     """log of (1 − q + q exp(x/σ² − 1/2σ²)): the canary's contribution of 1 was sampled, or was not.
 
-    ``x_N`` are noisy sums in units of the clip norm.
+    ``x_N`` are noisy sums in units of the clip norm; ``noise`` is σ, of all or of each.
     """
     loss_N = (x_N - 0.5) / noise**2
     if probability == 1.0:

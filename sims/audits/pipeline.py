@@ -2,10 +2,10 @@
 
 A run is a real one: judgements in a file, the ServerApp's training over nodes of the ClientApp,
 sampler, clip, noise, ledger, saved model. Its users are canaries: each judges one pair of words
-that nobody else mentions and that hash to two features of their own, so that their gradient, far
-longer than the clip norm, lies in a direction that only they use. A coin of the auditor's decides
-for each of them whether they are there (or, where users are replaced, which of two answers they
-gave). The attacker is
+that nobody else mentions, so that their gradient, far longer than the clip norm, lies in a
+direction that only they use. With linear rewards the words hash to two features of their own; of a
+policy see `sims.audits.policy_pipeline`. A coin of the auditor's decides for each canary whether
+they are there (or, where users are replaced, which of two answers they gave). The attacker is
 
 - *white-box*: sees all models that were sent to nodes and the one that was released; from their
   differences the noisy sum of each round, and of that the likelihood ratio of the sampled mixture;
@@ -23,15 +23,17 @@ Legend: M canaries, T rounds, D dimensions.
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from flwr.app import Message
 
 from murmuration.client.app import app as client_app
+from murmuration.preference.bases import Base
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.auditing import Measured, Scores, Target, Task, derived, one_run_bound
@@ -41,12 +43,15 @@ from murmuration.sims.audits.gaussian import log_ratio
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.protocol import messages
 
-_ROUNDS, _SHARE, _CANARIES, _NODES, _CLIP = 4, 0.5, 1000, 4, 0.05
+_ROUNDS, _CANARIES, _NODES = 4, 1000, 4
+#: The chance to be asked in a round, and what vectors are clipped to.
+SHARE, CLIP = 0.5, 0.05
 _FEATURES = HashingFeatures(dimension=4097, ngrams=1, length_weight=0.0)
 #: Share of the canaries about which a guess is made: half of them "in", half "out". Fixed
 #: beforehand, as the bound asks for.
 _GUESSED = 0.1
 _DELTA = 1e-5
+PROMPT = "Which?"
 
 
 class Watching(LocalGrid):
@@ -63,6 +68,66 @@ class Watching(LocalGrid):
                 seen = vars(self).setdefault("models", {})
                 seen[int(work.number("round"))] = np.array(work.arrays["theta"], dtype=np.float64)
         return super().push_messages(outgoing)
+
+
+class Learner(Protocol):
+    """What a run with canaries learns, and how an attacker reads that."""
+
+    @property
+    def pairs(self) -> Sequence[tuple[str, str]]:
+        """The two words of each of M canaries."""
+        ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Of the run, beside those that all such runs share."""
+        ...
+
+    @property
+    def base(self) -> Base | None:
+        """What takes the place of what the settings name, if anything."""
+        ...
+
+    def seen(self, before_D: np.ndarray, noisy_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What a round shows of each canary, from its model and its noisy sum in clip norms.
+
+        How far the sum goes along a direction of their own, (M,), and how far they move that if
+        they are asked, (M,), at most 1.
+        """
+        ...
+
+    def released(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+        """θ of a saved model, (D,) float64; and by how much it prefers the first of each canary's
+        words, (M,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinearRewards:
+    """Rewards over hashed features, of which each canary has two."""
+
+    canaries: int = _CANARIES
+    base: Base = _FEATURES
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Steps of one."""
+        return {"learning_rate": 1.0}
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """See `canary_words`."""
+        return canary_words(self.canaries)
+
+    def seen(self, before_D: np.ndarray, noisy_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Their directions are always the same, and lead down."""
+        del before_D
+        return -(_directions(self.pairs) @ noisy_D), np.ones(self.canaries)
+
+    def released(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+        """θ, and differences of rewards."""
+        theta_D = RewardModel.load(folder).theta_D.astype(np.float64)
+        return theta_D, _directions(self.pairs) @ theta_D
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,38 +163,44 @@ def _write(path: Path, rows: list[dict[str, str]]) -> str:
     return str(path)
 
 
-def _row(user: str, chosen: str, rejected: str) -> dict[str, str]:
-    return {"user_id": user, "prompt": "Which?", "chosen": chosen, "rejected": rejected}
+def row_of(user: str, chosen: str, rejected: str) -> dict[str, str]:
+    """A user's judgement."""
+    return {"user_id": user, "prompt": PROMPT, "chosen": chosen, "rejected": rejected}
 
 
 def run_canaries(
-    task: Task, number: int, grid: Callable[..., Watching] = Watching, *, canaries: int = _CANARIES
+    task: Task,
+    number: int,
+    grid: Callable[..., Watching] = Watching,
+    *,
+    learner: Learner = LinearRewards(),
 ) -> Outcome:
-    """One run with canaries; ``number`` is its place among the runs of the audit."""
-    source = derived(task.source, "pipeline", number)
-    in_M = source.stream("canaries in").random(canaries) < 0.5
+    """One run with canaries; ``number`` is its place among the runs of the audit.
+
+    ``grid`` may be one on which something goes wrong.
+    """
+    source, pairs = derived(task.source, "pipeline", number), learner.pairs
+    in_M = source.stream("canaries in").random(len(pairs)) < 0.5
     replaced = task.adjacency.vectors_changed == 2
-    pairs = canary_words(canaries)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = [
-            _row(f"user {index}", *(pair if there else pair[::-1]))
+            row_of(f"user {index}", *(pair if there else pair[::-1]))
             for index, (pair, there) in enumerate(zip(pairs, in_M, strict=True))
             if there or replaced
         ]
         config = RunConfig(
             data=_write(folder / "canaries.jsonl", rows),
-            test=_write(folder / "test.jsonl", [_row("somebody", "yes", "no")]),
+            test=_write(folder / "test.jsonl", [row_of("somebody", "yes", "no")]),
             strategy="uls",
             epsilon=task.epsilon,
             delta=_DELTA,
             adjacency=task.adjacency.value,
             rounds=_ROUNDS,
-            cohort=round(_SHARE * canaries),
-            users=canaries,
-            clip=_CLIP,
+            cohort=round(SHARE * len(pairs)),
+            users=len(pairs),
+            clip=CLIP,
             optimizer="sgd",
-            learning_rate=1.0,
             momentum=0.0,
             warmup=0.0,
             averaging=0.0,
@@ -137,25 +208,28 @@ def run_canaries(
             if not source.seeded
             else int.from_bytes(source.key("run")[:6], "little"),
             out=str(folder / "run"),
+            **learner.settings,
         )
         nodes = grid(client_app, _NODES, config.to_run_config())
-        result = train(config, nodes, _FEATURES)
+        result = train(config, nodes, learner.base)
         metrics = (folder / "run/metrics.jsonl").read_text(encoding="utf-8")
         lines = [json.loads(line) for line in metrics.splitlines()]
-        final_D = RewardModel.load(folder / "run/model").theta_D.astype(np.float64)
-    x_MD = _directions(pairs)
+        final_D, black_M = learner.released(folder / "run/model")
     thetas = [nodes.models[line["round"]] for line in lines] + [final_D]
-    white_M = np.zeros(canaries)
+    white_M = np.zeros(len(pairs))
     sigma = float(result["noise_multiplier"])  # type: ignore[arg-type]
     for line, before_D, after_D in zip(lines, thetas[:-1], thetas[1:], strict=True):
-        noisy_D = (before_D - after_D) / line["learning_rate"] * config.cohort / _CLIP
-        x_M = -(x_MD @ noisy_D)
-        white_M += log_ratio(x_M, _SHARE, sigma)
+        noisy_D = (before_D - after_D) / line["learning_rate"] * config.cohort / CLIP
+        x_M, length_M = learner.seen(before_D, noisy_D)
+        # A contribution of r with noise σ tells as much as one of 1 with σ/r.
+        x_M, noise_M = x_M / length_M, sigma / length_M
+        white_M += log_ratio(x_M, SHARE, noise_M)
         if replaced:
-            white_M -= log_ratio(-x_M, _SHARE, sigma)
-    return Outcome(in_M, white_M, x_MD @ final_D, float(result["epsilon"]))  # type: ignore[arg-type]
+            white_M -= log_ratio(-x_M, SHARE, noise_M)
+    return Outcome(in_M, white_M, black_M, float(result["epsilon"]))  # type: ignore[arg-type]
 
 
+@lru_cache(maxsize=1)
 def _directions(pairs: tuple[tuple[str, str], ...]) -> np.ndarray:
     """The unit vector along which each canary pulls the model, (M, D)."""
     sides = [_FEATURES([""] * len(pairs), [pair[side] for pair in pairs]) for side in (0, 1)]

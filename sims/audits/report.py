@@ -8,10 +8,9 @@ from typing import Any
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Target, Task
-from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.sims.audits import gaussian
 from murmuration.sims.audits.faults import FAULTS, NEED, Fault
+from murmuration.sims.audits.targets import NEED as OF_TARGETS
 from murmuration.sims.audits.targets import TARGETS
 
 # What the page about audits says around its tables.
@@ -28,6 +27,7 @@ claim says that neither the mechanism nor the claim can be far off.
     murmuration audit gaussian                      # one target
     murmuration audit poisson-gaussian --epsilon 4 --adjacency replace --json
     murmuration audit pipeline                      # whole runs, with canary users
+    murmuration audit pipeline:policy               # the same of a language model
     murmuration audit --all                         # all of it, and this page
 
 An audit exits with status 1 if it refutes something that is claimed to hold. The trials call the
@@ -47,7 +47,9 @@ READING = """\
 - **Pipeline.** Whole runs of `uls`, from a file of judgements to the released model. Every user
   is a canary with two features of their own. *Pooled* bounds take each canary of each run as a
   trial; *one-run* bounds (Steinke, Nasr and Jagielski 2023) assume nothing about how canaries
-  hang together, and are weaker.
+  hang together, and are weaker. `pipeline:policy` is a run of `--task policy`, all of a tiny
+  network trained. Its canaries have the rows of two words in the head to themselves, share all
+  other layers and move each other through these, so its bounds are of one run.
 - **AUP as published.** Under `replace`, the relation of the paper, each of the three promises
   that its ledger rests on is refuted by experiment: the test costs more than ε/2 (its score moves
   by 2(ñ − 1)/ñ, and its noise is for 1), the mean step more than its Gaussian, and the whole
@@ -116,7 +118,7 @@ def audit_all(
     """
     audits, faults = [], []
     for name, target in TARGETS.items():
-        if name in gaussian.TARGETS and not installed():
+        if name in OF_TARGETS and not find_spec(OF_TARGETS[name]):
             continue
         for adjacency in distinct(target):
             source = Randomness(seed)

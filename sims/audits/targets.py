@@ -11,6 +11,7 @@ from murmuration.sims.audits import (
     median,
     moments,
     pipeline,
+    policy_pipeline,
     threshold,
 )
 
@@ -25,4 +26,12 @@ TARGETS: dict[str, Target] = {
     **hold_out.TARGETS,
     **aup.TARGETS,
     **pipeline.TARGETS,
+    **policy_pipeline.TARGETS,
+}
+
+#: Those that an optional library is needed for.
+NEED = {
+    "distributed-gaussian": "opendp",
+    "discrete-gaussian": "opendp",
+    **dict.fromkeys(policy_pipeline.TARGETS, "transformers"),
 }

@@ -25,7 +25,7 @@ from enum import StrEnum
 
 from flwr.serverapp import Grid
 
-from murmuration.strategies.protocol.messages import OWNER_REFUSES
+from murmuration.strategies.protocol.messages import OWNER_REFUSES, OWNER_RULES
 
 #: So many rounds in a row may be answered for fewer than half of the users asked.
 _POOR_ROUNDS = 3
@@ -56,7 +56,7 @@ class RunAborted(RuntimeError):
 
     Args:
         reason: in kind; public.
-        told: to whoever started it: what a node of a simulation said.
+        told: to whoever started it: what a node of a simulation said, or an owner's rule.
         private: exact counts and texts, for the private log.
         rules: of the owners' policies, by which nodes refuse before anything is asked; public.
     """
@@ -177,5 +177,9 @@ def failed_node(reason: str, simulated: bool, **where: object) -> RunAborted:
     """What ends a run that cannot do without a node; ``reason`` is as ``exchange`` tells it."""
     if simulated:
         return RunAborted(Reason.NODE_FAILED, f"a node of this simulation failed: {reason}")
-    kind = Reason.REFUSED if OWNER_REFUSES in reason else Reason.NODE_FAILED
-    return RunAborted(kind, private={**where, "why": reason})
+    private = {**where, "why": reason}
+    if OWNER_REFUSES not in reason:
+        return RunAborted(Reason.NODE_FAILED, private=private)
+    rule = reason.partition(f"{OWNER_REFUSES} (")[2].partition(")")[0]
+    told = f"{_SENTENCES[Reason.REFUSED]} (by the rule {rule})" if rule in OWNER_RULES else ""
+    return RunAborted(Reason.REFUSED, told, private)

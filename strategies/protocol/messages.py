@@ -43,6 +43,33 @@ HEAD_ONLY = "head-only"
 _MOST_TOKENS = 2**31  # at a time: nobody has the memory
 #: In the text of an error by which a node's owner refuses what is asked.
 OWNER_REFUSES = "the owner's policy refuses"
+#: The rules of such a policy (``client.agent.policy``), of which one follows in brackets.
+OWNER_RULES = (
+    "strategies",
+    "adjacency",
+    "max_epsilon",
+    "delta",
+    "max_clip",
+    "min_users",
+    "max_group_size",
+    "max_rounds",
+    "max_repeats",
+    "max_evaluations",
+    "label_epsilon",
+    "label_min_epsilon",
+    "label_level",
+    "label_delta",
+    "label_cap",
+    "public_items",
+    "features",
+    "max_dimension",
+    "tasks",
+    "secure_only",
+    "min_parties",
+    "parties",
+    "honest_parties",
+    "hold_out",
+)
 
 
 class MalformedReply(ValueError):

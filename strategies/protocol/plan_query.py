@@ -30,35 +30,8 @@ from murmuration.strategies.protocol.users import Registry
 QUERY = "query.plan"
 #: What a node says that is to add noise, and has not the library that draws it.
 OPENDP = "opendp"
-#: Names of an owner's rules (``client.agent.policy``), and that. Nothing else of a node's is
-#: repeated.
-RULES = (
-    "strategies",
-    "adjacency",
-    "max_epsilon",
-    "delta",
-    "max_clip",
-    "min_users",
-    "max_group_size",
-    "max_rounds",
-    "max_repeats",
-    "max_evaluations",
-    "label_epsilon",
-    "label_min_epsilon",
-    "label_level",
-    "label_delta",
-    "label_cap",
-    "public_items",
-    "features",
-    "max_dimension",
-    "tasks",
-    "secure_only",
-    "min_parties",
-    "parties",
-    "honest_parties",
-    "hold_out",
-    OPENDP,
-)
+#: Names of an owner's rules, and that. Nothing else of a node's is repeated.
+RULES = (*messages.OWNER_RULES, OPENDP)
 _PARAMETERS, _PARTIES, _ANSWER = "parameters", "parties", "answer"
 
 

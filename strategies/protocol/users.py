@@ -102,7 +102,7 @@ class Registry:
         simulation, who know how many they are; all are waited for, and none may fail.
 
         Raises:
-            RunAborted: the owner of a node refuses, and no node may be left out.
+            RunAborted: the owner of a node refuses, and no node may be left out or none is left.
             RegistryError: a node failed to answer, or there is no user at all.
         """
         salt = source.key("registry salt")
@@ -129,6 +129,9 @@ class Registry:
                     raise
                 absent(node, str(error))
                 failures.append(str(error))
+        refusals = [why for why in failures if messages.OWNER_REFUSES in why]
+        if refusals and not entries and former is None:
+            raise failed_node(refusals[0], simulated=False)
         if registration is not None:
             entries = _held_to(registration, entries, keys, salt, beyond)
         missing = [node for node in node_ids if node not in entries]

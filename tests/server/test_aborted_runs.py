@@ -21,7 +21,7 @@ from murmuration.strategies.spec import NodeHalf, clip_norm
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
 VARIANTS = {"aup": ("centred", "corrected", "published")}
-STRATEGIES = [s for s in registry.strategies() if s != "exponential"]  # which needs a class
+STRATEGIES = [s for s in registry.strategies() if s != "exponential"]  # see test_a_choice_…
 EACH = [(s, v) for s in STRATEGIES for v in VARIANTS.get(s, ("centred",))]
 SECRET = "alice-4711"
 NEVER = 10**9
@@ -258,6 +258,28 @@ def test_a_simulation_whose_work_fails_ends_under_every_strategy(config, monkeyp
     found = aborted(config, LocalGrid(client_app, 2, config.to_run_config()))
     assert found.reason is Reason.NODE_FAILED
     assert charges(config) == []
+
+
+@pytest.fixture
+def choice(choice_config):
+    """Of one of several policies, by nodes that answer at once or not at all."""
+    return replace(choice_config, timeout=0.1, adjacency="zero-out")
+
+
+def test_a_choice_that_nobody_answers_costs_nothing(choice):
+    choice = replace(choice, seed=-1)
+    assert aborted(choice, Deployed(choice, since=1)).reason is Reason.NO_ANSWERS
+    assert charges(choice) == []
+    again = replace(choice, resume=True)
+    assert train(again, Deployed(again))["epsilon"] <= 1.0
+    assert len(charges(choice)) == 1
+
+
+def test_a_choice_for_which_a_node_of_a_simulation_fails_costs_nothing(choice, monkeypatch):
+    fails_from(monkeypatch, 1, KeyError("losses"), "exponential")
+    found = aborted(choice, LocalGrid(client_app, 2, choice.to_run_config()))
+    assert found.reason is Reason.NODE_FAILED and "KeyError: 'losses'" in str(found)
+    assert charges(choice) == []
 
 
 class Slow(LocalGrid):

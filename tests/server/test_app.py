@@ -52,13 +52,24 @@ def test_unknown_settings_are_refused(crowd):
         run(settings(crowd, epsylon=3.0))
 
 
+def defaults():
+    return tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"]
+
+
+def test_a_choice_runs_with_what_pyproject_says(choice_config):
+    names = ("data", "test", "task", "strategy", "base", "policies", "seed", "out")
+    run({**defaults(), **{name: getattr(choice_config, name) for name in names}})
+    result = json.loads((Path(choice_config.out) / "result.json").read_text())
+    assert result["rounds"] == 1 and result["choice"]["policies"] == 4
+
+
+# One of them chooses among policies, which must be named: above.
 @pytest.mark.parametrize("strategy", sorted(registry.strategies().keys() - {"exponential"}))
 def test_every_strategy_runs_with_what_pyproject_says(crowd, tmp_path, strategy):
     """As `flwr run . -c 'strategy="…" adjacency="…"'` does: nothing else need be overridden."""
-    defaults = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["flwr"]["app"]["config"]
     here = {"data": crowd, "cohort": 10, "epsilon": 8.0, "delta": 1e-3, "seed": 3}
     asked = {"strategy": strategy, "adjacency": min(registry.named(strategy).adjacencies).value}
-    run({**defaults, **here, **asked, "out": str(tmp_path / "run")})
+    run({**defaults(), **here, **asked, "out": str(tmp_path / "run")})
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["rounds"] == (registry.named(strategy).rounds or (200,))[0]
 

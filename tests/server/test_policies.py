@@ -10,7 +10,9 @@ from local_runs import run
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.policy_class import class_digest, read_class, with_digest
+from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism
 from murmuration.server.lineage import lineage_of
 from murmuration.server.policies import commit, with_class
 
@@ -32,6 +34,77 @@ def test_an_unseeded_run_chooses_once(choice_config, broken_off):
     found = run(replace(broken, resume=True))
     charges = read_charges(Path(broken.out) / "ledger.jsonl")
     assert len(charges) == 1 and found["epsilon"] <= 1.0
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def dies_choosing(monkeypatch):
+    """A function: run a config and die when it chooses, before that is charged or right after."""
+    choose = ExponentialMechanism.choose
+
+    def run_and_die(config, charged):
+        def die(self, *arguments, **more):
+            if charged:
+                choose(self, *arguments, **more)
+            raise Killed
+
+        with monkeypatch.context() as patched, pytest.raises(Killed):
+            patched.setattr(ExponentialMechanism, "choose", die)
+            run(config, nodes=3)
+        return choices(config)
+
+    return run_and_die
+
+
+def choices(config):
+    """How often a choice was charged."""
+    charges = read_charges(Path(config.out) / "ledger.jsonl")
+    return sum(isinstance(charge.event, PureDp) for charge in charges)
+
+
+KINDS = {
+    "users": {},
+    "users held out": {"test": ""},
+    "masks": {"secure_aggregation": True, "adjacency": "zero-out"},
+    "items": {"level": "item", "judgement_cap": 3, "adjacency": "replace"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [3, -1])
+def test_a_choice_that_was_not_charged_is_made_when_resumed(
+    choice_config, dies_choosing, kind, seed
+):
+    broken = replace(choice_config, seed=seed, **KINDS[kind])
+    assert dies_choosing(broken, charged=False) == 0
+    found = run(replace(broken, resume=True), nodes=3)
+    assert choices(broken) == 1 and found["epsilon"] <= 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_seeded_choice_that_was_charged_is_made_the_same(choice_config, dies_choosing, kind):
+    whole = replace(choice_config, **KINDS[kind])
+    expected = run(whole, nodes=3)
+    broken = replace(whole, out=whole.out + "2")
+    assert dies_choosing(broken, charged=True) == 1
+    found = run(replace(broken, resume=True), nodes=3)
+    assert choices(broken) == 1
+    assert (found["choice"], found["epsilon"]) == (expected["choice"], expected["epsilon"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_choice_that_was_charged_is_not_drawn_again(choice_config, dies_choosing, kind):
+    """At item level another one was drawn, and told to have cost what one does."""
+    broken = replace(choice_config, seed=-1, **KINDS[kind])
+    assert dies_choosing(broken, charged=True) == 1
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"nothing was learnt: .* over the budget 1; begin"):
+            run(replace(broken, resume=True), nodes=3)
+        assert choices(broken) == 1
+    assert not (Path(broken.out) / "result.json").exists()
 
 
 def test_a_class_is_what_was_committed(four_policies, tmp_path):

@@ -47,6 +47,13 @@ def config(crowd, crowd_test):
     )
 
 
+def test_a_choice_is_waited_for_as_long_as_anything(choice_config, built, monkeypatch):
+    monkeypatch.setattr(probe, "largest_examples", None)  # so many policies are not tried out
+    _, made, _, seconds = built(choice_config)
+    assert seconds == made.strategy.timeout == FLOOR
+
+
+# One of them chooses among policies, which must be named: above.
 @pytest.mark.parametrize("strategy", sorted(registry.strategies().keys() - {"exponential"}))
 def test_every_strategy_has_one(config, built, strategy):
     adjacency = min(registry.named(strategy).adjacencies).value

@@ -241,3 +241,95 @@ def test_who_comes_later_is_shown_the_plan_then(crowd_of, config):
     assert [(line["round"], line["shown the plan"]) for line in shown] == [(1, 2), (3, 1)]
     assert [list(line["would refuse"].values()) for line in shown] == [[], ["max_clip"]]
     assert not agents[2].ledger.plans
+
+
+# A private choice among policies, as docs/policies.md says that owners allow it.
+
+#: TOML, for a reference and its policies.
+CHOICE = """
+strategies = ["exponential"]
+tasks = ["policy"]
+features = {features}
+max_clip = 1.733
+max_epsilon = 1.0
+max_rounds = 2
+"""
+
+
+@pytest.fixture
+def choice(choice_config):
+    """Settings of a run that nodes with owners can answer."""
+    return replace(choice_config, data="", adjacency="zero-out", delta=1e-6, seed=-1, timeout=60.0)
+
+
+@pytest.fixture
+def allowing(tmp_path, language_model, four_policies):
+    """A function: the policy that an owner's file holds, with some text in it replaced."""
+    folders = [language_model("gpt2"), *map(str, four_policies)]
+
+    def load(old="", new=""):
+        file = tmp_path / "policy.toml"
+        text = CHOICE.format(features=json.dumps(folders))
+        assert old in text
+        file.write_text(text.replace(old, new, 1) if old else text)
+        return Policy.load(file)
+
+    return load
+
+
+def test_owners_who_allow_a_choice_are_asked_once(crowd_of, choice, allowing):
+    grid, agents = crowd_of(choice, *[allowing()] * 3)
+    result = train(choice, grid)
+    assert result["choice"]["name"] in {"p0", "p1", "p2", "p3"}
+    (charge,) = read_charges(Path(choice.out) / "ledger.jsonl")
+    for agent in agents:
+        assert agent.ledger.answered["train"] == 1 and not agent.ledger.refusals
+        ((event, times),) = next(iter(agent.ledger.plans.values())).charges
+        assert (event, times) == (charge.event, 1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "old", "new"),
+    [
+        ("strategies", '"exponential"', '"uls"'),
+        ("tasks", '"policy"', '"sft"'),
+        ("features", "/p3", "/other"),
+        ("features", "gpt2", "llama"),
+        ("max_clip", "1.733", "1.732"),  # of four policies it is the root of three
+        ("max_epsilon", "max_epsilon = 1.0", "max_epsilon = 0.9"),
+        ("max_rounds", "max_rounds = 2", "max_rounds = 0"),
+    ],
+)
+def test_a_choice_that_owners_refuse_is_refused_by_name(crowd_of, choice, allowing, rule, old, new):
+    grid, agents = crowd_of(choice, *[allowing(old, new)] * 3)
+    found = refused(choice, grid)
+    # What is to be computed is asked for with the registry, before there is a plan.
+    named = "(by the rule {})" if rule in ("tasks", "features") else "by the rules {}: nothing"
+    assert named.format(rule) in str(found)
+    assert not (Path(choice.out) / "ledger.jsonl").exists() or not read_charges(
+        Path(choice.out) / "ledger.jsonl"
+    )
+    for agent in agents:
+        assert not agent.ledger.plans and not agent.ledger.answered["train"]
+
+
+def test_a_choice_that_a_crash_interrupted_is_asked_for_again(crowd_of, choice, allowing):
+    """By the same owners, who are charged once, and the run once: nothing had been drawn."""
+    grid, agents = crowd_of(choice, *[allowing()] * 3)
+    pull = grid.pull_messages
+
+    def dies(ids):
+        found = list(pull(ids))
+        if any(message.metadata.message_type == "train" for message in found):
+            raise ConnectionError
+        return found
+
+    grid.pull_messages = dies
+    with pytest.raises(ConnectionError):
+        train(choice, grid)
+    assert [agent.ledger.answered["train"] for agent in agents] == [1] * 3
+    grid.pull_messages = pull
+    assert train(replace(choice, resume=True), grid)["epsilon"] <= 1.0
+    assert len(read_charges(Path(choice.out) / "ledger.jsonl")) == 1
+    assert [agent.ledger.answered["train"] for agent in agents] == [2] * 3
+    assert all(len(agent.ledger.plans) == 1 for agent in agents)

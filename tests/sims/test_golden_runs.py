@@ -109,7 +109,7 @@ def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monk
 
 
 def test_every_strategy_is_here():
-    # One trains nothing: what it chooses is compared in tests/strategies/test_exponential.py.
+    # One trains nothing, and chooses among networks that another transformers draws otherwise.
     trained = {strategy.name for strategy in registry.OURS} - {"exponential"}
     assert {case.split()[0] for case in CASES} == trained
     assert set(json.loads(GOLDEN.read_text(encoding="utf-8"))) == set(CASES)

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server.config import RunConfig
 from murmuration.sims.population.population import Population, own_texts, write
 from murmuration.sims.runtimes.execute import execute
@@ -75,3 +76,19 @@ def test_language_models_are_trained_alike(data, language_model, tmp_path, runti
     assert np.abs(found[0][0]).max() > 0
     np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-4, rtol=0)
     assert found[0][1] == pytest.approx(found[1][1], abs=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "runtime", [pytest.param(Runtime.FLOWER, marks=pytest.mark.flower), Runtime.RAY]
+)
+def test_a_policy_is_chosen_alike(choice_config, runtime):
+    """From the same sums: a charge of a seeded run holds their keyed hash."""
+    found = []
+    for where in (Runtime.LOCAL, runtime):
+        config = replace(choice_config, out=f"{choice_config.out}-{where}")
+        result = execute(config, runtime=where, users_per_node=10)
+        (charge,) = read_charges(Path(config.out) / "ledger.jsonl")
+        assert charge.replay is not None
+        found.append((result["choice"], charge.replay, result["heldout_accuracy"]))
+    assert found[0] == found[1]

@@ -9,6 +9,7 @@ from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.audits.pipeline import (
     TARGETS,
+    LinearRewards,
     Outcome,
     _directions,
     canary_words,
@@ -41,7 +42,7 @@ def test_guesses_are_counted_at_both_ends():
 @pytest.mark.parametrize("adjacency", [ADD, Adjacency.REPLACE_LABELS])
 def test_a_run_tells_the_attacker_something_and_not_too_much(quick_runs, adjacency):
     asked = task(adjacency)
-    found = run_canaries(asked, 0, canaries=400)
+    found = run_canaries(asked, 0, learner=LinearRewards(400))
     assert found.claimed == pytest.approx(8.0, rel=1e-3)
     assert 150 < found.in_M.sum() < 250
     for white in (True, False):
@@ -58,7 +59,7 @@ def test_a_bug_between_client_and_ledger_shows(quick_runs, monkeypatch):
         GaussianSum, "std", property(lambda self: self.noise_multiplier * self.clip.norm / 30)
     )
     asked = task(epsilon=1.0)
-    found = run_canaries(asked, 0, canaries=400)
+    found = run_canaries(asked, 0, learner=LinearRewards(400))
     assert found.claimed == pytest.approx(1.0, rel=1e-3)
     for white in (True, False):
         assert pooled(asked, [found], white=white).lower > 1.0

@@ -115,7 +115,10 @@ def test_refusals_have_a_kind_of_their_own_and_no_text():
     assert caught.value.reason is Reason.NO_ANSWERS
     aborted = failed_node(why, simulated=False, node=3)
     assert aborted.reason is Reason.REFUSED
-    assert "max_rounds" not in str(aborted)
+    assert "(by the rule max_rounds)" in str(aborted) and "answered" not in str(aborted)
+    assert "max_rounds" not in aborted.sentence
+    unknown = failed_node(why.replace("max_rounds", "alice"), simulated=False)
+    assert unknown.reason is Reason.REFUSED and "alice" not in str(unknown)
     assert aborted.private == {"node": 3, "why": why}
 
 

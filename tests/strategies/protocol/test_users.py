@@ -12,6 +12,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.users import Registry, RegistryError, wait_for_nodes
 
@@ -260,6 +261,15 @@ def test_who_fails_is_left_out_where_nodes_may_come_and_go(ask):
         Registry.ask(Asked({1: entry(IDS[:2]), 2: "no"}), Randomness(0), features="{}", timeout=1)
     with pytest.raises(RegistryError, match="1 of 2 nodes"):
         Registry.ask(Asked({1: entry(IDS[:2]), 2: None}), Randomness(0), features="{}", timeout=0.1)
+
+
+def test_where_every_owner_refuses_that_is_said(ask):
+    """And not that nobody hosts anybody; who else failed is no matter."""
+    refuses = f"{messages.OWNER_REFUSES} (tasks): 'policy' was asked for"
+    registry, _ = ask({1: entry(IDS[:2]), 2: refuses})
+    assert set(registry.nodes) == {1}
+    with pytest.raises(RunAborted, match=r"\(by the rule tasks\)$"):
+        ask({1: refuses, 2: "no data here", 3: None})
 
 
 def test_whom_two_nodes_host_is_asked_by_neither(ask):
