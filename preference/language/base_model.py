@@ -362,7 +362,7 @@ class LanguageBase:
         Tried, not asked: each architecture's configuration has another name for it.
         """
         network = self._network
-        ids_RL = torch.arange(min(8, self.words), device=self.device).repeat(2, 1)
+        ids_RL = torch.arange(min(8, self.words, self.texts.limit), device=self.device).repeat(2, 1)
         with torch.no_grad():
             whole_RLV = network(input_ids=ids_RL, **self._uncached).logits
             state_RLH = network.base_model(input_ids=ids_RL, **self._uncached)[0]
