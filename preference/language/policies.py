@@ -124,9 +124,13 @@ class PolicyExamples(TokenExamples):
         return torch.from_numpy(ratio_T)[torch.from_numpy(self.text_JK)]
 
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
+        """As `logits_of`, of its log-ratios at θ."""
+        return self.logits_of(self.ratios(theta_D))
+
+    def logits_of(self, ratio_JK: torch.Tensor) -> torch.Tensor:
         """The reward that the policy stands for, of the first response less that of the other, for
-        each row at θ, (R,) float32; 0 where there is no such response."""
-        logits_JW = self.loss.logits(self.ratios(theta_D))
+        each row, (R,) float32; 0 where there is no such response."""
+        logits_JW = self.loss.logits(ratio_JK)
         there_JW = torch.from_numpy(self.text_JK[:, 1:] >= 0)
         return torch.where(there_JW, logits_JW, 0.0).float().reshape(-1)
 
