@@ -23,7 +23,7 @@ from murmuration.preference.language.examples import (
     token_examples,
 )
 from murmuration.preference.language.next_tokens import NextTokens, own_texts, responses
-from murmuration.preference.language.policies import policy_examples
+from murmuration.preference.language.policies import PolicyExamples, policy_examples
 from murmuration.preference.language.policy_class import KIND as CLASS
 from murmuration.preference.language.policy_class import (
     ClassExamples,
@@ -31,6 +31,7 @@ from murmuration.preference.language.policy_class import (
     class_examples,
     policy_class,
 )
+from murmuration.preference.language.reference_cache import References
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.reward import Accuracy, accuracy_of
@@ -117,7 +118,10 @@ def largest_examples(base: Base, schema: Schema, users: int, each: int) -> Examp
         kind=schema.kind,
         most_responses=schema.responses,
     )
-    return examples_of(judgements, base)
+    examples = examples_of(judgements, base)
+    if isinstance(examples, PolicyExamples):  # whose reference is tried out with the rest
+        return replace(examples, kept=References())
+    return examples
 
 
 def trial_examples(base: LanguageBase, schema: Schema) -> LanguageExamples:

@@ -69,13 +69,20 @@ class Accuracy:
 def accuracy_of(
     theta_D: np.ndarray | torch.Tensor, examples: "PairExamples | TokenExamples | ClassExamples"
 ) -> Accuracy:
-    """Accuracy of a head: of pairs, and of the best of several; of a ranking, its first place.
+    """Accuracy of a head, as `accuracy_by` has it."""
+    return accuracy_by(examples.logits_R(torch.from_numpy(_weights(theta_D))), examples)
+
+
+def accuracy_by(
+    logits_R: torch.Tensor, examples: "PairExamples | TokenExamples | ClassExamples"
+) -> Accuracy:
+    """Accuracy of logits: of pairs, and of the best of several; of a ranking, its first place.
 
     A judgement is right when the preferred response scores highest, and right in part, one over
     their number, when several score exactly the same. Judgements in which several responses are
     preferred equally are left out. Without any other, the means are NaN and the counts 0.
     """
-    logits_JW = examples.logits_R(torch.from_numpy(_weights(theta_D))).view(-1, examples.width)
+    logits_JW = logits_R.view(-1, examples.width)
     y_JW = examples.y_R.view(-1, examples.width)
     there_JW = torch.isfinite(y_JW)
     mass_JW = torch.where(there_JW, 1.0 - y_JW, 0.0)  # of the answer, on each of the others

@@ -25,6 +25,7 @@ from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.next_tokens import NextTokens, scored_tokens
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.policy_class import ClassExamples
+from murmuration.preference.reward import Accuracy, accuracy_by
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.server.config import RunConfig
@@ -92,7 +93,10 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
 
 def on_test(theta_D: np.ndarray, test: Examples) -> HeldOut:
     """The figures of a model on a public test."""
-    found = accuracy_at(theta_D, test)
+    return _held_out(accuracy_at(theta_D, test), test)
+
+
+def _held_out(found: Accuracy, test: Examples) -> HeldOut:
     variance = found.by_user * (1.0 - found.by_user)  # of a share between 0 and 1, at most
     return HeldOut(
         accuracy=found.pooled,
@@ -104,8 +108,8 @@ def on_test(theta_D: np.ndarray, test: Examples) -> HeldOut:
     )
 
 
-def on_policy(theta_D: np.ndarray, test: Examples) -> dict[str, float]:
-    """What is to be known of a policy beside its accuracy, on a public test.
+def at_the_end(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict[str, float]]:
+    """The figures of a model on a public test; of a policy also what is to be known beside them:
 
     - ``policy_saturated``: the share of pairs beyond the clip of its loss, which taught nothing;
     - ``policy_chosen_ratio``, ``policy_rejected_ratio``: how much likelier, in nats, it has made
@@ -114,7 +118,7 @@ def on_policy(theta_D: np.ndarray, test: Examples) -> dict[str, float]:
       that it writes to as many as ``_WRITTEN`` of the prompts, broken off at the longest chosen.
     """
     if not isinstance(test, PolicyExamples):
-        return {}
+        return on_test(theta_D, test), {}
     theta = torch.from_numpy(np.array(theta_D, dtype=np.float32))
     ratio_JK = test.ratios(theta)
     there_JW = torch.from_numpy(test.text_JK[:, 1:] >= 0)
@@ -133,7 +137,7 @@ def on_policy(theta_D: np.ndarray, test: Examples) -> dict[str, float]:
         written = Writer(test.base.model, test.base.texts).continue_tokens(
             [ids for ids in openings if ids], Sampling(max_new_tokens=longest)
         )
-    return {
+    return _held_out(accuracy_by(test.logits_of(ratio_JK), test), test), {
         "policy_saturated": float(test.loss.saturated(ratio_JK)[there_JW].double().mean()),
         "policy_chosen_ratio": float(ratio_JK[:, 0].mean()),
         "policy_rejected_ratio": float(ratio_JK[:, 1:][there_JW].mean()),

@@ -28,7 +28,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.checkpoints import Checkpoint, InBackground
 from murmuration.server.config import RunConfig
-from murmuration.server.evaluation import on_held_out, on_policy, on_test, public_test
+from murmuration.server.evaluation import at_the_end, on_held_out, on_test, public_test
 from murmuration.server.lineage import lineage_of
 from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
@@ -130,14 +130,12 @@ def _train(
         pace = _rounds(config, grid, folder, built, ledger, test, checkpoint)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
-        figure = (
-            on_test(theta_D, test)
+        figure, beside = (
+            at_the_end(theta_D, test)
             if test is not None
-            else on_held_out(theta_D, context, built.strategy, ledger)
+            else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
-        result = result_of(config, context, built, ledger, figure, pace, folder)
-        if test is not None:
-            result |= on_policy(theta_D, test)
+        result = result_of(config, context, built, ledger, figure, pace, folder) | beside
     took = {"attention": features.attention} if isinstance(features, LanguageBase) else {}
     result["features"] = {**described, **took}
     if isinstance(features, PolicyClass):
@@ -149,8 +147,8 @@ def _train(
     if isinstance(features, LanguageBase) and features.device.type == "meta":
         features = base_of(features.to_config())
     model = reward_model(theta_D, features, config.model)
-    beside = {} if isinstance(model, RewardModel) else {"beside": lineage.files}
-    model.save(folder.path / "model", model_card(result), overwrite=True, **beside)
+    files = {} if isinstance(model, RewardModel) else {"beside": lineage.files}
+    model.save(folder.path / "model", model_card(result), overwrite=True, **files)
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result

@@ -27,13 +27,16 @@ Legend: D trained parameters, R texts in a batch, L tokens.
 """
 
 import inspect
+import json
 import math
+import platform
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,10 @@ MOST_LOGITS = 2**26
 #: What gradients going back are multiplied by, and users' rows divided: float16 has no smaller
 #: numbers than 6e-8. Powers of two change no digit.
 _SCALES = {"float16": 2.0**10}
+#: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
+_NOT_OF_REFERENCE = (
+    *("path", "max_tokens", "batch_tokens", "memory", "loss", "beta", "r_max", "as_published"),
+)
 
 
 @dataclass(frozen=True)
@@ -355,7 +362,7 @@ class LanguageBase:
         Tried, not asked: each architecture's configuration has another name for it.
         """
         network = self._network
-        ids_RL = torch.arange(min(8, self.words), device=self.device).repeat(2, 1)
+        ids_RL = torch.arange(min(8, self.words, self.texts.limit), device=self.device).repeat(2, 1)
         with torch.no_grad():
             whole_RLV = network(input_ids=ids_RL, **self._uncached).logits
             state_RLH = network.base_model(input_ids=ids_RL, **self._uncached)[0]
@@ -390,6 +397,14 @@ class LanguageBase:
     def to_config(self) -> dict[str, Any]:
         """JSON-able description from which `language_base` makes an equal one."""
         return {"kind": KIND, **asdict(self.settings)}
+
+    @cached_property
+    def reference_terms(self) -> str:
+        """All that a likelihood at θ = 0 depends on beside tokens: with another it is another one,
+        if only in its last digit."""
+        settings = {k: v for k, v in asdict(self.settings).items() if k not in _NOT_OF_REFERENCE}
+        said = [json.dumps(settings, sort_keys=True), self.attention, self.most_logits, self.words]
+        return repr([*said, *_machine(self.device)])
 
     def write(self, folder: Path, theta_D: np.ndarray) -> None:
         """Save the model and its tokenizer at θ, for `from_pretrained`.
@@ -508,6 +523,27 @@ def usual_dtype() -> str:
     """bfloat16 where there is a GPU that computes in it, else float32."""
     there = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bfloat16" if there else "float32"
+
+
+def _machine(device: torch.device) -> Iterator[str]:
+    """What decides last digits: libraries, processor and threads, and a GPU where there is one."""
+    for name in ("torch", "transformers", "peft", "bitsandbytes"):
+        try:
+            yield f"{name} {version(name)}"
+        except PackageNotFoundError:
+            yield f"no {name}"
+    yield f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} {_processor()}"
+    yield f"{device.type}, {torch.get_num_threads()} threads"
+    if device.type == "cuda":
+        yield f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith("model name")), platform.processor())
 
 
 def usual_batch(device: torch.device) -> int:

@@ -7,7 +7,10 @@ a judgement cost is in `preference.policy_losses`; here they are computed, and d
 There is no second model: the reference is the same network at θ = 0, put there before the round's θ
 is. Each text's likelihood under it is computed by itself, so that it depends on nothing but the
 text and public constants, and is kept: where a judgement comes again, in a later round, the
-reference costs nothing. (With `batch_users` texts share batches there, too.)
+reference costs nothing, nor in a later run where `reference_cache` has a folder. (With
+`batch_users` texts share batches there, too.) Responses of one judgement do not share a batch
+either: a text can stand in those of several users, each with other responses, and has one
+likelihood.
 
 All responses of a judgement go through the network in one pass forward and one back.
 
@@ -26,6 +29,7 @@ from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import TokenExamples, token_examples
 from murmuration.preference.language.next_tokens import chunks, scored_states, scored_tokens
+from murmuration.preference.language.reference_cache import References, references
 from murmuration.preference.models import PreferenceModel
 from murmuration.preference.policy_losses import PolicyLoss
 
@@ -37,9 +41,11 @@ class PolicyExamples(TokenExamples):
     Attributes:
         reference_T: float64, log-likelihood of each text under the reference, as far as it is known
             by now, else NaN; the last, of no text, is 0.
+        kept: where the reference is looked for before it is computed; nowhere by default.
     """
 
     reference_T: np.ndarray = field(kw_only=True)
+    kept: References = field(default_factory=References, kw_only=True)
 
     @cached_property
     def loss(self) -> PolicyLoss:
@@ -118,9 +124,13 @@ class PolicyExamples(TokenExamples):
         return torch.from_numpy(ratio_T)[torch.from_numpy(self.text_JK)]
 
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
+        """As `logits_of`, of its log-ratios at θ."""
+        return self.logits_of(self.ratios(theta_D))
+
+    def logits_of(self, ratio_JK: torch.Tensor) -> torch.Tensor:
         """The reward that the policy stands for, of the first response less that of the other, for
-        each row at θ, (R,) float32; 0 where there is no such response."""
-        logits_JW = self.loss.logits(self.ratios(theta_D))
+        each row, (R,) float32; 0 where there is no such response."""
+        logits_JW = self.loss.logits(ratio_JK)
         there_JW = torch.from_numpy(self.text_JK[:, 1:] >= 0)
         return torch.where(there_JW, logits_JW, 0.0).float().reshape(-1)
 
@@ -129,13 +139,20 @@ class PolicyExamples(TokenExamples):
         self.refer(np.unique(self.text_JK[taken_N]), together)
 
     def refer(self, texts_R: np.ndarray, together: bool = False) -> None:
-        """Compute the reference of those texts whose is not known yet. Moves the network to it."""
+        """Have the reference of those texts whose is not known yet; the network may move to it."""
         new_R = texts_R[np.isnan(self.reference_T[texts_R])]
-        if not len(new_R):
-            return
-        self.base.put(torch.zeros(self.dimension))
-        for some_R in self.measured(new_R, together):
-            self.reference_T[some_R] = self.log_likelihoods(some_R)
+        there = False
+
+        def under_reference(some_R: np.ndarray) -> np.ndarray:
+            nonlocal there
+            if not there:
+                self.base.put(torch.zeros(self.dimension))
+                there = True
+            return self.log_likelihoods(some_R)
+
+        batches = self.measured(new_R, together)
+        for some_R, log_R in self.kept.of(self.tokens, batches, under_reference):
+            self.reference_T[some_R] = log_R
 
     def log_likelihoods(self, texts_R: np.ndarray) -> np.ndarray:
         """Of responses, at the θ that was put last, (R,) float64."""
@@ -169,4 +186,5 @@ def policy_examples(
     return PolicyExamples(
         **{known.name: getattr(found, known.name) for known in fields(found)},
         reference_T=reference_T,
+        kept=references(base.reference_terms),
     )

@@ -14,7 +14,8 @@ import logging
 import os
 import secrets
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -41,12 +42,7 @@ def kept(
     named = os.environ.get(FOLDER)
     if not named:
         return make()
-    digest = hashlib.sha256(_FORMAT.encode())
-    for term in terms:
-        written = term.encode("utf-8", "surrogatepass")
-        digest.update(struct.pack("<Q", len(written)))
-        digest.update(written)
-    key = digest.hexdigest()
+    key = key_of(_FORMAT, terms)
     path = Path(named) / f"{key}.safetensors"
     if path.exists():
         try:
@@ -59,6 +55,31 @@ def kept(
     except (OSError, SafetensorError) as error:
         _log.warning("%s=%s: tokens cannot be kept there (%s)", FOLDER, named, error)
     return found
+
+
+def key_of(form: str, terms: Iterable[str]) -> str:
+    """SHA-256 in hex of what a file depends on, and of its format."""
+    digest = hashlib.sha256(form.encode())
+    for term in terms:
+        written = term.encode("utf-8", "surrogatepass")
+        digest.update(struct.pack("<Q", len(written)))
+        digest.update(written)
+    return digest.hexdigest()
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A file to write to, which only its owner may open and which is ``path`` afterwards: whole or
+    not at all, whoever else writes there."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield temporary
+        temporary.chmod(0o600)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path, key: str, texts: int, limit: int, words: int) -> Arrays:
@@ -85,13 +106,6 @@ def _read(path: Path, key: str, texts: int, limit: int, words: int) -> Arrays:
 
 def _write(path: Path, key: str, found: Arrays) -> None:
     ids, start_T, second_T, cut = found
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        arrays = {"start": torch.from_numpy(start_T), "second": torch.from_numpy(second_T)}
-        save_file({"ids": ids, **arrays}, temporary, {"key": key, "cut": str(cut)})
-        temporary.chmod(0o600)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    arrays = {"start": torch.from_numpy(start_T), "second": torch.from_numpy(second_T)}
+    with written_whole(path) as file:
+        save_file({"ids": ids, **arrays}, file, {"key": key, "cut": str(cut)})

@@ -7,7 +7,11 @@ meets all of them alike; the figures are medians of ratios:
 - ours: `preference.language.examples`, each user's mean gradient clipped and added up;
 - loop: a backward pass for each user by itself, its gradients put together, clipped and added.
 
-With rivals also what others train with: TRL's reward trainer (`sims.bench.rivals`).
+Of a policy the loss is DPO's, of the last half of each text. Plain and loop compute the reference
+in every step, as a second model that is not trained; ours when a text comes for the first time, and
+then not again, so it is measured both ways: ``ours`` computes all references, ``kept`` none.
+
+With rivals also what others train with: TRL's reward or DPO trainer (`sims.bench.rivals`).
 
 The model is of GPT-2's kind with random weights, by default 4 layers, 256 wide, GPT-2's vocabulary;
 64 users have 4 judgements each, all texts 128 tokens.
@@ -19,7 +23,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -27,10 +31,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.base_model import NOTHING, BaseSettings, LanguageBase
 from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.language.next_tokens import scored_states
+from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -39,6 +46,8 @@ from murmuration.sims.bench.setting import timed
 from murmuration.sims.runtimes.process_reaper import kept
 
 _MODEL = preference_model("btl")
+#: What is measured of: tasks that train on pairs.
+TASKS = ("reward", "policy")
 
 
 @dataclass(frozen=True)
@@ -64,10 +73,12 @@ SIZES = {
 }
 
 
-def measure(bench: LmBench, train: str, repetitions: int, rivals: bool = False) -> dict[str, Any]:
+def measure(
+    bench: LmBench, train: str, repetitions: int, rivals: bool = False, task: str = "reward"
+) -> dict[str, Any]:
     """Ratios of time to plain training, medians over so many readings, and plain's seconds.
 
-    With ``rivals`` also those of TRL's reward trainer.
+    With ``rivals`` also those of TRL's trainer.
 
     Raises:
         NoRival: there is no TRL.
@@ -80,11 +91,14 @@ def measure(bench: LmBench, train: str, repetitions: int, rivals: bool = False) 
             max_tokens=bench.tokens,
             batch_tokens=bench.batch_tokens,
             memory=bench.memory,
+            task=task,
         )
         base = LanguageBase(settings)
         given = examples(bench, base)
         ways = Variants(given)
         calls = {"plain": ways.plain, "ours": ways.ours, "loop": ways.loop}
+        if task == "policy":
+            calls["kept"] = ways.kept
         trainer = Trl(base, given) if rivals else None
         readings = []
         for _ in range(repetitions + 1):
@@ -93,6 +107,7 @@ def measure(bench: LmBench, train: str, repetitions: int, rivals: bool = False) 
     readings = readings[1:]  # the first warms up
     plain = median(each["plain"] for each in readings)
     figures = {
+        "task": task,
         "train": train,
         "users": bench.users,
         "judgements": bench.judgements,
@@ -107,27 +122,35 @@ def measure(bench: LmBench, train: str, repetitions: int, rivals: bool = False) 
 
 
 def examples(bench: LmBench, base: LanguageBase) -> TokenExamples:
-    """Judgements of random tokens."""
-    judgements = bench.users * bench.judgements
+    """Judgements of random tokens; of a policy the first half of each text is a pair's prompt."""
+    judgements, prompt = bench.users * bench.judgements, bench.tokens // 2
     generator = torch.Generator().manual_seed(0)
-    size = (2 * judgements * bench.tokens,)
-    tokens = Tokens(
-        ids=torch.randint(3, bench.vocabulary, size, generator=generator),
-        start_T=np.arange(2 * judgements + 1) * bench.tokens,
-        second_T=np.zeros(2 * judgements, dtype=np.int64),
-        cut=0,
-    )
-    return TokenExamples(
+    size = (judgements, 2, bench.tokens)
+    ids_JKL = torch.randint(3, bench.vocabulary, size, generator=generator)
+    second_T = np.zeros(2 * judgements, dtype=np.int64)
+    if base.settings.task == "policy":
+        ids_JKL[:, 1, :prompt] = ids_JKL[:, 0, :prompt]
+        second_T += prompt
+    found = TokenExamples(
         base=base,
-        tokens=tokens,
+        tokens=Tokens(
+            ids=ids_JKL.reshape(-1),
+            start_T=np.arange(2 * judgements + 1) * bench.tokens,
+            second_T=second_T,
+            cut=0,
+        ),
         text_JK=np.arange(2 * judgements).reshape(-1, 2),
         y_R=torch.ones(judgements),
         start_U=torch.arange(bench.users + 1) * bench.judgements,
     )
+    if base.settings.task != "policy":
+        return found
+    known = {each.name: getattr(found, each.name) for each in fields(found)}
+    return PolicyExamples(**known, reference_T=np.append(np.full(2 * judgements, np.nan), 0.0))
 
 
 class Variants:
-    """The three ways through some examples, at θ away from zero; each gives the sum, (D,).
+    """The ways through some examples, at θ away from zero; each gives the sum, (D,).
 
     ``plain``'s is the sum of gradients that nobody clipped.
     """
@@ -137,9 +160,17 @@ class Variants:
         self._parameters = given.base.trained
         generator = torch.Generator().manual_seed(1)
         self.theta_D = 0.02 * torch.randn(given.dimension, generator=generator)
+        if isinstance(given, PolicyExamples):
+            self._reference = LanguageBase(replace(given.base.settings, train=NOTHING))
 
     def ours(self) -> torch.Tensor:
-        """By hooks, in chunks."""
+        """By hooks, in chunks; of a policy nothing is known of its reference before."""
+        if isinstance(self._examples, PolicyExamples):
+            self._examples.reference_T[:-1] = np.nan
+        return self.kept()
+
+    def kept(self) -> torch.Tensor:
+        """As `ours`, where all is known of a policy's reference after the first call."""
         given = self._examples
         taken_N = torch.arange(int(given.start_U[-1]))
         return given.sum_over_users(
@@ -177,12 +208,23 @@ class Variants:
         return total_D
 
     def _loss(self, judgements_J: np.ndarray) -> torch.Tensor:
-        given = self._examples
-        reward_JK = self._base.rewards(given.tokens, given.text_JK[judgements_J].reshape(-1)).view(
-            len(judgements_J), -1
-        )
+        given, texts_R = self._examples, self._examples.text_JK[judgements_J].reshape(-1)
         y_JW = given.y_R.view(-1, given.width)[torch.from_numpy(judgements_J)]
+        if isinstance(given, PolicyExamples):
+            with torch.no_grad():
+                reference_R = self._log_likelihoods(self._reference, texts_R)
+            ratio_R = self._log_likelihoods(self._base, texts_R) - reference_R
+            ratio_JK = ratio_R.view(len(judgements_J), -1)
+            return given.loss.loss(ratio_JK, y_JW.to(ratio_JK.device)).sum()
+        reward_JK = self._base.rewards(given.tokens, texts_R).view(len(judgements_J), -1)
         return _MODEL.loss(reward_JK[:, :1] - reward_JK[:, 1:], y_JW.to(reward_JK.device)).sum()
+
+    def _log_likelihoods(self, base: LanguageBase, texts_R: np.ndarray) -> torch.Tensor:
+        """Of responses, (R,)."""
+        with base.computing():
+            state_QH, next_Q, text_Q = scored_states(base, self._examples.tokens, texts_R)
+            loss_Q = cross_entropy(base.said(state_QH), next_Q, reduction="none")
+        return loss_Q.new_zeros(len(texts_R)).index_add(0, text_Q, -loss_Q)
 
     def _gradient(self) -> torch.Tensor:
         found = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]

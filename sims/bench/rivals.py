@@ -21,6 +21,7 @@ import numpy as np
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.language.policies import PolicyExamples
 from murmuration.sims.bench.setting import Setting
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
@@ -95,11 +96,12 @@ def flower_users_per_second(setting: Setting, users_per_node: int | None) -> flo
 
 
 class Trl:
-    """TRL's `RewardTrainer` on a base and its pairs, without any privacy.
+    """TRL's `RewardTrainer` on a base and its pairs, or its `DPOTrainer`, without any privacy.
 
     The same tokens in batches of as many, in float32 and without dropout, recomputation or logs;
     LoRA by the same peft configuration. What is timed is a step: gradients of all pairs added up
-    over batches, then AdamW's one update. Loading, tokens and shuffling are not.
+    over batches, then AdamW's one update. Loading, tokens and shuffling are not. The reference of a
+    policy is computed in every step: with LoRA by the same network without it, else by another.
 
     Raises:
         NoRival: it is not installed.
@@ -113,9 +115,14 @@ class Trl:
         import peft
         import torch
         from datasets import Dataset
-        from transformers import AutoModelForSequenceClassification, TrainerCallback
+        from transformers import (
+            AutoModelForCausalLM,
+            AutoModelForSequenceClassification,
+            TrainerCallback,
+        )
 
         settings, tokens, begun = base.settings, given.tokens, []
+        policy = isinstance(given, PolicyExamples)
 
         class Timed(TrainerCallback):
             def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -127,15 +134,18 @@ class Trl:
         ids_TL = [
             tokens.ids[low:high].tolist() for low, high in pairwise(np.asarray(tokens.start_T))
         ]
-        pairs = Dataset.from_dict(
-            {
-                name: [ids_TL[text] for text in given.text_JK[:, place]]
-                for place, name in enumerate(("chosen_ids", "rejected_ids"))
-            }
-        )
+        prompt = int(tokens.second_T[0])  # 0 of a reward
+        columns = {
+            name: [ids_TL[text][prompt:] for text in given.text_JK[:, place]]
+            for place, name in enumerate(("chosen_ids", "rejected_ids"))
+        }
+        if policy:
+            columns["prompt_ids"] = [ids_TL[text][:prompt] for text in given.text_JK[:, 0]]
+        pairs = Dataset.from_dict(columns)
         each = max(1, base.batch_tokens // (2 * settings.max_tokens))
         self._folder = tempfile.TemporaryDirectory(prefix="murmuration-trl-")
-        arguments = trl.RewardConfig(  # pyright: ignore[reportPrivateImportUsage]
+        configured = trl.DPOConfig if policy else trl.RewardConfig  # pyright: ignore[reportPrivateImportUsage]
+        arguments = configured(
             output_dir=self._folder.name,
             per_device_train_batch_size=each,
             gradient_accumulation_steps=-(-len(pairs) // each),
@@ -152,22 +162,29 @@ class Trl:
         lora = None
         if settings.train == "lora":
             lora = peft.LoraConfig(
-                task_type="SEQ_CLS", r=settings.rank, lora_alpha=settings.rank, lora_dropout=0.0
+                task_type="CAUSAL_LM" if policy else "SEQ_CLS",
+                r=settings.rank,
+                lora_alpha=settings.rank,
+                lora_dropout=0.0,
             )
-        network = AutoModelForSequenceClassification.from_pretrained(
-            settings.path, num_labels=1, dtype=torch.float32
-        )
+        made, head = AutoModelForSequenceClassification, {"num_labels": 1}
+        if policy:
+            made, head = AutoModelForCausalLM, {}
+        network = made.from_pretrained(settings.path, dtype=torch.float32, **head)
+        trainer = trl.DPOTrainer if policy else trl.RewardTrainer  # pyright: ignore[reportPrivateImportUsage]
+        words = Dataset.from_dict({"prompt": ["a"], "chosen": ["a"], "rejected": ["b"]})
         self._times, self._trainer = (
             begun,
-            trl.RewardTrainer(  # pyright: ignore[reportPrivateImportUsage]
+            trainer(
                 model=network,
                 args=arguments,
-                train_dataset=pairs,
+                train_dataset=words if policy else pairs,
                 processing_class=base.tokenizer,
                 peft_config=lora,
                 callbacks=[Timed()],
             ),
         )
+        self._trainer.train_dataset = pairs  # of a policy it takes tokens by no other way
 
     def seconds(self) -> float:
         """Of one step."""

@@ -178,11 +178,14 @@ def lm(
     ] = "16M",
     judgements: Annotated[str, typer.Option(help="Of each user, comma-separated.")] = "4",
     users: Annotated[int, typer.Option(help="How many.", min=1)] = 64,
+    task: Annotated[str, typer.Option(help=f"{' or '.join(language_model.TASKS)}.")] = "reward",
     rivals: Annotated[
-        bool, typer.Option("--rivals", help="Also TRL's reward trainer, if it is installed.")
+        bool, typer.Option("--rivals", help="Also TRL's trainer, if it is installed.")
     ] = False,
 ) -> None:
     """Clipping every user's gradient of a language model, over plain batched training."""
+    if task not in language_model.TASKS:
+        raise typer.BadParameter(repr(task))
     console, about = _begin(as_json)
     rows = []
     for size, each in product(_of(sizes, language_model.SIZES), _of(judgements)):
@@ -190,15 +193,17 @@ def lm(
         chosen = replace(chosen, users=4 if quick else users, judgements=int(each))
         for train in ("lora", "full"):
             with console.status(f"{size}, {train}, judgements a user: {each}"):
+                given = (chosen, train, 1 if quick else repetitions)
                 try:
-                    row = language_model.measure(chosen, train, 1 if quick else repetitions, rivals)
+                    row = language_model.measure(*given, rivals, task)
                 except NoRival as reason:
                     console.print(f"without TRL: {reason}", style="yellow")
                     rivals = False
-                    row = language_model.measure(chosen, train, 1 if quick else repetitions)
+                    row = language_model.measure(*given, task=task)
             rows.append({"size": size, **row})
     columns = ("size", "train", "judgements", "plain_ms_a_judgement", "ours_ratio", "loop_ratio")
-    console.print(_plain("over plain training", columns + ("trl_ratio",) * rivals, rows))
+    columns += ("kept_ratio",) * (task == "policy") + ("trl_ratio",) * rivals
+    console.print(_plain("over plain training", columns, rows))
     _end(as_json, "lm", about, rows=rows)
 
 

@@ -1,20 +1,25 @@
 """Held-out accuracy: from a public file, or from nodes that are asked."""
 
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
-from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
-from murmuration.server.evaluation import HeldOut, on_held_out, on_test, public_test
+from murmuration.server.evaluation import HeldOut, at_the_end, on_held_out, on_test, public_test
+from tests.language_models import start
 
 FEATURES = HashingFeatures(dimension=65)
 
@@ -149,3 +154,20 @@ def test_telling_it_again_is_paid_for_or_not_done(make_setting, make_ledger):
         assert on_held_out("theta", setting, Strategy(), ledger) is not None
         assert on_held_out("theta", again, Strategy(), ledger) is None
         assert ledger.spent() == {HoldOut(0.2, 1.0): 1}
+
+
+def test_a_policy_is_measured_once_at_the_end(language_model, make_rows):
+    base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2, task="policy"))
+    test = policy_examples(Judgements.from_rows(make_rows([3, 1, 4])), base)
+    theta_D, read = start(base), Counter()
+    expected = on_test(theta_D.numpy(), test)  # and references are known
+    words = next(m for m in base.model.modules() if isinstance(m, torch.nn.Embedding))
+    handle = words.register_forward_pre_hook(
+        lambda module, args: read.update([tuple(args[0].reshape(-1).tolist())])
+    )
+    found, beside = at_the_end(theta_D.numpy(), test)
+    handle.remove()
+    assert found == expected
+    assert beside["policy_chosen_ratio"] == pytest.approx(float(test.ratios(theta_D)[:, 0].mean()))
+    every = [tuple(part.tolist()) for part in test.tokens.ids.split(test.tokens.lengths_T.tolist())]
+    assert [read[text] for text in every] == [1] * len(every)

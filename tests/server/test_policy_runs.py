@@ -1,17 +1,22 @@
 """Runs that learn a policy: every strategy, labels randomized at home, resuming, refusals."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from local_runs import run, theta
 
 from murmuration.preference.choices import POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import language_base
 from murmuration.preference.language.likelihood import load_scorer
+from murmuration.preference.language.token_cache import FOLDER
 from murmuration.server.config import RunConfig
+from murmuration.strategies.spec import base_config
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 AT_HOME = {
@@ -116,6 +121,36 @@ def test_resuming_gives_what_an_uninterrupted_run_gives(config, broken_off):
     np.testing.assert_array_equal(theta(broken), theta(whole))
     for name in ("epsilon", "heldout_accuracy", "rounds"):
         assert found[name] == expected[name]
+
+
+def test_runs_on_the_same_texts_compute_references_once(config, crowd, tmp_path, monkeypatch):
+    def referred(settings):
+        """Users' texts that were computed where a policy begins, by a run."""
+        base = language_base(base_config(settings))
+        found = []
+
+        def look(module, args, kwargs):
+            ids = (args or list(kwargs.values()))[0]
+            begun = all(bool((p == 0).all()) for p in base.trained[1::2])  # LoRA's second factors
+            if begun and not torch.is_grad_enabled() and ids.shape[1] < base.texts.limit:
+                found.append(tuple(ids.reshape(-1).tolist()))
+
+        words = next(m for m in base.model.modules() if isinstance(m, torch.nn.Embedding))
+        handle = words.register_forward_pre_hook(look, with_kwargs=True)
+        run(settings)
+        handle.remove()
+        return found
+
+    one = config(rounds=4)
+    plain = referred(one)
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+    found = []
+    for number in (2, 3):  # on a copy: a process keeps what it made of a file
+        copy = str(shutil.copy(crowd, tmp_path / f"{number}.jsonl"))
+        settings = replace(one, data=copy, out=one.out + str(number))
+        found.append(referred(settings))
+        np.testing.assert_array_equal(theta(settings), theta(one))
+    assert len({*plain}) > 5 and {*found[0]} == {*plain} and not found[1]
 
 
 def test_what_is_saved_says_responses(config, language_model):

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.policies import PolicyExamples
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.sims.bench import language_model
-from murmuration.sims.bench.language_model import LmBench, Variants, examples, measure
+from murmuration.sims.bench.language_model import TASKS, LmBench, Variants, examples, measure
 from murmuration.sims.bench.rivals import Trl
 
 SMALL = LmBench(users=3, judgements=2, tokens=6, layers=1, width=16, vocabulary=50, rank=2)
@@ -22,12 +23,14 @@ SMALL = LmBench(users=3, judgements=2, tokens=6, layers=1, width=16, vocabulary=
 pytest.importorskip("peft")
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("train", ["lora", "full"])
-def test_ours_and_the_loop_agree(train, monkeypatch, tmp_path):
+def test_ours_and_the_loop_agree(train, task, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with language_model._saved(SMALL) as path:
-        base = LanguageBase(BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30))
-    ways = Variants(examples(SMALL, base))
+        settings = BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30, task=task)
+        base = LanguageBase(settings)
+        ways = Variants(examples(SMALL, base))
     ours, loop = ways.ours(), ways.loop()
     assert (ours - loop).norm() / loop.norm() < 1e-5
     # Without a clip, the sum over users is plain training's gradient.
@@ -35,6 +38,22 @@ def test_ours_and_the_loop_agree(train, monkeypatch, tmp_path):
     plain_D = base.to_theta(ways.plain()[None])[0]
     torch.testing.assert_close(ways.ours(), plain_D, atol=1e-6, rtol=1e-4)
     assert not any(p.requires_grad or p.grad is not None for p in base.trained)
+
+
+def test_of_a_policy_the_reference_is_computed_or_kept():
+    with language_model._saved(SMALL) as path:
+        settings = BaseSettings(path, "lora", rank=2, max_tokens=6, task="policy")
+        given = examples(SMALL, LanguageBase(settings))
+        ways = Variants(given)
+    assert isinstance(given, PolicyExamples)
+    first = ways.ours()
+    calls = []
+    body = next(m for m in given.base.model.modules() if type(m).__name__ == "GPT2Block")
+    body.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
+    assert torch.equal(ways.kept(), first)
+    assert calls.count(False) == 0
+    assert torch.equal(ways.ours(), first)
+    assert calls.count(False) == len(given.tokens.second_T)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -70,13 +89,15 @@ def test_a_benchmark_that_is_killed_leaves_nothing(tmp_path, number):
     assert not list((tmp_path / "here").iterdir())
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("train", ["lora", "full"])
-def test_figures(train, monkeypatch, tmp_path):
+def test_figures(train, task, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    figures = measure(SMALL, train, 1)
-    for name in ("ours_ratio", "loop_ratio", "plain_ms_a_judgement"):
+    figures = measure(SMALL, train, 1, task=task)
+    names = ("ours_ratio", "loop_ratio", "plain_ms_a_judgement")
+    for name in names + ("kept_ratio",) * (task == "policy"):
         assert figures[name] > 0
-    assert "trl_ratio" not in figures
+    assert "trl_ratio" not in figures and ("kept_ratio" in figures) == (task == "policy")
     assert not list(tmp_path.iterdir())
 
 
@@ -91,18 +112,30 @@ def test_the_command(cli, monkeypatch):
     assert all(row["ours_ratio"] > 0 for row in figures["rows"])
 
 
-@pytest.mark.parametrize("asked", [("--sizes", "7B"), ("--judgements", "0"), ("--judgements", "x")])
+def test_the_command_of_a_policy(cli, monkeypatch):
+    monkeypatch.setitem(language_model.SIZES, "16M", SMALL)
+    code, out, err = cli("bench", "lm", "--quick", "--task", "policy", "--json")
+    assert code == 0 and "kept ratio" in str(err)
+    rows = json.loads(out.splitlines()[-1])["rows"]
+    assert [(row["task"], row["train"]) for row in rows] == [("policy", "lora"), ("policy", "full")]
+
+
+@pytest.mark.parametrize(
+    "asked", [("--task", "sft"), ("--sizes", "7B"), ("--judgements", "0"), ("--judgements", "x")]
+)
 def test_what_there_is_not_is_refused(cli, asked):
     code, _, err = cli("bench", "lm", *asked)
     assert code == 2
     assert asked[1] in str(err)
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("train", ["lora", "full"])
-def test_trl_steps_on_the_same_pairs(train):
+def test_trl_steps_on_the_same_pairs(train, task):
     pytest.importorskip("trl")
     with language_model._saved(SMALL) as path:
-        base = LanguageBase(BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30))
+        settings = BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30, task=task)
+        base = LanguageBase(settings)
         rival = Trl(base, examples(SMALL, base))
         assert rival.seconds() > 0
         network = rival._trainer.model
