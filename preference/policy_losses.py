@@ -64,7 +64,7 @@ class PolicyLoss:
     """
 
     name: str = "dpo"
-    beta: float = 0.1
+    beta: float = 1.0
     r_max: float = 2.0
 
     def __post_init__(self) -> None:

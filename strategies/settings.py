@@ -280,7 +280,7 @@ class Settings:
     )
     beta: float = setting(
         0.0,
-        "policy: what reward a log-ratio of one stands for. [default: 0.1]",
+        "policy: what reward a log-ratio of one stands for. [default: 1]",
         panel=MODEL,
         base=True,
         **POSITIVE,

@@ -287,7 +287,7 @@ RATES = {"lora": 0.05, "full": 0.01}
 #: By the task: how far noise may move θ in a whole run, in these units, shares of what layers say;
 #: and the longest step, over that of a linear head, since rounds are fewer. A reward is good if it
 #: ranks well, and forgives more than the next token's distribution.
-_STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0), "policy": (0.25, 10.0)}
+_STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0), "policy": (1.0, 40.0)}
 #: Losses of a policy that have a bound, by which one can be chosen; the first where nobody says.
 CHOSEN_BY = ("square-chipo", "square-dpo")
 

@@ -30,7 +30,7 @@ SHAPE = TinyBase(kind="llama", epochs=1, batch=8, rate=4e-3)
 #: in common between judgements (`docs/policies.md`).
 LAYER = f"{SHAPE.layers - 1}.mlp.down_proj"
 RANK, BETA, R_MAX = 4, 1.0, 2.0
-FIT = PolicyFit(epochs=1, batch=64, rate=0.2)
+FIT = PolicyFit(epochs=1, batch=64, rate=0.4)
 SAMPLING = Sampling(temperature=0.5, max_new_tokens=100)
 
 
