@@ -499,7 +499,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     from murmuration.preference.bases import base_of
     from murmuration.preference.language.base_model import LanguageBase
     from murmuration.preference.language.policies import policy_examples, policy_loss
-    from murmuration.preference.language.policy_fit import PolicyFit
+    from murmuration.preference.language.policy_fit import RATES, PolicyFit
     from murmuration.preference.models import preference_model
 
     config, own = context.config, context.config.of(LocalLabelSettings)
@@ -509,7 +509,8 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         policy_loss(base),
         preference_model(config.model, items.schema.kind, items.schema.responses - 1),
     )
-    given = {"epochs": own.epochs, "batch": own.batch, "rate": config.learning_rate}
+    rate = config.learning_rate or RATES[config.train or "lora"]
+    given = {"epochs": own.epochs, "batch": own.batch, "rate": rate}
     fit = PolicyFit(**{name: value for name, value in given.items() if value})
 
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:

@@ -21,6 +21,8 @@ from murmuration.preference.models import PreferenceModel, preference_model
 
 _LONGEST = 1.0  # gradient
 _WARMUP = 0.05  # of the steps
+#: By what is trained, of those that were tried (`docs/policies.md`).
+RATES = {"lora": 0.1, "full": 0.003}
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class PolicyFit:
     Attributes:
         epochs: passes over all judgements.
         batch: judgements of a step.
-        rate: the largest step, in θ's units.
+        rate: the largest step, in θ's units; `RATES` has what suits.
         seed: of the order of judgements.
 
     Raises:
@@ -39,7 +41,7 @@ class PolicyFit:
 
     epochs: int = 3
     batch: int = 64
-    rate: float = 0.02
+    rate: float = RATES["lora"]
     seed: int = 0
 
     def __post_init__(self) -> None:
