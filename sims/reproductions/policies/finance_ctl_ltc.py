@@ -68,7 +68,7 @@ def finance_ctl_ltc(
     over seeds. Then rows ``difference, value, low, high`` of four differences of win rates, paired
     by seed, with an interval at 95 %. ``quick``: a worse reference, and less of everything.
     """
-    texts = 16_000
+    texts = 12_000
     if quick:
         texts, seeds, pairs, prompts = 1000, 2, 300, 50
     with reference(_exchanges(texts, np.random.default_rng(_PUBLIC))) as path:

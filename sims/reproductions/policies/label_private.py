@@ -54,15 +54,15 @@ def label_private(
     *,
     epsilons: Sequence[float] = (0.1, 0.5, 2.0),
     seeds: int = 3,
-    pairs: int = 2000,
-    prompts: int = 500,
+    pairs: int = 1500,
+    prompts: int = 300,
 ) -> list[dict[str, Any]]:
     """Rows ``epsilon, method, win_rate_mean, win_rate_sd, unreadable, true_labels``.
 
     ``win_rate`` is over the reference; ``sd`` is over seeds. ``true_labels`` is how many true ones
     tell as much as what was stated, pairs · (1 − 2·flip)². Rows without ε are of true labels.
     """
-    texts = 25_000
+    texts = 16_000
     if quick:
         texts, epsilons, seeds, pairs, prompts = 1000, tuple(epsilons)[::2], 2, 200, 50
     with reference(Population().texts("train", texts)) as path:
