@@ -389,7 +389,7 @@ class LocalLabelSettings(Solved, Leveled):
         choices=("decaying", "published"),
     )
     sum_zero: bool = setting(False, "Only weights that sum to zero.")
-    epochs: int = setting(0, "Of a policy: passes over all labels. [default: 3]", **AT_LEAST_ONE)
+    epochs: int = setting(0, "Of a policy: passes over all labels. [default: 1]", **AT_LEAST_ONE)
     batch: int = setting(0, "Of a policy: labels of a step. [default: 64]", **AT_LEAST_ONE)
 
 
@@ -499,7 +499,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     from murmuration.preference.bases import base_of
     from murmuration.preference.language.base_model import LanguageBase
     from murmuration.preference.language.policies import policy_examples, policy_loss
-    from murmuration.preference.language.policy_fit import RATES, PolicyFit
+    from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit
     from murmuration.preference.models import preference_model
 
     config, own = context.config, context.config.of(LocalLabelSettings)
@@ -509,7 +509,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         policy_loss(base),
         preference_model(config.model, items.schema.kind, items.schema.responses - 1),
     )
-    rate = config.learning_rate or RATES[config.train or "lora"]
+    rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     given = {"epochs": own.epochs, "batch": own.batch, "rate": rate}
     fit = PolicyFit(**{name: value for name, value in given.items() if value})
 

@@ -22,7 +22,7 @@ from murmuration.preference.models import PreferenceModel, preference_model
 _LONGEST = 1.0  # gradient
 _WARMUP = 0.05  # of the steps
 #: By what is trained, of those that were tried (`docs/policies.md`).
-RATES = {"lora": 0.1, "full": 0.003}
+FIT_RATES = {"lora": 0.1, "full": 0.003}
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,16 @@ class PolicyFit:
     Attributes:
         epochs: passes over all judgements.
         batch: judgements of a step.
-        rate: the largest step, in θ's units; `RATES` has what suits.
+        rate: the largest step, in θ's units; `FIT_RATES` has what suits.
         seed: of the order of judgements.
 
     Raises:
         InputError: a number that is not positive.
     """
 
-    epochs: int = 3
+    epochs: int = 1
     batch: int = 64
-    rate: float = RATES["lora"]
+    rate: float = FIT_RATES["lora"]
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -6,8 +6,9 @@ tells of a user's text.
 
 A likelihood is kept under a digest of all that it was computed from: the network
 (`LanguageBase.reference_terms`), and the tokens of each text in its batch, which for users is that
-text alone. So it has the same bits whether it is found or computed, and whatever else the folder
-holds; texts that came or went, or stand in other files, leave what is known of the others.
+text alone (unless they share batches: then another text makes other batches). So it has the same
+bits whether it is found or computed, and whatever else the folder holds; texts that came or went,
+or stand in other files, leave what is known of the others.
 
 A file is digests, ascending, and likelihoods behind a SHA-256 of them and of the network; it is
 written whole, under a name that no other has, and never changed. So several processes need no lock,
@@ -114,8 +115,9 @@ class References:
                 continue  # another process has put it together with others
             except (OSError, ValueError) as error:
                 _log.warning("%s cannot be used (%s): references are computed again", path, error)
-                with suppress(OSError):
-                    path.unlink()
+                if isinstance(error, ValueError):
+                    with suppress(OSError):
+                        path.unlink()
             self._files.add(path)
 
     def _write(self) -> None:

@@ -230,12 +230,12 @@ TARGETS = {
         "one whole run of --task policy with 1,000 canary users, all models seen",
         audit_policy,
         trials=500,
-        epsilon=8.0,
+        epsilon=2.0,  # of which 100 right guesses could show 2.99
     ),
     "pipeline:policy:black-box": Target(
         "the same, the released policy asked how likely each answer is",
         partial(audit_policy, white=False),
         trials=500,
-        epsilon=8.0,
+        epsilon=2.0,  # of which 100 right guesses could show 2.99
     ),
 }

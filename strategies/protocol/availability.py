@@ -15,7 +15,8 @@ A run ends (``RunAborted``) where it would go on without learning:
 - in a simulation, where nothing fails but by mistake: as soon as a node fails or is late.
 
 Why in kind is public. How many were there, and what nodes said, may depend on data: in a simulation
-it is told to whoever started the run, elsewhere it goes to the private log alone.
+it is told to whoever started the run, elsewhere it goes to the private log alone, but for the name
+of an owner's rule, which is one of a public list.
 """
 
 import math

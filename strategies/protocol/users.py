@@ -102,7 +102,7 @@ class Registry:
         simulation, who know how many they are; all are waited for, and none may fail.
 
         Raises:
-            RunAborted: the owner of a node refuses, and no node may be left out or none is left.
+            RunAborted: the owner of a node refuses, and no node may be left out; or all owners do.
             RegistryError: a node failed to answer, or there is no user at all.
         """
         salt = source.key("registry salt")
@@ -130,7 +130,7 @@ class Registry:
                 absent(node, str(error))
                 failures.append(str(error))
         refusals = [why for why in failures if messages.OWNER_REFUSES in why]
-        if refusals and not entries and former is None:
+        if refusals and len(refusals) == len(node_ids) and former is None:
             raise failed_node(refusals[0], simulated=False)
         if registration is not None:
             entries = _held_to(registration, entries, keys, salt, beyond)

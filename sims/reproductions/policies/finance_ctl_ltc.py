@@ -8,13 +8,15 @@ caution that their words have (`population.reading`), and those that cannot be r
 
 Differences from the paper, besides data and size: the reference was trained on cautious and daring
 answers alike (theirs on preferred ones), so that there is something to win; all 1,697 pairs train;
-prompts are fresh for each seed, the same for all four policies of it, which have the same pairs,
-coins and corruption, too. β, passes and steps were fixed on other seeds, with labels of which none
+prompts are fresh for each seed, none of them among its pairs. The four policies of a seed have the
+same prompts, pairs and coins of privacy, and the two of a setting the same corruption; one
+reference serves all seeds. β, passes and steps were fixed on other seeds, with labels of which none
 was randomized or corrupted.
 
 Legend: J judgements.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
@@ -93,14 +95,15 @@ def finance_pairs(count: int, seed: int) -> Pairs:
 
 
 def finance_prompts(count: int, seed: int) -> list[str]:
-    """Prompts about money, drawn apart from pairs."""
-    generator = np.random.default_rng([seed, _PROMPTS])
-    return [prompt for prompt, _, _ in _exchanges(count, generator)]
+    """Prompts about money, drawn apart from the seed's pairs, none of which has them."""
+    generator, trained = np.random.default_rng([seed, _PROMPTS]), finance_pairs(PAIRS, seed).prompts
+    fresh = (prompt for prompt, _, _ in _exchanges(None, generator))
+    return [*itertools.islice(itertools.filterfalse({*trained}.__contains__, fresh), count)]
 
 
-def _exchanges(count: int, generator: np.random.Generator) -> Iterator[tuple[str, str, str]]:
-    """Prompts about money, each with a cautious and a daring answer."""
-    for _ in range(count):
+def _exchanges(count: int | None, generator: np.random.Generator) -> Iterator[tuple[str, str, str]]:
+    """Prompts about money, each with a cautious and a daring answer; without end for None."""
+    for _ in itertools.count() if count is None else range(count):
         drawn = Draws(generator.random(MAX_DRAWS).tolist())
         prompt, cautious, daring = exchange(MONEY_TOPICS, drawn)
         yield prompt, cautious.text, daring.text
@@ -173,6 +176,7 @@ def remarks(rows: Rows) -> list[str]:
         *found,
         "The rule, fixed before the run: a published difference is agreed with if the interval of "
         "ours lies above zero, disagreed with if it lies below, and undecided otherwise.",
+        "Intervals are for other pairs, coins, corruption and prompts, with this one reference.",
         "Wins of 170 prompts have a standard error of 3.7 points; what the paper gives as ± is "
         "smaller than that.",
     ]

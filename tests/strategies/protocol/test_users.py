@@ -264,12 +264,15 @@ def test_who_fails_is_left_out_where_nodes_may_come_and_go(ask):
 
 
 def test_where_every_owner_refuses_that_is_said(ask):
-    """And not that nobody hosts anybody; who else failed is no matter."""
+    """And not that nobody hosts anybody; it is not said of those who failed or kept silent."""
     refuses = f"{messages.OWNER_REFUSES} (tasks): 'policy' was asked for"
     registry, _ = ask({1: entry(IDS[:2]), 2: refuses})
     assert set(registry.nodes) == {1}
     with pytest.raises(RunAborted, match=r"\(by the rule tasks\)$"):
-        ask({1: refuses, 2: "no data here", 3: None})
+        ask({1: refuses, 2: refuses})
+    for others in ({2: "no data here"}, {2: None}):
+        with pytest.raises(RegistryError):
+            ask({1: refuses} | others)
 
 
 def test_whom_two_nodes_host_is_asked_by_neither(ask):

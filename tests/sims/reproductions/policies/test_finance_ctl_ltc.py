@@ -25,7 +25,8 @@ def test_prompts_and_pairs_are_drawn_apart_and_by_seed():
     assert finance.finance_pairs(50, 1).prompts != finance.finance_pairs(50, 2).prompts
     asked = finance.finance_prompts(50, 1)
     assert asked == finance.finance_prompts(50, 1)
-    assert len(set(asked) & set(finance.finance_pairs(50, 1).prompts)) < 10
+    assert len(set(asked)) > 25
+    assert not set(asked) & set(finance.finance_pairs(finance.PAIRS, 1).prompts)
 
 
 def test_four_policies_of_a_seed_have_the_same_pairs_and_coins(monkeypatch):
@@ -44,10 +45,12 @@ def test_four_policies_of_a_seed_have_the_same_pairs_and_coins(monkeypatch):
     found = finance.one_seed(("base", 4, 4000, 7))
     assert [*found] == [*finance.PUBLISHED]
     truth_J = finance.finance_pairs(4000, 4).first_J
-    (chi, ctl_J, flip), (square, same_J, _), (_, ltc_J, _), _ = told
-    assert (chi, square) == ("chipo", "square-chipo")
+    (_, ctl_J, flip), (_, also_ctl_J, _), (_, ltc_J, _), (_, also_ltc_J, _) = told
+    assert [name for name, _, _ in told] == ["chipo", "square-chipo"] * 2
+    np.testing.assert_array_equal(ltc_J, also_ltc_J)
     assert flip == pytest.approx(1 / (1 + np.exp(0.5)))
-    np.testing.assert_array_equal(ctl_J, same_J)
+    np.testing.assert_array_equal(ctl_J, also_ctl_J)
+    assert (ctl_J == ltc_J).mean() > 0.85  # where no corruption hit, by the same coins
     # Appendix E's mask: set to one before or after it is flipped.
     coin = 1 / (1 + np.exp(0.5))
     assert (ctl_J != truth_J).mean() == pytest.approx(0.1 * (1 - coin) + 0.9 * coin, abs=0.03)
@@ -85,7 +88,7 @@ def test_the_rule(rows):
     ]  # fmt: skip
     texts = finance.remarks(rows)
     assert texts[0].endswith("published +4.4: agrees.")
-    assert len(texts) == 6
+    assert len(texts) == 7
 
 
 def test_the_plot_has_every_cell(rows):
