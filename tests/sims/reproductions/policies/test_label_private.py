@@ -1,5 +1,7 @@
 """Policies from randomized labels: the two stages, what is compared, what rows say."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -87,21 +89,15 @@ def test_methods_of_a_seed_have_the_same_statements(monkeypatch):
 @pytest.fixture
 def rows(monkeypatch):
     monkeypatch.setattr(label_private, "Contest", Contest)
-    monkeypatch.setattr(label_private, "reference", _no_reference)
+    monkeypatch.setattr(label_private, "reference", no_reference)
     monkeypatch.setattr(label_private, "in_processes", map)
     Contest.told = []
     return label_private.label_private(seeds=2, pairs=100, prompts=5)
 
 
-class _no_reference:
-    def __init__(self, quick):
-        pass
-
-    def __enter__(self):
-        return "base"
-
-    def __exit__(self, *args):
-        pass
+@contextmanager
+def no_reference(texts):
+    yield "base"
 
 
 def test_rows_say_what_statements_are_worth(rows):
