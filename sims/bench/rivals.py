@@ -171,7 +171,8 @@ class Trl:
         if policy:
             made, head = AutoModelForCausalLM, {}
         network = made.from_pretrained(settings.path, dtype=torch.float32, **head)
-        trainer = trl.DPOTrainer if policy else trl.RewardTrainer  # pyright: ignore[reportPrivateImportUsage]
+        # Of two classes, each with a configuration of its own, which no type says.
+        trainer: Any = trl.DPOTrainer if policy else trl.RewardTrainer  # pyright: ignore[reportPrivateImportUsage]
         words = Dataset.from_dict({"prompt": ["a"], "chosen": ["a"], "rejected": ["b"]})
         self._times, self._trainer = (
             begun,
