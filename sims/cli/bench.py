@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -178,14 +179,14 @@ def lm(
     ] = "16M",
     judgements: Annotated[str, typer.Option(help="Of each user, comma-separated.")] = "4",
     users: Annotated[int, typer.Option(help="How many.", min=1)] = 64,
-    task: Annotated[str, typer.Option(help=f"{' or '.join(language_model.TASKS)}.")] = "reward",
+    task: Annotated[
+        str, typer.Option(help="What is trained.", click_type=click.Choice(language_model.TASKS))
+    ] = "reward",
     rivals: Annotated[
         bool, typer.Option("--rivals", help="Also TRL's trainer, if it is installed.")
     ] = False,
 ) -> None:
     """Clipping every user's gradient of a language model, over plain batched training."""
-    if task not in language_model.TASKS:
-        raise typer.BadParameter(repr(task))
     console, about = _begin(as_json)
     rows = []
     for size, each in product(_of(sizes, language_model.SIZES), _of(judgements)):

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from murmuration.preference.data.judgements import Judgements, LabelChannel
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.policies import PolicyExamples, policy_examples
+from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.sims.population.population import Weights
 from murmuration.sims.population.tiny_language_model import TinyBase, build
@@ -58,18 +58,6 @@ class Pairs:
     responses: Sequence[tuple[str, str]]
     first_J: np.ndarray
 
-    def stated(self, first_J: np.ndarray, flip_probability: float) -> Judgements:
-        """Statements about the first so many of them, each false by a coin of this probability."""
-        count = len(first_J)
-        return Judgements(
-            user_ids=("all",),
-            start_U=np.array([0, count]),
-            prompts=[*self.prompts[:count]],
-            responses=[*self.responses[:count]],
-            y_R=first_J.astype(np.float32),
-            channel=LabelChannel("randomized-response", flip_probability),
-        )
-
 
 class Contest:
     """Policies fitted to labels of the same pairs, which answer the same prompts.
@@ -89,7 +77,16 @@ class Contest:
         self._weights, self._seed = weights, seed
         answers = Writer.load(path).write(prompts, SAMPLING, (seed, 0))
         self._reference = worth(prompts, answers, weights)
-        self._known_T: np.ndarray | None = None
+        everything = Judgements(
+            user_ids=tuple(map(str, range(len(pairs.prompts)))),
+            start_U=np.arange(len(pairs.prompts) + 1),
+            prompts=[*pairs.prompts],
+            responses=[*pairs.responses],
+            y_R=np.ones(len(pairs.prompts), np.float32),
+        )
+        # Tokens, and a reference that is computed once: of these labels change, and the loss.
+        self._examples = policy_examples(everything, self._base("dpo"))
+        self._examples.refer(np.unique(self._examples.text_JK), together=True)
 
     def won(self, loss: str, first_J: np.ndarray, flip_probability: float = 0.0) -> Won:
         """What a policy fitted to statements about all pairs writes, beside the reference."""
@@ -103,35 +100,22 @@ class Contest:
     def predicted(self, loss: str, first_J: np.ndarray, flip_probability: float) -> np.ndarray:
         """Whether a policy fitted to statements about the first so many pairs prefers the first
         response, of each of all pairs."""
-        base, theta_D = self._fit(loss, first_J, flip_probability)
-        everything = policy_examples(self.pairs.stated(self.pairs.first_J, 0.0), base)
-        everything = replace(everything, public=True)
-        self._recall(everything)
-        return everything.logits_R(torch.from_numpy(theta_D)).numpy() > 0
+        _, theta_D = self._fit(loss, first_J, flip_probability)
+        return replace(self._examples, public=True).logits_R(torch.from_numpy(theta_D)).numpy() > 0
 
     def _fit(
         self, loss: str, first_J: np.ndarray, flip_probability: float
     ) -> tuple[LanguageBase, np.ndarray]:
-        base = LanguageBase(
-            BaseSettings(
-                self._path,
-                rank=RANK,
-                targets=LAYER,
-                task="policy",
-                loss=loss,
-                beta=BETA,
-                r_max=R_MAX,
-            )
+        base, count = self._base(loss), len(first_J)
+        told = replace(
+            self._examples.select(np.arange(count)),
+            base=base,
+            y_R=torch.from_numpy(first_J.astype(np.float32)),
+            flip_J=torch.full((count,), flip_probability, dtype=torch.float64),
         )
-        examples = policy_examples(self.pairs.stated(first_J, flip_probability), base)
-        self._recall(examples)
-        return base, replace(FIT, seed=self._seed)(examples)
+        return base, replace(FIT, seed=self._seed)(told)
 
-    def _recall(self, examples: PolicyExamples) -> None:
-        """Labels change, texts and their reference do not."""
-        if len(examples.text_JK) < len(self.pairs.prompts):
-            return
-        if self._known_T is None:
-            examples.refer(np.unique(examples.text_JK), together=True)
-            self._known_T = examples.reference_T
-        examples.reference_T[:] = self._known_T
+    def _base(self, loss: str) -> LanguageBase:
+        lora = {"rank": RANK, "targets": LAYER}
+        of_policy = {"task": "policy", "loss": loss, "beta": BETA, "r_max": R_MAX}
+        return LanguageBase(BaseSettings(self._path, **lora, **of_policy))

@@ -83,9 +83,8 @@ def test_a_run_tells_the_attacker_something(quick_runs, adjacency):
     with tiny_policy(200, 8.0) as policy:
         found = run_canaries(asked, 0, learner=policy)
     assert found.claimed == pytest.approx(8.0, rel=1e-3)
-    for white, score_M in ((True, found.white_M), (False, found.black_M)):
-        assert one_run(asked, found, white=white).claimed == found.claimed
-        in_M = found.in_M
+    in_M = found.in_M
+    for score_M in (found.white_M, found.black_M):
         assert (
             stats.mannwhitneyu(score_M[in_M], score_M[~in_M], alternative="greater").pvalue < 1e-4
         )
