@@ -32,7 +32,7 @@ from murmuration.sims.population.wording import MAX_DRAWS, Draws, exchange
 from murmuration.sims.reproductions.corruption import Corruption
 from murmuration.sims.reproductions.entry import Row, Rows, in_processes, mean_sd, tracked, where
 from murmuration.sims.reproductions.plots import open_corner
-from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, reference
+from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, cautions, reference
 
 PAIRS, ALPHA, EPSILON = 1697, 0.1, 0.5
 LOSSES = {"χPO": "chipo", "Square-χPO": "square-chipo"}
@@ -173,6 +173,7 @@ def remarks(rows: Rows) -> list[str]:
         if "difference" in row
     ]
     return [
+        *cautions(rows),
         *found,
         "The rule, fixed before the run: a published difference is agreed with if the interval of "
         "ours lies above zero, disagreed with if it lies below, and undecided otherwise.",

@@ -35,7 +35,7 @@ from murmuration.sims.reproductions.entry import (
     where,
 )
 from murmuration.sims.reproductions.plots import legend_below, open_corner
-from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, reference
+from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, cautions, reference
 
 METHODS = {
     "Square-χPO": "square-chipo",
@@ -158,6 +158,7 @@ def remarks(rows: Rows) -> list[str]:
         )
     clean = ", ".join(f"{row['method']} {_said(row)}" for row in where(rows, epsilon=None))
     return [
+        *cautions(rows),
         *found,
         f"True labels: {clean}.",
         "Wins over the reference, mean ± sd over seeds: differences of less than that are none.",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.sims.population.population import Weights
 from murmuration.sims.population.tiny_language_model import TinyBase, build
 from murmuration.sims.population.win_rate import win_rate, worth
+from murmuration.sims.reproductions.entry import Rows
 
 #: Of the reference, which makes one pass over its texts.
 SHAPE = TinyBase(kind="llama", epochs=1, batch=8, rate=4e-3)
@@ -39,6 +41,17 @@ class Won(NamedTuple):
 
     wins: float
     unreadable: float
+
+
+def cautions(rows: Rows) -> list[str]:
+    """What to say of rows with an ``unreadable`` share where too little can be read."""
+    shares = [row["unreadable"] for row in rows if "unreadable" in row]
+    if fmean(shares) <= 0.5:
+        return []
+    return [
+        f"{fmean(shares):.0%} of all answers cannot be read, so wins say NOTHING about losses or "
+        "privacy: the reference had too little text, or steps were too long."
+    ]
 
 
 @contextmanager
