@@ -21,7 +21,8 @@ quiet_libraries(threads_sleep=sys.argv[1:2] != ["bench"])
 
 
 #: What the list says of each command: what its own help begins with. The command is what the module
-#: ``murmuration.sims.cli.NAME`` calls NAME: a function, or a ``typer.Typer`` of several commands.
+#: ``sims.cli.NAME`` (or ``sims.cli.models.NAME``) calls NAME: a function, or a ``typer.Typer`` of
+#: several commands.
 COMMANDS = {
     "run": "Train a private reward model in simulation, or a language model with --task.",
     "plan": (
@@ -52,6 +53,8 @@ COMMANDS = {
     "bench": "Measure speed on this machine, beside what bounds it.",
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
+#: Those about models that are there, or are made without users: they lie in ``cli.models``.
+_OF_MODELS = frozenset({"score", "respond", "winrate", "base", "policies"})
 
 
 class _Commands(TyperGroup):
@@ -70,7 +73,8 @@ class _Commands(TyperGroup):
 
 def imported(name: str) -> click.Command:
     """The command of a name, from its file."""
-    file = import_module(f"murmuration.sims.cli.{name}")
+    room = "murmuration.sims.cli.models" if name in _OF_MODELS else "murmuration.sims.cli"
+    file = import_module(f"{room}.{name}")
     found = getattr(file, name)
     holder = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     if isinstance(found, typer.Typer):

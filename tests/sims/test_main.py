@@ -195,9 +195,10 @@ def test_the_list_says_of_a_command_what_its_own_help_begins_with(name):
 
 
 def test_no_command_is_left_out():
-    """A file of ``sims.cli`` with a function of its name is a command."""
+    """A file of ``sims.cli``, or of its ``models``, with a function of its name is a command."""
     folder = Path(main.__file__).parent / "cli"
-    names = {path.stem for path in folder.glob("*.py")} - {
+    files = [*folder.glob("*.py"), *(folder / "models").glob("*.py")]
+    names = {path.stem for path in files} - {
         "__init__",
         "options",
         "about_data",

@@ -11,7 +11,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.privacy.durable_files import replace_file
-from murmuration.sims.cli.winrate import TOPICS
+from murmuration.sims.cli.models.winrate import TOPICS
 from murmuration.sims.population.population import Population
 from murmuration.sims.runtimes.tables import console
 

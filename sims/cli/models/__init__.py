@@ -1,0 +1,1 @@
+"""Commands about models that are there, or are made without users."""
