@@ -33,6 +33,9 @@ COMMANDS = {
     ),
     "respond": "Write responses to prompts with a language model that says the next token.",
     "winrate": "Compare two language models' answers by the embedded population's true reward.",
+    "align": (
+        "Align a language model with a private reward, on public prompts: no further epsilon."
+    ),
     "compare": (
         "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
         "bars."
@@ -54,7 +57,7 @@ COMMANDS = {
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
-_OF_MODELS = frozenset({"score", "respond", "winrate", "base", "policies"})
+_OF_MODELS = frozenset({"align", "score", "respond", "winrate", "base", "policies"})
 
 
 class _Commands(TyperGroup):

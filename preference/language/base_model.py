@@ -267,6 +267,13 @@ class LanguageBase:
             parameter.data.copy_(moved.view(parameter.shape))
             start = end
 
+    def theta(self) -> np.ndarray:
+        """Where the network is now, (D,) float32: what `put` moves there, up to rounding."""
+        parts = [p.detach().float().reshape(-1) for p in self._parameters]
+        change_D = torch.cat([torch.zeros(0, device=self.device), *parts]) - self._initial_D
+        sizes = [parameter.numel() for parameter in self._parameters]
+        return change_D.cpu().numpy() / np.repeat(np.float32(self._units), sizes)
+
     def random_theta(self) -> torch.Tensor:
         """A θ at which nothing is zero, (D,): a head, and changes of the rest by a third.
 

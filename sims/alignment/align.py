@@ -1,0 +1,363 @@
+"""From a reward to a policy: climb it on public prompts, and watch what that is worth.
+
+Post-processing: the reward was released with a promise, prompts are public, and nothing else is
+read. What comes out costs nobody anything further, so its card carries the reward's promise.
+
+A folder ``OUT`` holds:
+
+    config.json       what was asked for
+    reference.jsonl   the reference's answers that guards were fitted to
+    metrics.jsonl     a line for each evaluation
+    answers/          what was written to the evaluation's prompts, by step
+    model/            the policy: LoRA layers of the base, and a card
+    result.json       what came of it; plots lie beside it
+    checkpoints/      to go on from; removed at the end
+
+Training ends early where the divergence passes its budget, or where the reward that is climbed and
+the true one part: the first goes on rising while the second is worse than it was, beyond chance, at
+two evaluations in a row. What is saved is then the policy of the last evaluation within the budget,
+or of the one that was truly best (so a truth that stops a run also chooses: measure it on other
+prompts).
+
+Legend: P prompts, K answers of the reference to each.
+"""
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.reward import LanguageReward
+from murmuration.privacy.durable_files import replace_file
+from murmuration.sims.alignment.evaluation import (
+    Evaluation,
+    Evaluator,
+    check_readable,
+    truth_of,
+)
+from murmuration.sims.alignment.reinforce import Steps, climb
+from murmuration.sims.alignment.rewards import AnswerReward, GuardedReward, Guards
+
+FORMAT = "murmuration-aligned-1"
+PARTED, BUDGET = "parted", "kl"
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What is asked for.
+
+    Attributes:
+        reward: RUN/model of a reward.
+        base: the policy that it begins from, and its reference.
+        prompts: where prompts are from.
+        truth: ``population``, the folder of a reward model, or empty for none.
+        steps, sampling, guards: how it climbs, writes, and is kept from gaming the reward.
+        lora_rank, lora_alpha, lora_targets, max_tokens, dtype: as of `BaseSettings`.
+        evaluate_every: steps between evaluations.
+        evaluate_on: prompts that are held out for them.
+        reference_answers: of the reference to each prompt, for guards.
+        kl_budget: nats; 0 for none.
+        seed: of everything.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    reward: str
+    base: str
+    prompts: str
+    truth: str = ""
+    steps: Steps = field(default_factory=Steps)
+    sampling: Sampling = field(default_factory=Sampling)
+    guards: Guards = field(default_factory=Guards)
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    lora_targets: str = ""
+    max_tokens: int = BaseSettings.max_tokens
+    dtype: str = "float32"
+    evaluate_every: int = 10
+    evaluate_on: int = 200
+    reference_answers: int = 4
+    kl_budget: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("evaluate_every", 1), ("evaluate_on", 2), ("reference_answers", 2)):
+            if getattr(self, name) < least:
+                option = "--" + name.replace("_", "-")
+                raise InputError(f"{option} must be at least {least}; got {getattr(self, name)}")
+        if not (math.isfinite(self.kl_budget) and self.kl_budget >= 0):
+            raise InputError(f"--kl-budget must not be negative; got {self.kl_budget}")
+        if not self.sampling.temperature:
+            raise InputError("--temperature must be above 0: a policy learns from what it draws")
+        if self.seed < 0:
+            raise InputError(f"--seed must not be negative; got {self.seed}")
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``config.json``."""
+        return {"format": FORMAT, **asdict(self)}
+
+
+Said = Callable[[str], None]
+
+
+def align(
+    asked: Alignment,
+    prompts: Sequence[str],
+    out: Path,
+    *,
+    resume: bool = False,
+    card: Callable[[Mapping[str, Any]], str] = lambda result: "",
+    beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+    said: Said = lambda text: None,
+) -> dict[str, Any]:
+    """Train a policy into a folder; what ``result.json`` says.
+
+    Args:
+        asked: what for.
+        prompts: public ones.
+        out: must not be there, unless ``resume``; then it must have been asked for the same.
+        resume: go on from the last checkpoint.
+        card: README.md of the model, from the result.
+        beside: more files of the model, by name, from its folder.
+        said: is told what is being done.
+
+    Raises:
+        InputError: what cannot be used, and why. What was done by then is kept for ``resume``.
+    """
+    if (out / "result.json").exists() and resume:
+        return json.loads((out / "result.json").read_text(encoding="utf-8"))
+    distinct = list(dict.fromkeys(prompts))
+    if len(distinct) < asked.evaluate_on + asked.steps.batch // asked.steps.answers:
+        raise InputError(
+            f"--prompts {asked.prompts}: {len(distinct):,} different prompts; --evaluate-on "
+            f"{asked.evaluate_on} and a step's {asked.steps.batch // asked.steps.answers} need more"
+        )
+    order = np.random.default_rng([asked.seed, 0]).permutation(len(distinct)).tolist()
+    held = [distinct[place] for place in order[: asked.evaluate_on]]
+    trained = [distinct[place] for place in order[asked.evaluate_on :]]
+    said("loading")
+    reward = AnswerReward.load(asked.reward)
+    truth = truth_of(asked.truth) if asked.truth else None
+    base = LanguageBase(
+        BaseSettings(
+            path=asked.base,
+            task="policy",
+            train="lora",
+            rank=asked.lora_rank,
+            alpha=asked.lora_alpha,
+            targets=asked.lora_targets,
+            max_tokens=asked.max_tokens,
+            dtype=asked.dtype,
+        )
+    )
+    base.texts.openings(held[:1], asked.sampling.max_new_tokens)  # or says what does not fit
+    _begin(asked, base, out, resume)
+    began = time.monotonic()
+    guarded = _guarded(asked, base, reward, trained, out, said)
+    evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed)
+    watch = _Watch(asked, base, evaluator, out, said)
+    watch.start()
+    climb(
+        base,
+        trained,
+        guarded,
+        asked.steps,
+        asked.sampling,
+        asked.seed,
+        out / "checkpoints",
+        watch,
+        asked.evaluate_every,
+    )
+    chosen = watch.chosen()
+    watch.restore(chosen.step)
+    result = {
+        **asked.to_json(),
+        "stopped": watch.stopped,
+        "saved_step": chosen.step,
+        "reference": watch.found[0].to_json(),
+        "policy": chosen.to_json(),
+        "prompts_trained": len(trained),
+        "dimension": base.dimension,
+        "base_digest": base.settings.digest,
+        "clipped": guarded.clipped / max(1, guarded.seen),
+        "range": [guarded.low, guarded.high],
+        "slope": guarded.slope,
+        "seconds": round(time.monotonic() - began, 1),
+        "resumed": resume,
+    }
+    LanguageReward(base.theta(), base).save(
+        out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
+    )
+    _write(out / "result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
+    shutil.rmtree(out / "checkpoints", ignore_errors=True)
+    return result
+
+
+def _begin(asked: Alignment, base: LanguageBase, out: Path, resume: bool) -> None:
+    """Make the folder, or check that it was made for the same."""
+    config = {**asked.to_json(), "base_digest": base.settings.digest}
+    file = out / "config.json"
+    if not resume:
+        if out.exists() and any(out.iterdir()):
+            raise InputError(f"--out {out} is there already; choose another, or --resume")
+        (out / "answers").mkdir(parents=True)
+        (out / "checkpoints").mkdir()
+        _write(file, json.dumps(config, indent=2) + "\n")
+        return
+    try:
+        before = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(f"--resume: {out} holds no alignment: no config.json") from None
+    for name in sorted(config.keys() | before.keys()):
+        if before.get(name) != json.loads(json.dumps(config.get(name))):
+            raise InputError(
+                f"--resume: {out} was begun with another {name}: {before.get(name)!r}, not "
+                f"{config.get(name)!r}"
+            )
+
+
+def _guarded(
+    asked: Alignment,
+    base: LanguageBase,
+    reward: AnswerReward,
+    prompts: Sequence[str],
+    out: Path,
+    said: Said,
+) -> GuardedReward:
+    """The reward that is climbed, with guards fitted to the reference's answers, which are kept."""
+    file, many = out / "reference.jsonl", asked.reference_answers
+    if not file.exists():
+        writer = Writer(base.model, base.texts)
+        asked_R = [prompt for prompt in prompts for _ in range(many)]
+
+        def progress(done: int, of: int) -> None:
+            said(f"the reference's answers: {done:,} of {of:,}")
+
+        answers = writer.write(asked_R, asked.sampling, (asked.seed, 0), progress)
+        rows = zip(asked_R, answers, strict=True)
+        _write(file, _lines({"prompt": prompt, "response": answer} for prompt, answer in rows))
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    if [row["prompt"] for row in rows[::many]] != list(prompts):
+        raise InputError(f"{file} is not about these prompts; begin again with another --out")
+    answers = [row["response"] for row in rows]
+    answers_PK = [answers[at : at + many] for at in range(0, len(answers), many)]
+    return GuardedReward(reward, asked.guards, prompts, answers_PK)
+
+
+class _Watch:
+    """Evaluates, keeps what was evaluated, and says when to stop."""
+
+    def __init__(
+        self, asked: Alignment, base: LanguageBase, evaluator: Evaluator, out: Path, said: Said
+    ) -> None:
+        self._asked, self._base, self._evaluator = asked, base, evaluator
+        self._out, self._said = out, said
+        self.found: list[Evaluation] = []
+        self.stopped = ""
+
+    def start(self) -> None:
+        """Evaluate the reference, or read what was evaluated up to the last checkpoint."""
+        from transformers.trainer_utils import get_last_checkpoint
+
+        last = get_last_checkpoint(str(self._out / "checkpoints"))
+        done = int(last.rpartition("-")[2]) if last else -1
+        for line in self._lines():
+            if line["step"] <= done or line["step"] == 0:
+                found = Evaluation(**line)
+                text = self._answers(found.step).read_text(encoding="utf-8")
+                answers = [json.loads(row)["response"] for row in text.splitlines()]
+                self._evaluator.remember(found.step, answers)
+                self._add(found)
+        if not self.found:
+            self(0)
+            check_readable(self.found[0], self._asked.base)
+
+    def __call__(self, step: int) -> bool:
+        """Evaluate the policy as it is; whether to stop."""
+        found = self._evaluator(
+            step, lambda done, of: self._said(f"step {step}: {done:,} of {of:,} answers")
+        )
+        rows = zip(self._evaluator.prompts, self._evaluator.answers[step], strict=True)
+        lines = _lines({"prompt": prompt, "response": answer} for prompt, answer in rows)
+        _write(self._answers(step), lines)
+        save_file({"theta_D": self._base.theta()}, self._theta(step))
+        self._add(found)
+        _write(self._out / "metrics.jsonl", _lines(one.to_json() for one in self.found))
+        self._said(self._told(found))
+        return bool(self.stopped)
+
+    def _add(self, found: Evaluation) -> None:
+        self.found.append(found)
+        if self._asked.kl_budget and found.kl > self._asked.kl_budget:
+            self.stopped = BUDGET
+        elif self._parted():
+            self.stopped = PARTED
+
+    def _parted(self) -> bool:
+        """Whether at the last two evaluations the proxy was above, and the truth below, where the
+        truth was best."""
+        if len(self.found) < 3 or self.found[0].truth is None:
+            return False
+        best = max(self.found[:-2], key=_truth)
+        return all(
+            one.proxy > best.proxy and self._evaluator.worse(one.step, best.step)
+            for one in self.found[-2:]
+        )
+
+    def chosen(self) -> Evaluation:
+        """The evaluation whose policy is saved."""
+        if self.stopped == PARTED:
+            return max(self.found, key=_truth)
+        budget = self._asked.kl_budget or math.inf
+        return [one for one in self.found if one.kl <= budget or not one.step][-1]
+
+    def restore(self, step: int) -> None:
+        """Put the policy of an evaluation back."""
+        self._base.put(load_file(self._theta(step))["theta_D"])
+
+    def _told(self, one: Evaluation) -> str:
+        truth = "" if one.truth is None else f", true reward {one.truth:+.2f}"
+        return f"step {one.step}: reward {one.proxy:+.2f}, KL {one.kl:.2f}{truth}"
+
+    def _lines(self) -> list[dict[str, Any]]:
+        try:
+            text = (self._out / "metrics.jsonl").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        return [
+            {name: math.nan if value is None and name == "kl_error" else value
+             for name, value in json.loads(line).items()}
+            for line in text.splitlines()
+        ]  # fmt: skip
+
+    def _answers(self, step: int) -> Path:
+        return self._out / "answers" / f"step-{step:06d}.jsonl"
+
+    def _theta(self, step: int) -> Path:
+        return self._out / "checkpoints" / f"theta-{step:06d}.safetensors"
+
+
+def _truth(one: Evaluation) -> float:
+    return -math.inf if one.truth is None else one.truth
+
+
+def _lines(rows: Any) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        replace_file(file, text.encode())
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror}") from None

@@ -1,0 +1,127 @@
+"""What is told of an alignment: plots of reward against divergence, and the policy's card."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from matplotlib.figure import Figure
+
+from murmuration.server.lineage import Lineage
+
+#: What reasons of ending are called.
+WHY = {
+    "": "all steps were made",
+    "kl": "the divergence from the reference passed its budget",
+    "parted": "the reward went on rising while the true reward fell",
+}
+
+
+def draw(out: Path) -> None:
+    """``reward_kl.png`` in an alignment's folder, from its ``metrics.jsonl``."""
+    text = (out / "metrics.jsonl").read_text(encoding="utf-8")
+    result = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    rows = [json.loads(line) for line in text.splitlines()]
+    figure(rows, int(result["saved_step"])).savefig(out / "reward_kl.png", dpi=120)
+
+
+def figure(rows: Sequence[Mapping[str, Any]], saved: int) -> Figure:
+    """The reward that was climbed and the true one, both over the reference's, against KL and
+    against steps; with the policy that was saved."""
+    drawn = Figure(figsize=(9.0, 3.8), layout="constrained")
+    panels = drawn.subplots(1, 2, sharey=True)
+    lines = {"reward that was climbed": ("C0", [row["proxy"] for row in rows], None)}
+    if rows[0]["truth"] is not None:
+        errors = [1.96 * (row["truth_error"] or 0.0) for row in rows]
+        truths = [row["truth"] - rows[0]["truth"] for row in rows]
+        lines["true reward"] = ("C1", truths, errors)
+    for axes, name, label in (
+        (panels[0], "kl", "divergence from the reference, nats"),
+        (panels[1], "step", "step"),
+    ):
+        places = [row[name] for row in rows]
+        for told, (colour, values, errors) in lines.items():
+            axes.errorbar(
+                places, values, errors, color=colour, marker="o", ms=3.5, lw=1.3, label=told
+            )
+        at = next(row[name] for row in rows if row["step"] == saved)
+        axes.axvline(at, color="0.6", ls=":", lw=1, label="saved")
+        axes.axhline(0.0, color="0.85", lw=1, zorder=0)
+        axes.set_xlabel(label)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("over the reference, logits")
+    panels[0].legend(frameon=False, fontsize=8)
+    return drawn
+
+
+def card(result: Mapping[str, Any], lineage: Lineage, promise: str) -> str:
+    """README.md of a policy.
+
+    Args:
+        result: of `align`.
+        lineage: of the base and the reward.
+        promise: what the reward's own run says of ε, in a sentence.
+    """
+    return _CARD.render(
+        result=result,
+        why=WHY[result["stopped"]],
+        promise=promise,
+        sentences=lineage.sentences(),
+    )
+
+
+def _plain(value: object) -> str:
+    """A text on one line that cannot start other Markdown or HTML."""
+    return " ".join(str(value).split()).replace("`", "'").replace("<", "&lt;")
+
+
+_JINJA = Environment(
+    finalize=_plain, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
+_JINJA.filters |= {"signed": "{:+.2f}".format, "share": "{:.1%}".format}
+_CARD = _JINJA.from_string("""\
+---
+library_name: murmuration
+tags:
+- text-generation
+- rlhf
+- differential-privacy
+---
+
+# A language model aligned with a private reward
+
+LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.dimension) }} trained weights) on \
+`{{ result.base }}`, trained by {{ result.steps.method.upper() }} to climb the reward of \
+`{{ result.reward }}` on {{ "{:,}".format(result.prompts_trained) }} public prompts.
+
+## Privacy
+
+{{ promise }}
+
+Nothing private was read here: this is post-processing of a released reward, which costs nobody \
+anything further. Prompts were declared public.
+{% for text in sentences %}
+
+> **Warning.** {{ text }}
+{% endfor %}
+
+## What it is worth
+
+Saved after {{ result.saved_step }} of {{ result.steps.steps }} steps ({{ why }}). On \
+{{ result.evaluate_on }} public prompts that were held out, its answers score \
+{{ result.policy.proxy|signed }} logits over the reference's by the reward that was climbed, at a \
+divergence of {{ "%.1f"|format(result.policy.kl) }} nats an answer.
+{% if result.policy.truth is not none %}
+By {% if result.truth == "population" %}the embedded population's true reward{% else %}another \
+reward model, `{{ result.truth }}`,{% endif %} they come to {{ result.policy.truth|signed }}, the \
+reference's to {{ result.reference.truth|signed }}.
+{% else %}
+No true reward was measured: a policy that climbs a reward can game it.
+{% endif %}
+
+## Limits
+
+- It writes what a reward likes that was learnt from a crowd. It does not know what is true, safe or
+  good, and what it gained by the reward may be words, length or noise: have answers compared.
+""")

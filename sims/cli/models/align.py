@@ -1,0 +1,253 @@
+"""``murmuration align``: from a private reward, or from judgements, to a policy that climbs it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.generation import Sampling
+from murmuration.sims.alignment.align import Alignment
+from murmuration.sims.alignment.align import align as aligned
+from murmuration.sims.alignment.evaluation import POPULATION
+from murmuration.sims.alignment.reinforce import METHODS, OPTIMIZERS, Steps
+from murmuration.sims.alignment.rewards import LENGTHS, Guards
+from murmuration.sims.runtimes.tables import console, table_of
+
+_STEPS, _GUARDS, _SAMPLING, _ALIGNMENT = Steps(), Guards(), Sampling(), Alignment("", "", "")
+_CLIMB, _GUARD, _WRITE = "How it climbs", "Against gaming the reward", "How it writes"
+_TRAINED, _LOOKED = "What is trained", "How it is evaluated"
+
+
+def align(
+    base: Annotated[
+        str, typer.Option(help="The policy to begin from, and the reference: a folder or hub name.")
+    ],
+    prompts: Annotated[
+        str,
+        typer.Option(
+            help="Public prompts: a file (or other source, as --data of a run) with `prompt` in "
+            "each row, or `population:seen` or `population:unseen`."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the policy and what is told of it.")],
+    reward: Annotated[
+        Path | None, typer.Option(help="A reward model's folder, as in RUN/model.")
+    ] = None,
+    judgements: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --reward: train one first on this data (or `population`), into "
+            "OUT/reward, by `uls` over 200 rounds."
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Of that reward.")] = None,
+    delta: Annotated[str, typer.Option(help="Of that reward.")] = "1e-5",
+    limit: Annotated[int, typer.Option(help="How many prompts at most.", min=2)] = 1000,
+    prompts_public: Annotated[
+        bool,
+        typer.Option(
+            "--prompts-public",
+            help="Declare that prompts which users were asked, too, were public before.",
+        ),
+    ] = False,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Which policy gradient.",
+            click_type=click.Choice(METHODS),
+            rich_help_panel=_CLIMB,
+        ),
+    ] = _STEPS.method,
+    steps: Annotated[int, typer.Option(help="How many.", rich_help_panel=_CLIMB)] = _STEPS.steps,
+    batch: Annotated[
+        int, typer.Option(help="Answers of a step.", rich_help_panel=_CLIMB)
+    ] = _STEPS.batch,
+    answers: Annotated[
+        int, typer.Option(help="Answers to each of its prompts.", rich_help_panel=_CLIMB)
+    ] = _STEPS.answers,
+    learning_rate: Annotated[
+        float, typer.Option(help="Of LoRA's factors.", rich_help_panel=_CLIMB)
+    ] = _STEPS.rate,
+    beta: Annotated[
+        float,
+        typer.Option(help="What a nat of divergence costs.", rich_help_panel=_CLIMB),
+    ] = _STEPS.beta,
+    optimizer: Annotated[
+        str,
+        typer.Option(help="TRL's.", click_type=click.Choice(OPTIMIZERS), rich_help_panel=_CLIMB),
+    ] = _STEPS.optimizer,
+    clip: Annotated[
+        bool,
+        typer.Option(
+            help="Clip centred rewards to the range of the reference's.", rich_help_panel=_GUARD
+        ),
+    ] = _GUARDS.clip,
+    length: Annotated[
+        str,
+        typer.Option(
+            help="`penalise` what is longer than the reference, or `match`: take off what length "
+            "alone explains.",
+            click_type=click.Choice(LENGTHS),
+            rich_help_panel=_GUARD,
+        ),
+    ] = _GUARDS.length,
+    length_penalty: Annotated[
+        float, typer.Option(help="Of `penalise`, for each doubling.", rich_help_panel=_GUARD)
+    ] = _GUARDS.length_penalty,
+    pessimism: Annotated[
+        float,
+        typer.Option(
+            help="Taken off for answers as unusual as the reference's are on average.",
+            rich_help_panel=_GUARD,
+        ),
+    ] = _GUARDS.pessimism,
+    kl_budget: Annotated[
+        float,
+        typer.Option(help="Nats at which it ends; 0: none.", rich_help_panel=_GUARD),
+    ] = _ALIGNMENT.kl_budget,
+    truth: Annotated[
+        str | None,
+        typer.Option(
+            help="A true reward beside the one that is climbed: `population`, another reward "
+            "model's folder, or `none`. [default: population, of its own prompts]",
+            show_default=False,
+            rich_help_panel=_LOOKED,
+        ),
+    ] = None,
+    evaluate_every: Annotated[
+        int, typer.Option(help="Steps.", rich_help_panel=_LOOKED)
+    ] = _ALIGNMENT.evaluate_every,
+    evaluate_on: Annotated[
+        int, typer.Option(help="Prompts held out for that.", rich_help_panel=_LOOKED)
+    ] = _ALIGNMENT.evaluate_on,
+    temperature: Annotated[
+        float, typer.Option(help="Of answers.", rich_help_panel=_WRITE)
+    ] = _SAMPLING.temperature,
+    top_p: Annotated[
+        float, typer.Option(help="Likeliest tokens alone.", rich_help_panel=_WRITE)
+    ] = _SAMPLING.top_p,
+    max_new_tokens: Annotated[
+        int, typer.Option(help="After so many an answer breaks off.", rich_help_panel=_WRITE)
+    ] = _SAMPLING.max_new_tokens,
+    lora_rank: Annotated[
+        int, typer.Option(help="Of LoRA's factors.", rich_help_panel=_TRAINED)
+    ] = _ALIGNMENT.lora_rank,
+    lora_alpha: Annotated[
+        int, typer.Option(help="Their product times alpha / rank.", rich_help_panel=_TRAINED)
+    ] = _ALIGNMENT.lora_alpha,
+    lora_targets: Annotated[
+        str,
+        typer.Option(help="Layers, comma-separated, or `all-linear`.", rich_help_panel=_TRAINED),
+    ] = _ALIGNMENT.lora_targets,
+    max_tokens: Annotated[
+        int, typer.Option(help="Of prompt and answer.", rich_help_panel=_TRAINED)
+    ] = _ALIGNMENT.max_tokens,
+    seed: Annotated[int, typer.Option(help="Of everything.", min=0)] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on in --out.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+) -> None:
+    """Align a language model with a private reward, on public prompts: no further epsilon.
+
+    A policy that climbs a reward can game it: watch the true reward, which needs --truth.
+    """
+    from murmuration.sims.alignment.report import card, draw
+    from murmuration.sims.cli.models.respond import _prompts
+
+    if (reward is None) == (judgements is None):
+        raise InputError("give --reward, a model's folder, or --judgements to train one first")
+    with console(stderr=True).status("") as status:
+        if judgements is not None:
+            reward = _reward(judgements, epsilon, delta, out, resume, seed, status.update)
+        assert reward is not None
+        asked = Alignment(
+            reward=str(reward.expanduser().absolute()),
+            base=base,
+            prompts=prompts,
+            truth=_truth(truth, prompts),
+            steps=Steps(method, steps, batch, answers, learning_rate, beta, optimizer),
+            sampling=Sampling(temperature, top_p, max_new_tokens),
+            guards=Guards(clip, length, length_penalty, pessimism),
+            lora_rank=lora_rank,
+            lora_alpha=lora_alpha,
+            lora_targets=lora_targets,
+            max_tokens=max_tokens,
+            evaluate_every=evaluate_every,
+            evaluate_on=evaluate_on,
+            kl_budget=kl_budget,
+            seed=seed,
+        )
+
+        def said(text: str) -> None:
+            status.update(text)
+            if text.startswith("step ") and "reward" in text:
+                status.console.print(text, markup=False)
+
+        found = _prompts(prompts, limit, seed)
+        result = aligned(asked, found, out, resume=resume, card=card, said=said)
+    draw(out)
+    if as_json:
+        print(json.dumps(result, allow_nan=False))
+        return
+    _tell(result, out)
+
+
+def _truth(given: str | None, prompts: str) -> str:
+    if given is None:
+        return POPULATION if prompts.startswith("population:") else ""
+    return "" if given == "none" else given
+
+
+def _reward(
+    judgements: str,
+    epsilon: float | None,
+    delta: str,
+    out: Path,
+    resume: bool,
+    seed: int,
+    said: Any,
+) -> Path:
+    """A private reward, trained into OUT's neighbour or found there."""
+    from murmuration.public import train
+
+    if epsilon is None:
+        raise InputError("--judgements needs --epsilon: what the reward may cost a user")
+    run = out.with_name(out.name + "-reward")
+    if not (run / "result.json").exists():
+        said(f"training a reward at epsilon {epsilon:g} into {run}")
+        data = {} if judgements == "population" else {"data": judgements}
+        train(
+            strategy="uls",
+            epsilon=epsilon,
+            delta=delta,
+            rounds=200,
+            seed=seed,
+            out=run,
+            resume=resume and run.exists(),
+            **data,
+        )
+    return run / "model"
+
+
+def _tell(result: dict[str, Any], out: Path) -> None:
+    rows = [
+        {"": name, **{key: result[name][key] for key in ("step", "proxy", "kl", "truth", "words")}}
+        for name in ("reference", "policy")
+    ]
+    headings = {
+        "": "",
+        "step": "step",
+        "proxy": "reward",
+        "kl": "KL",
+        "truth": "true reward",
+        "words": "words",
+    }
+    console().print(table_of(rows, headings))
+    why = {
+        "": "all steps were made",
+        "kl": "the divergence passed its budget",
+        "parted": "reward and true reward parted",
+    }
+    print(f"{why[result['stopped']]}; the policy of step {result['saved_step']} is in {out}/model")

@@ -1,0 +1,236 @@
+"""From a reward to a policy: what is kept, what ends a run early, and going on after a kill."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.likelihood import load_scorer
+from murmuration.preference.reward import RewardModel
+from murmuration.sims.alignment import align as module
+from murmuration.sims.alignment.align import Alignment, align
+from murmuration.sims.alignment.reinforce import Steps
+from murmuration.sims.alignment.rewards import Guards
+
+pytest.importorskip("peft")
+pytest.importorskip("trl")
+
+NAMES = ["what now", "loan", "save it", "buy today", "spend all of it", "keep the old one"]
+PROMPTS = [f"{name} {more}" for name in NAMES for more in ("?", "!", "now ?", "wait ?")]
+
+
+SHORT = Sampling(max_new_tokens=5)
+
+
+@pytest.fixture
+def reward(tmp_path):
+    """Likes one word above all."""
+    features = HashingFeatures(dimension=257, length_weight=0.0)
+    theta = 3.0 * features(["a"], ["save"])[0] - 3.0 * features(["a"], ["loan"])[0]
+    RewardModel(theta, features).save(tmp_path / "run" / "model")
+    return tmp_path / "run" / "model"
+
+
+@pytest.fixture
+def asked(reward, language_model):
+    def make(**more):
+        given = {
+            "reward": str(reward),
+            "base": str(language_model("llama")),
+            "prompts": "file",
+            "steps": Steps(steps=6, batch=8, answers=4, rate=0.02, beta=0.0),
+            "sampling": SHORT,
+            "lora_rank": 4,
+            "lora_targets": "all-linear",
+            "evaluate_every": 2,
+            "evaluate_on": 8,
+        }
+        return Alignment(**{**given, **more})
+
+    return make
+
+
+def metrics(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_policy_that_others_load_and_what_is_told_of_it(asked, tmp_path):
+    out = tmp_path / "out"
+    result = align(asked(), PROMPTS, out, card=lambda found: f"saved {found['saved_step']}")
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["answers", "config.json", "metrics.jsonl", "model", "reference.jsonl",
+                     "result.json"]  # fmt: skip
+    assert json.loads((out / "result.json").read_text()) == result
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
+    assert (result["stopped"], result["saved_step"]) == ("", 6)
+    assert result["policy"] == metrics(out)[-1]
+    assert result["policy"]["kl"] > 0 == result["reference"]["kl"]
+    assert (out / "model" / "README.md").read_text() == "saved 6\n"
+    # The folder writes what was evaluated last, as that was drawn.
+    rows = [json.loads(row) for row in (out / "answers/step-000006.jsonl").read_text().splitlines()]
+    written = Writer.load(out / "model").write([row["prompt"] for row in rows], SHORT, (0, 7))
+    assert written == [row["response"] for row in rows]
+    assert np.isfinite(load_scorer(out / "model").score(["loan ?"], ["save it"])).all()
+
+
+def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):
+    seen = []
+    honest = module.climb
+
+    def climb(base, prompts, *rest):
+        seen.extend(prompts)
+        honest(base, prompts, *rest)
+
+    monkeypatch.setattr(module, "climb", climb)
+    align(asked(), [*PROMPTS, *PROMPTS], tmp_path / "out")
+    rows = (tmp_path / "out/answers/step-000000.jsonl").read_text().splitlines()
+    held = [json.loads(row)["prompt"] for row in rows]
+    assert sorted([*held, *seen]) == sorted(PROMPTS)
+    assert len(held) == 8
+
+
+def test_the_proxy_is_what_score_says_over_the_reference(asked, reward, tmp_path):
+    align(asked(), PROMPTS, tmp_path / "out")
+    model = RewardModel.load(reward)
+
+    def mean(step):
+        text = (tmp_path / f"out/answers/step-{step:06d}.jsonl").read_text()
+        rows = [json.loads(row) for row in text.splitlines()]
+        return model.score([r["prompt"] for r in rows], [r["response"] for r in rows]).mean()
+
+    for line in metrics(tmp_path / "out"):
+        assert line["proxy"] == pytest.approx(mean(line["step"]) - mean(0))
+
+
+def test_it_ends_where_the_divergence_passes_its_budget_and_keeps_what_is_within(asked, tmp_path):
+    out = tmp_path / "out"
+    result = align(asked(kl_budget=1e-4), PROMPTS, out)
+    assert result["stopped"] == "kl"
+    assert [line["step"] for line in metrics(out)] == [0, 2]
+    assert result["saved_step"] == 0
+    assert result["policy"]["kl"] == 0.0
+    assert metrics(out)[-1]["kl"] > 1e-4
+
+
+class Falling:
+    """A truth that is best at step 2, and then falls."""
+
+    worst = -9.0
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, prompts, responses):
+        values = [0.0, 1.0, 0.0, -1.0, -2.0, -3.0, -4.0]
+        self.calls += 1
+        return values[self.calls - 1] + np.linspace(0, 0.01, len(prompts))
+
+
+def test_it_ends_where_reward_and_truth_part_and_keeps_the_truly_best(asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "truth_of", lambda named: Falling())
+    honest = module.Evaluator.remember
+
+    def rising(self, step, answers):
+        _, unreadable = honest(self, step, answers)
+        return float(step), unreadable
+
+    monkeypatch.setattr(module.Evaluator, "remember", rising)
+    out = tmp_path / "out"
+    steps = Steps(steps=12, batch=8, answers=4, rate=0.02)
+    result = align(asked(truth="population", steps=steps), PROMPTS, out)
+    assert result["stopped"] == "parted"
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
+    assert result["saved_step"] == 2
+    assert result["policy"]["truth"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_truth_and_reward_that_fall_together_have_not_parted(asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "truth_of", lambda named: Falling())
+    honest = module.Evaluator.remember
+
+    def falling(self, step, answers):
+        _, unreadable = honest(self, step, answers)
+        return -float(step), unreadable
+
+    monkeypatch.setattr(module.Evaluator, "remember", falling)
+    assert align(asked(truth="population"), PROMPTS, tmp_path / "out")["stopped"] == ""
+
+
+@pytest.mark.parametrize("when", ["the reference", "step 4"])
+def test_killed_and_continued_it_is_the_policy_of_a_run_that_was_not(asked, tmp_path, when):
+    whole = align(asked(), PROMPTS, tmp_path / "whole")
+
+    def said(text):
+        if text.startswith(when):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, tmp_path / "parts", said=said)
+    assert not (tmp_path / "parts" / "model").exists()
+    parts = align(asked(), PROMPTS, tmp_path / "parts", resume=True)
+    for name in ("stopped", "saved_step", "prompts_trained", "dimension"):
+        assert parts[name] == whole[name]
+    assert [parts["slope"], *parts["range"]] == pytest.approx([whole["slope"], *whole["range"]])
+    for part in ("policy", "reference"):
+        for name, value in whole[part].items():
+            assert parts[part][name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
+    one, other = (Writer.load(tmp_path / name / "model") for name in ("whole", "parts"))
+    assert one.write(PROMPTS, SHORT, 5) == other.write(PROMPTS, SHORT, 5)
+    again = align(asked(), PROMPTS, tmp_path / "parts", resume=True)  # finished: told once more
+    assert again == parts
+
+
+def test_what_is_refused(asked, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "a").touch()
+    with pytest.raises(InputError, match="is there already"):
+        align(asked(), PROMPTS, tmp_path / "there")
+    with pytest.raises(InputError, match="24 different prompts; --evaluate-on 23"):
+        align(asked(evaluate_on=23), PROMPTS, tmp_path / "few")
+    assert not (tmp_path / "few").exists()
+    with pytest.raises(InputError, match="holds no alignment"):
+        align(asked(), PROMPTS, tmp_path / "none", resume=True)
+    with pytest.raises(InputError, match="leave no room for a prompt"):
+        align(asked(sampling=Sampling(max_new_tokens=500)), PROMPTS, tmp_path / "long")
+    assert not (tmp_path / "long").exists()
+
+
+def test_it_goes_on_only_with_what_it_was_begun_with(asked, tmp_path):
+    def killed(text):
+        if text.startswith("step 0: reward"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, tmp_path / "out", said=killed)
+    with pytest.raises(InputError, match="begun with another seed: 0, not 1"):
+        align(asked(seed=1), PROMPTS, tmp_path / "out", resume=True)
+    with pytest.raises(InputError, match="is not about these prompts"):
+        align(asked(), [*PROMPTS, "one more ?"], tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"evaluate_every": 0}, "--evaluate-every"),
+        ({"evaluate_on": 1}, "--evaluate-on"),
+        ({"kl_budget": math.nan}, "--kl-budget"),
+        ({"seed": -1}, "--seed"),
+        ({"sampling": Sampling(temperature=0)}, "--temperature must be above 0"),
+    ],
+)
+def test_values_out_of_range(asked, more, said):
+    with pytest.raises(InputError, match=said):
+        asked(**more)
+
+
+def test_guards_are_of_the_references_answers_to_the_trained_prompts(asked, tmp_path):
+    result = align(asked(guards=Guards(length="match")), PROMPTS, tmp_path / "out")
+    text = (tmp_path / "out/reference.jsonl").read_text()
+    rows = [json.loads(row) for row in text.splitlines()]
+    assert len(rows) == 4 * (len(PROMPTS) - 8)
+    assert result["range"][0] < 0 < result["range"][1]
+    assert result["slope"] != 0.0
