@@ -20,7 +20,7 @@ from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.tokens import length_batches
 from murmuration.sims.alignment.rewards import AnswerReward, Scores
-from murmuration.sims.population.population import Population, true_reward
+from murmuration.sims.population.population import Population, Weights, true_reward
 from murmuration.sims.population.win_rate import worth
 from murmuration.sims.population.wording import STRENGTHS
 
@@ -44,8 +44,8 @@ class Truth(Protocol):
 class PopulationTruth:
     """The embedded population's crowd mean, at the axes that an answer's words have."""
 
-    def __init__(self, population: Population = Population()) -> None:
-        self._weights = population.crowd
+    def __init__(self, weights: Weights = Population.crowd) -> None:
+        self._weights = weights
         most = max(strength for strength, _ in STRENGTHS)
         corners = [(a, b, c) for a in (-most, most) for b in (-1.0, 1.0) for c in (0.0, 1.0)]
         self._worst = min(true_reward(self._weights, corner) for corner in corners)

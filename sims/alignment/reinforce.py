@@ -97,8 +97,8 @@ def climb(
         every: also how often a checkpoint is written.
 
     Raises:
-        InputError: TRL is not installed, there are fewer prompts than a step takes, or a step is not
-            finite.
+        InputError: TRL is not installed, there are fewer prompts than a step takes, or a step is
+            not finite.
     """
     if len(prompts) < steps.batch // steps.answers:  # of which TRL would make no step, and no word
         raise InputError(

@@ -9,6 +9,7 @@ from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from murmuration.server.lineage import Lineage
+from murmuration.sims.alignment.data_set import privacy_lines
 
 #: What reasons of ending are called.
 WHY = {
@@ -31,6 +32,7 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int) -> Figure:
     against steps; with the policy that was saved."""
     drawn = Figure(figsize=(9.0, 3.8), layout="constrained")
     panels = drawn.subplots(1, 2, sharey=True)
+    lines: dict[str, tuple[str, list[float], list[float] | None]]
     lines = {"reward that was climbed": ("C0", [row["proxy"] for row in rows], None)}
     if rows[0]["truth"] is not None:
         errors = [1.96 * (row["truth_error"] or 0.0) for row in rows]
@@ -55,19 +57,18 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int) -> Figure:
     return drawn
 
 
-def card(result: Mapping[str, Any], lineage: Lineage, promise: str) -> str:
+def card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()) -> str:
     """README.md of a policy.
 
     Args:
         result: of `align`.
         lineage: of the base and the reward.
-        promise: what the reward's own run says of ε, in a sentence.
+        public: which of these were declared to come from public data.
     """
     return _CARD.render(
         result=result,
         why=WHY[result["stopped"]],
-        promise=promise,
-        sentences=lineage.sentences(),
+        promise=privacy_lines(lineage, [name.removeprefix("--") for name in public]),
     )
 
 
@@ -97,14 +98,12 @@ LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.dimension) }} train
 
 ## Privacy
 
-{{ promise }}
+{% for text in promise %}
+{{ text }}
 
+{% endfor %}
 Nothing private was read here: this is post-processing of a released reward, which costs nobody \
 anything further. Prompts were declared public.
-{% for text in sentences %}
-
-> **Warning.** {{ text }}
-{% endfor %}
 
 ## What it is worth
 

@@ -53,6 +53,14 @@ def align(
             help="Declare that prompts which users were asked, too, were public before.",
         ),
     ] = False,
+    reward_privacy: Annotated[
+        str,
+        typer.Option(
+            help="What a reward cost whose folder does not say it: `public`, or ledgers, "
+            "comma-separated."
+        ),
+    ] = "",
+    base_privacy: Annotated[str, typer.Option(help="The same, of the base.")] = "",
     method: Annotated[
         str,
         typer.Option(
@@ -153,8 +161,9 @@ def align(
 
     A policy that climbs a reward can game it: watch the true reward, which needs --truth.
     """
+    from murmuration.server.lineage import joined, lineage_of_saved
+    from murmuration.sims.alignment.public_prompts import public_prompts
     from murmuration.sims.alignment.report import card, draw
-    from murmuration.sims.cli.models.respond import _prompts
 
     if (reward is None) == (judgements is None):
         raise InputError("give --reward, a model's folder, or --judgements to train one first")
@@ -162,6 +171,12 @@ def align(
         if judgements is not None:
             reward = _reward(judgements, epsilon, delta, out, resume, seed, status.update)
         assert reward is not None
+        told = {"--base": base_privacy, "--reward": reward_privacy}
+        lineage = joined(
+            lineage_of_saved("--base", base, "--base-privacy", base_privacy, may_be_base=True),
+            lineage_of_saved("--reward", str(reward), "--reward-privacy", reward_privacy),
+        )
+        public = [name for name, given in told.items() if given == "public"]
         asked = Alignment(
             reward=str(reward.expanduser().absolute()),
             base=base,
@@ -185,8 +200,17 @@ def align(
             if text.startswith("step ") and "reward" in text:
                 status.console.print(text, markup=False)
 
-        found = _prompts(prompts, limit, seed)
-        result = aligned(asked, found, out, resume=resume, card=card, said=said)
+        models = [reward, base]
+        found = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)
+        result = aligned(
+            asked,
+            found,
+            out,
+            resume=resume,
+            card=lambda result: card(result, lineage, public),
+            beside=lineage.files,
+            said=said,
+        )
     draw(out)
     if as_json:
         print(json.dumps(result, allow_nan=False))

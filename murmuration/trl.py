@@ -1,0 +1,66 @@
+"""A saved reward for TRL's own trainers.
+
+    from trl import GRPOTrainer
+    from murmuration.trl import reward_function
+    GRPOTrainer(model, reward_funcs=reward_function("runs/ada/model"), train_dataset=prompts)
+
+The reward reads prompts and completions as ``murmuration score`` does, with its own templating;
+TRL's policy may have another. ``murmuration align`` does all of it, with guards against gaming the
+reward, which this has not.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from murmuration.preference.data.rows import InputError
+
+Text = str | Sequence[Mapping[str, Any]]
+
+
+def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
+    """What ``reward_funcs`` of TRL's GRPO and RLOO trainers takes.
+
+    The function is called with ``prompts``, ``completions`` and keywords that it leaves alone, and
+    gives a reward for each, in batches. Prompts and completions are strings or lists of messages:
+    of a completion the last message counts; a prompt of one message is its text, and one of several
+    is written down as lines of ``role: text`` with empty lines between.
+
+    Raises:
+        InputError: the folder is no reward; when called, a reward is not finite.
+    """
+    from murmuration.sims.alignment.rewards import AnswerReward
+
+    reward = AnswerReward.load(path)
+
+    def murmuration_reward(
+        prompts: Sequence[Text], completions: Sequence[Text], **_: Any
+    ) -> list[float]:
+        said = [_completion(text) for text in completions]
+        return reward([_prompt(text) for text in prompts], said).tolist()
+
+    return murmuration_reward
+
+
+def _prompt(text: Text) -> str:
+    if isinstance(text, str):
+        return text
+    if len(text) == 1:
+        return _content(text[0])
+    return "\n\n".join(f"{message.get('role', '')}: {_content(message)}" for message in text)
+
+
+def _completion(text: Text) -> str:
+    if isinstance(text, str):
+        return text
+    return _content(text[-1]) if text else ""
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    """A message's text; of one in parts, the parts that are text."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Sequence):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+    raise InputError(f"a message without text: its content is a {type(content).__name__}")
