@@ -32,6 +32,9 @@ COMMANDS = {
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
     "respond": "Write responses to prompts with a language model that says the next token.",
+    "synthesize": (
+        "Let a policy answer public prompts, and a private reward say which answers are better."
+    ),
     "winrate": "Compare two language models' answers by the embedded population's true reward.",
     "align": (
         "Align a language model with a private reward, on public prompts: no further epsilon."
@@ -57,7 +60,9 @@ COMMANDS = {
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
-_OF_MODELS = frozenset({"align", "score", "respond", "winrate", "base", "policies"})
+_OF_MODELS = frozenset(
+    {"align", "base", "policies", "respond", "score", "synthesize", "winrate"}
+)
 
 
 class _Commands(TyperGroup):

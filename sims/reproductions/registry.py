@@ -12,6 +12,7 @@ from murmuration.sims.reproductions import (
     rr_vs_m,
     uls_conjecture,
 )
+from murmuration.sims.reproductions.alignment import synthetic_pairs
 from murmuration.sims.reproductions.entry import Entry, of_rows
 from murmuration.sims.reproductions.policies import (
     chipo_cdp,
@@ -76,5 +77,9 @@ ENTRIES = {
     "label-private-policies": Entry(
         "policies from randomized labels, by four losses: how often their answers win, against ε",
         of_rows(label_private.label_private, label_private.remarks, label_private.plot),
+    ),
+    "synthetic-preferences": Entry(
+        "pairs that a private reward labelled, beside true judgements: labels, heads, policies",
+        of_rows(synthetic_pairs.synthetic_pairs, synthetic_pairs.remarks),
     ),
 }
