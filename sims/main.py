@@ -32,7 +32,7 @@ COMMANDS = {
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
     "respond": "Write responses to prompts with a language model that says the next token.",
-    "winrate": "Compare two language models' answers by the embedded population's true reward.",
+    "winrate": "Compare models' answers with another's: how often each wins, as a judge sees it.",
     "compare": (
         "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
         "bars."
