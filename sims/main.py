@@ -35,7 +35,7 @@ COMMANDS = {
     "synthesize": (
         "Let a policy answer public prompts, and a private reward say which answers are better."
     ),
-    "winrate": "Compare two language models' answers by the embedded population's true reward.",
+    "winrate": "Compare models' answers with another's: how often each wins, as a judge sees it.",
     "align": (
         "Align a language model with a private reward, on public prompts: no further epsilon."
     ),
@@ -60,9 +60,7 @@ COMMANDS = {
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
-_OF_MODELS = frozenset(
-    {"align", "base", "policies", "respond", "score", "synthesize", "winrate"}
-)
+_OF_MODELS = frozenset({"align", "base", "policies", "respond", "score", "synthesize", "winrate"})
 
 
 class _Commands(TyperGroup):

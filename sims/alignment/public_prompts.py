@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from murmuration.preference.data.rows import InputError
+from murmuration.sims.population.prompts import PREFIX, prompts_of
 from murmuration.sims.runtimes.shown_prompts import shown
 
-#: What the population's prompts are named by.
-POPULATION = "population:"
 DECLARE = "--prompts-public"
 
 
@@ -43,9 +42,7 @@ def public_prompts(
     Raises:
         InputError: they cannot be read, or as of ``refuse_private``.
     """
-    from murmuration.sims.cli.models.respond import read_prompts
-
-    prompts = read_prompts(source, limit, seed)
+    prompts = prompts_of(source, limit, seed)
     for model in models:
         refuse_private(prompts, source, model, declared_public)
     return prompts
@@ -65,7 +62,7 @@ def refuse_private(
     """
     # Those of the population come from a public stream of their own, drawn apart from what users
     # were shown. There are so few wordings that one may be there, too, by chance: it tells nothing.
-    if declared_public or source.startswith(POPULATION):
+    if declared_public or source.startswith(PREFIX):
         return False
     run = Path(model).expanduser().resolve().parent
     found = shown(run, prompts)

@@ -2,22 +2,18 @@
 
 import json
 from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.privacy.durable_files import replace_file
-from murmuration.sims.cli.models.winrate import TOPICS
-from murmuration.sims.population.population import Population
+from murmuration.sims.population.prompts import prompts_of
 from murmuration.sims.runtimes.tables import console
 
 _DEFAULT = Sampling()
-_POPULATION = "population:"
 
 
 def respond(
@@ -81,7 +77,7 @@ def respond(
             raise InputError("--best-of writes one response to each prompt: leave out --samples")
         _write_best(model, (prompts, limit, seed), out, sampling, reward, best_of, prompts_public)
         return
-    asked = read_prompts(prompts, limit, seed)
+    asked = prompts_of(prompts, limit, seed)
     with console(stderr=True).status("loading") as status:
         writer, found = Writer.load(model), []
         for sample in range(samples):
@@ -152,24 +148,3 @@ def _write(out: Path, rows: Iterable[dict[str, object]]) -> None:
         replace_file(out, lines.encode())
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
-
-
-def read_prompts(named: str, limit: int | None, seed: int) -> list[str]:
-    """The prompts that ``--prompts`` names: of a file, or of the embedded population.
-
-    Raises:
-        InputError: there are none, or they cannot be read.
-    """
-    if named.startswith(_POPULATION):
-        topics = named.removeprefix(_POPULATION)
-        if topics not in TOPICS:
-            said = " or ".join(_POPULATION + name for name in TOPICS)
-            raise InputError(f"--prompts {named}: there is only {said}")
-        return list(Population().prompts(TOPICS[topics], limit or 2000, seed))
-    try:
-        found = list(islice(load_prompts(named), limit))
-    except InputError as error:
-        raise InputError(f"--prompts {error}") from None
-    if not found:
-        raise InputError(f"--prompts {named} is empty")
-    return found

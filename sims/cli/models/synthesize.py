@@ -91,7 +91,8 @@ def synthesize(
     from murmuration.server.lineage import composed, joined, lineage_of_saved
     from murmuration.sims.alignment.data_set import FOR_EVER, Made, privacy_lines, save
     from murmuration.sims.alignment.pool import draw
-    from murmuration.sims.alignment.public_prompts import POPULATION, public_prompts
+    from murmuration.sims.alignment.public_prompts import public_prompts
+    from murmuration.sims.population.prompts import PREFIX
     from murmuration.sims.alignment.synthesis import Synthesis, preferences
 
     sampling = Sampling(temperature, top_p, max_new_tokens)
@@ -124,7 +125,7 @@ def synthesize(
             reward=digest_of(Path(reward).expanduser()),
             policy=contents_of(path).digest,
             policy_name="" if Path(path).is_dir() else path,
-            source=named if prompts.startswith(POPULATION) else "public prompts",
+            source=named if prompts.startswith(PREFIX) else "public prompts",
             prompts=len(asked),
             samples=samples,
             settings=given | {"max-new-tokens": max_new_tokens, "seed": seed},
