@@ -36,6 +36,7 @@ from safetensors.numpy import load_file, save_file
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.reward import LanguageReward
 from murmuration.privacy.durable_files import replace_file
@@ -190,6 +191,7 @@ def align(
         "prompts_trained": len(trained),
         "dimension": base.dimension,
         "base_digest": base.settings.digest,
+        "reward_digest": digest_of(Path(asked.reward)),
         "clipped": guarded.clipped / max(1, guarded.seen),
         "range": [guarded.low, guarded.high],
         "slope": guarded.slope,

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
+from murmuration.preference.data.sources import is_hub_name
 from murmuration.server.lineage import Lineage
 from murmuration.sims.alignment.data_set import privacy_lines
 
@@ -65,8 +66,10 @@ def card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()
         lineage: of the base and the reward.
         public: which of these were declared to come from public data.
     """
+    base = str(result["base"])
     return _CARD.render(
         result=result,
+        base=base if is_hub_name(base) and not Path(base).exists() else "",
         why=WHY[result["stopped"]],
         promise=privacy_lines(lineage, [name.removeprefix("--") for name in public]),
     )
@@ -93,8 +96,9 @@ tags:
 # A language model aligned with a private reward
 
 LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.dimension) }} trained weights) on \
-`{{ result.base }}`, trained by {{ result.steps.method.upper() }} to climb the reward of \
-`{{ result.reward }}` on {{ "{:,}".format(result.prompts_trained) }} public prompts.
+{% if base %}`{{ base }}`{% else %}the base in `adapter_config.json`{% endif %} (SHA-256 \
+{{ result.base_digest }}), trained by {{ result.steps.method.upper() }} to climb a private reward \
+(SHA-256 {{ result.reward_digest }}) on {{ "{:,}".format(result.prompts_trained) }} public prompts.
 
 ## Privacy
 
@@ -113,7 +117,7 @@ Saved after {{ result.saved_step }} of {{ result.steps.steps }} steps ({{ why }}
 divergence of {{ "%.1f"|format(result.policy.kl) }} nats an answer.
 {% if result.policy.truth is not none %}
 By {% if result.truth == "population" %}the embedded population's true reward{% else %}another \
-reward model, `{{ result.truth }}`,{% endif %} they come to {{ result.policy.truth|signed }}, the \
+reward model{% endif %} they come to {{ result.policy.truth|signed }}, the \
 reference's to {{ result.reference.truth|signed }}.
 {% else %}
 No true reward was measured: a policy that climbs a reward can game it.

@@ -92,8 +92,8 @@ def synthesize(
     from murmuration.sims.alignment.data_set import FOR_EVER, Made, privacy_lines, save
     from murmuration.sims.alignment.pool import draw
     from murmuration.sims.alignment.public_prompts import public_prompts
-    from murmuration.sims.population.prompts import PREFIX
     from murmuration.sims.alignment.synthesis import Synthesis, preferences
+    from murmuration.sims.population.prompts import PREFIX
 
     sampling = Sampling(temperature, top_p, max_new_tokens)
     if out.exists() or out.is_symlink():

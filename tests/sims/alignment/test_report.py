@@ -1,0 +1,73 @@
+"""What is told of an alignment: the plot, and a card that promises what the reward promised."""
+
+import json
+
+import pytest
+
+from murmuration.server.lineage import Lineage, Trained
+from murmuration.sims.alignment.report import card, draw, figure
+
+ROWS = [
+    {"step": step, "proxy": 0.1 * step, "kl": 0.05 * step, "truth": truth, "truth_error": 0.1}
+    for step, truth in ((0, -1.2), (10, -0.4), (20, -0.6))
+]
+RESULT = {
+    "base": "org/writer", "base_digest": "ab", "reward_digest": "cd", "reward": "runs/a/model",
+    "lora_rank": 16, "dimension": 16384,
+    "steps": {"method": "rloo", "steps": 20}, "prompts_trained": 500, "saved_step": 10,
+    "stopped": "parted", "evaluate_on": 200, "truth": "population",
+    "policy": {"proxy": 1.0, "kl": 0.5, "truth": -0.4}, "reference": {"truth": -1.2},
+}  # fmt: skip
+ONCE = Lineage((Trained("1:a", 3.0, 1e-5, "add-remove"),), ((b"", b""),))
+
+
+def test_lines_are_over_the_reference_and_what_was_saved_is_marked():
+    panel = figure(ROWS, 10).axes[0]
+    drawn = {bars.get_label(): bars.lines[0].get_xydata() for bars in panel.containers}
+    assert set(drawn) == {"reward that was climbed", "true reward"}
+    assert drawn["true reward"].tolist() == [
+        pytest.approx(pair) for pair in ([0.0, 0.0], [0.5, 0.8], [1.0, 0.6])
+    ]
+    assert any(line.get_label() == "saved" and line.get_xdata()[0] == 0.5 for line in panel.lines)
+
+
+def test_without_a_truth_there_is_one_line():
+    rows = [row | {"truth": None, "truth_error": None} for row in ROWS]
+    assert len(figure(rows, 0).axes[0].containers) == 1
+
+
+def test_it_is_drawn_beside_the_metrics(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (tmp_path / "result.json").write_text(json.dumps(RESULT))
+    draw(tmp_path)
+    assert (tmp_path / "reward_kl.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_card_has_the_rewards_promise_and_says_how_it_ended():
+    said = card(RESULT, ONCE)
+    assert said.startswith("---\nlibrary_name: murmuration\n")
+    assert "**ε = 3.00, δ = 1e-5" in said or "ε = 3" in said
+    assert "add-remove" in said
+    assert "Saved after 10 of 20 steps (the reward went on rising" in said
+    assert "come to -0.40, the reference's to -1.20" in " ".join(said.split())
+    assert "runs/a" not in said
+
+
+def test_a_base_of_a_hub_is_named_and_a_folder_is_not(tmp_path):
+    assert "`org/writer` (SHA-256 ab)" in card(RESULT | {"base": "org/writer"}, ONCE)
+    assert str(tmp_path) not in card(RESULT | {"base": str(tmp_path)}, ONCE)
+
+
+def test_a_card_adds_up_what_base_and_reward_cost():
+    twice = Lineage(
+        (*ONCE.runs, Trained("1:b", 2.0, 1e-6, "add-remove")), (*ONCE.ledgers, (b"", b""))
+    )
+    assert "5" in card(RESULT, twice).split("## What")[0]
+    assert "2 runs together" in card(RESULT, twice)
+
+
+def test_a_card_says_what_was_declared_public_and_that_no_truth_was_measured():
+    rows = RESULT | {"truth": "", "policy": RESULT["policy"] | {"truth": None}}
+    said = card(rows, Lineage(public=True), ["--reward"])
+    assert "The reward was declared to come from public data" in said
+    assert "No true reward was measured" in said

@@ -1,0 +1,106 @@
+"""``murmuration align``: a private reward and public prompts in, a policy out."""
+
+import json
+
+import pytest
+
+from murmuration.server.lineage import lineage_of_model
+
+pytest.importorskip("trl")
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+PROMPTS = [f"{name} {more}" for name in ("loan", "save it", "buy today", "wait") for more in "?!.,"]
+FEW = (
+    *("--steps", 2, "--batch", 8, "--evaluate-every", 1, "--evaluate-on", 8),
+    *("--max-new-tokens", 5, "--lora-rank", 2, "--lora-targets", "all-linear", "--seed", 4),
+)
+
+
+@pytest.fixture
+def asked(write_rows):
+    return write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
+
+
+@pytest.fixture
+def reward(cli, crowd, tmp_path):
+    """A function: the folder of a reward model, by options of its run."""
+
+    def make(*options):
+        common = ("--data", crowd, "--rounds", 2, "--cohort", 10, "--seed", 1, "--delta", 1e-3)
+        assert cli("run", *common, *options, "--out", tmp_path / "run")[0] == 0
+        return tmp_path / "run" / "model"
+
+    return make
+
+
+def test_the_policy_carries_what_its_reward_promised(cli, language_model, reward, asked, tmp_path):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
+    code, stdout, _ = cli(*given, *FEW)
+    assert code == 0
+    assert "all steps were made" in stdout
+    assert (out / "reward_kl.png").exists()
+    epsilon = json.loads((model.parent / "result.json").read_text())["epsilon"]
+    (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
+    assert run.epsilon == epsilon
+    text = (out / "model" / "README.md").read_text()
+    assert "at the level of whole users" in text
+    assert str(tmp_path) not in text
+    # It is there, so it is not made again; and a finished one is told again.
+    code, _, lines = cli(*given, *FEW)
+    assert (code, len(lines)) == (2, 1)
+    assert "is there already" in lines[0]
+    assert cli(*given, *FEW, "--resume", "--json")[0] == 0
+
+
+def test_a_reward_that_promised_nothing_is_refused(cli, language_model, reward, asked, tmp_path):
+    model, base = reward("--strategy", "nonprivate"), language_model("llama")
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, *FEW)
+    code, _, lines = cli(*given, "--out", tmp_path / "policy")
+    assert (code, len(lines)) == (2, 1)
+    assert "--reward-privacy public" in lines[0]
+    assert not (tmp_path / "policy").exists()
+
+
+def test_prompts_of_the_rewards_users_are_refused(cli, language_model, reward, crowd, tmp_path):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", crowd, "--out", out)
+    code, _, lines = cli(*given, *FEW)
+    assert (code, len(lines)) == (2, 1)
+    assert "prompts must be public" in lines[0]
+    assert not out.exists()
+
+
+def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp_path, monkeypatch):
+    import murmuration.public
+
+    honest = murmuration.public.train
+    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
+    monkeypatch.setattr(murmuration.public, "train", lambda **given: honest(**{**given, **few}))
+    out, base = tmp_path / "policy", language_model("llama")
+    code, stdout, lines = cli(
+        "align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked,
+        "--out", out, *FEW, "--json",
+    )  # fmt: skip
+    assert code == 0, lines
+    told = json.loads(stdout.splitlines()[-1])
+    assert told["reward"] == str(tmp_path / "policy-reward" / "model")
+    (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
+    assert 0 < run.epsilon <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "give --reward"),
+        (("--reward", "a", "--judgements", "b"), "give --reward"),
+        (("--judgements", "b"), "--judgements needs --epsilon"),
+        (("--reward", "nowhere/model"), "nowhere/model"),
+    ],
+)
+def test_what_is_refused(cli, language_model, asked, tmp_path, options, said):
+    base, out = language_model("llama"), tmp_path / "policy"
+    code, _, lines = cli("align", "--base", base, "--prompts", asked, "--out", out, *options)
+    assert (code, len(lines)) == (2, 1)
+    assert said in lines[0]
+    assert not out.exists()
