@@ -29,15 +29,14 @@ from murmuration.client.store import UserStore
 from murmuration.preference.bases import (
     Examples,
     accuracy_at,
+    in_fitting_batches,
     largest_batch,
-    longest_examples,
     trial_examples,
 )
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.language.base_model import LanguageBase
-from murmuration.preference.language.batch_size import fitting_batch
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.next_tokens import NextTokens
 from murmuration.preference.models import PreferenceModel, preference_model
@@ -81,15 +80,17 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
 
     Computes features and looks whether the run is about what this node's judgements are declared to
     be, so that what does not fit shows before the first round. Nothing here depends on what users
-    have: who has nothing that can be used is hosted all the same.
+    have: who has nothing that can be used is hosted all the same. A language model that nodes are
+    not going to train is not loaded for it: lengths of texts need its tokens alone.
     """
     request = content.config_records["registry"]
     store = host.store()
     _check_declared(store.judgements, str(request["kind"]), request["responses"])
-    examples = store.examples(str(request["features"]))
+    trains = bool(request.get("trains", True))
+    examples = store.examples(str(request["features"]), weights=trains)
     model = preference_model(str(request["model"]), examples.kind, examples.width)
     tried = Tried()
-    if isinstance(examples, LanguageExamples):
+    if isinstance(examples, LanguageExamples) and trains:
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
         group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
         users = len(store.keys_U) if together else 1
@@ -203,9 +204,7 @@ def _tried(
     size can ask for at a time.
     """
     trial_examples(base, schema).check(model)
-    if not base.settings.batch_tokens:
-        small, large = (longest_examples(base, schema, most) for most in (1, 2))
-        base = base.in_batches(fitting_batch(small, large, model))
+    base = in_fitting_batches(base, schema, model)
     largest = largest_batch(base, schema, group_size)
     begun = time.monotonic()
     largest.probe(model, users)

@@ -63,11 +63,19 @@ class UserStore:
         """The 64-bit names of the users under a run's salt, (U,) uint64."""
         return self._named(salt)[0]
 
-    def examples(self, features: str) -> Examples:
-        """Feature differences or tokens, by the JSON config of what the reward is learnt on."""
-        if features not in self._examples:
-            self._examples[features] = self._made(_base(features))
-        return self._examples[features]
+    def examples(self, features: str, weights: bool = True) -> Examples:
+        """Feature differences or tokens, by the JSON config of what the reward is learnt on.
+
+        Without ``weights`` nothing is computed with a language model: its tokens are all there is,
+        which tell what fits.
+        """
+        if features in self._examples:
+            return self._examples[features]
+        base = _base(features, weights)
+        found = self._made(base)
+        if weights or not isinstance(base, LanguageBase):
+            self._examples[features] = found
+        return found
 
     def _made(self, base: Base) -> Examples:
         """Tokens serve whatever is computed of them at a time."""
@@ -222,5 +230,5 @@ def load_judged(
 
 
 @lru_cache(maxsize=4)
-def _base(features: str) -> Base:
-    return base_of(json.loads(features))
+def _base(features: str, weights: bool = True) -> Base:
+    return base_of(json.loads(features), weights)

@@ -17,6 +17,7 @@ from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features.hashing import FeatureMap, feature_map
 from murmuration.preference.language.base_model import KIND, LanguageBase, language_base
+from murmuration.preference.language.batch_size import fitting_batch
 from murmuration.preference.language.examples import (
     LanguageExamples,
     TokenExamples,
@@ -34,6 +35,7 @@ from murmuration.preference.language.policy_class import (
 from murmuration.preference.language.reference_cache import References
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.linear.examples import PairExamples, pair_examples
+from murmuration.preference.models import PreferenceModel
 from murmuration.preference.reward import Accuracy, accuracy_of
 
 _TRIAL_TOKENS = 48  # of the longest text on which gradients are compared
@@ -147,6 +149,18 @@ def trial_examples(base: LanguageBase, schema: Schema) -> LanguageExamples:
         return NextTokens(base, tokens, text_JK, start_U)
     y_R = torch.ones(users * each * (width - 1))
     return TokenExamples(base, tokens, text_JK, start_U, y_R, kind=schema.kind)
+
+
+def in_fitting_batches(base: LanguageBase, schema: Schema, model: PreferenceModel) -> LanguageBase:
+    """The base at as many tokens at a time as fit here, measured, where nobody said how many.
+
+    Raises:
+        InputError: not even one or two texts do.
+    """
+    if base.settings.batch_tokens:
+        return base
+    small, large = (longest_examples(base, schema, most) for most in (1, 2))
+    return base.in_batches(fitting_batch(small, large, model))
 
 
 def largest_batch(base: LanguageBase, schema: Schema, group_size: int = 0) -> LanguageExamples:

@@ -133,7 +133,7 @@ def at_the_end(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict[str, 
         ids = tokens.ids[first : first + int(tokens.second_T[text])].tolist()
         openings.append(ids[-(limit - longest) :])
     test.base.put(theta)
-    with test.base.computing():
+    with torch.no_grad(), test.base.computing():
         written = Writer(test.base.model, test.base.texts).continue_tokens(
             [ids for ids in openings if ids], Sampling(max_new_tokens=longest)
         )

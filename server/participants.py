@@ -13,6 +13,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server.config import RunConfig
 from murmuration.server.registration import registration_for
 from murmuration.server.run_directory import RunDirectory
+from murmuration.strategies import registry as catalogue
 from murmuration.strategies.base import CohortStrategy, Participants
 from murmuration.strategies.protocol.availability import Reason, RunAborted, wait_until_online
 from murmuration.strategies.protocol.users import Registry, RegistryError
@@ -70,6 +71,7 @@ def _ask(
         schema=config.schema,
         group_size=config.group_size,
         batch_users=config.batch_users,
+        trains=not catalogue.named(config.strategy).local,
         counts=Adjacency(config.adjacency).counts_are_public,
         timeout=config.timeout,
         absent=absent if config.refresh else None,

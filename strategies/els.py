@@ -39,6 +39,7 @@ from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.coins import heads
 from murmuration.privacy.mechanisms.median import release_median
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
+from murmuration.privacy.mechanisms.parallel import on_each_core
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import sums, uls
 from murmuration.strategies.base import SteppedStrategy
@@ -169,7 +170,6 @@ def client_update(
 
     from murmuration.preference.linear.examples import PairExamples
     from murmuration.preference.linear.gradients import sum_over_users
-    from murmuration.preference.linear.parallel import on_each_core
 
     clip, theta_D = ExampleClip(work.number("clip-norm")), work.tensor("theta")
     group_size, probability = int(work.number("group-size")), work.number("probability")

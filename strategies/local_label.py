@@ -496,7 +496,7 @@ def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
 
 def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     """How a policy is fitted, and in words."""
-    from murmuration.preference.bases import base_of
+    from murmuration.preference.bases import base_of, in_fitting_batches
     from murmuration.preference.language.base_model import LanguageBase
     from murmuration.preference.language.policies import policy_examples, policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit
@@ -509,6 +509,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         policy_loss(base),
         preference_model(config.model, items.schema.kind, items.schema.responses - 1),
     )
+    base = in_fitting_batches(base, items.schema, model)
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     given = {"epochs": own.epochs, "batch": own.batch, "rate": rate}
     fit = PolicyFit(**{name: value for name, value in given.items() if value})

@@ -20,8 +20,8 @@ MOST_ENTRIES = 20  # of a folder: what one sees at a glance
 #: Whom each room may name. A longer name is one module of a room: no other of it may be named.
 ARROWS = {
     "privacy": (),
-    # How to compile: the one thing that both kinds of arithmetic share.
-    "preference": ("privacy.mechanisms.numba_jit",),
+    # How to compile, and what hands work to threads: all that both kinds of arithmetic share.
+    "preference": ("privacy.mechanisms.numba_jit", "privacy.mechanisms.parallel"),
     "strategies": ("preference", "privacy"),
     # The two sides of a run meet in messages alone.
     "client": ("strategies", "preference", "privacy"),

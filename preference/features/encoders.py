@@ -23,7 +23,7 @@ from murmuration.preference.data.sources import (
 )
 from murmuration.preference.features.text_length import check_length_weight, log_words
 from murmuration.preference.language.checkpoint import reason
-from murmuration.preference.linear.parallel import on_each_core
+from murmuration.privacy.mechanisms.parallel import on_each_core
 
 
 class EncoderFeatures:

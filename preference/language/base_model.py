@@ -49,6 +49,7 @@ from murmuration.preference.language.adapters import check_untied, merged_state
 from murmuration.preference.language.checkpoint import check_same
 from murmuration.preference.language.loading import (
     Quantised,
+    blocks_of,
     checkpointed,
     contents_of,
     load_causal,
@@ -383,10 +384,16 @@ class LanguageBase:
         matmul = torch.backends.cuda.matmul
         before, matmul.allow_tf32 = matmul.allow_tf32, self.settings.tf32
         try:
-            with out_of_memory_advice():
+            with out_of_memory_advice(torch.is_grad_enabled() and self._keeps_activations):
                 yield
         finally:
             matmul.allow_tf32 = before
+
+    @cached_property
+    def _keeps_activations(self) -> bool:
+        """Whether a pass back needs less memory with ``checkpointing``, which is off."""
+        off = self.settings.train in ("lora", "full") and not self.settings.checkpointing
+        return off and bool(blocks_of(self.model))
 
     def inputs(
         self, tokens: Tokens, texts_R: np.ndarray, ids_RL: torch.Tensor, mask_RL: torch.Tensor
@@ -483,8 +490,9 @@ def _settled(settings: BaseSettings) -> BaseSettings:
 
 
 @contextmanager
-def out_of_memory_advice() -> Iterator[None]:
-    """Where memory runs out, and nowhere else, say what to lower."""
+def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
+    """Where memory runs out, and nowhere else, say what to lower, or to switch on: ``activations``
+    are kept that need not be."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -493,6 +501,7 @@ def out_of_memory_advice() -> Iterator[None]:
         raise InputError(
             "out of memory: lower --batch-tokens (what is computed at a time) or --user-memory "
             "(gradients of single users that are kept at a time)"
+            + (", or try --checkpointing (activations are computed once more)" * activations)
         ) from error
 
 

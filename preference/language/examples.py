@@ -39,7 +39,6 @@ from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.language.user_gradients import Span, Touched
 from murmuration.preference.linear.examples import distinct_texts, flips, labels
 from murmuration.preference.linear.local_steps import LocalSteps
-from murmuration.preference.linear.parallel import on_each_core
 from murmuration.preference.models import PreferenceModel
 
 _SAME = 1e-3  # of a gradient by one parameter: what was missed is far more, rounding far less
@@ -47,9 +46,9 @@ _ROUNDING = 1e-5  # of the whole gradient: all there is where it is zero but for
 _OFTEN = 4  # times that plain gradients, in the network's own type, are rounded to it on their way
 
 
-#: ``add(total_D, grads_BD, stretches_P2, on_each_core)`` is ``total_D += reduce(grads_BD)`` in
-#: place: all but these stretches of the rows is zero, and pieces may go to other cores.
-AddTo = Callable[[torch.Tensor, torch.Tensor, np.ndarray, Callable[..., list]], None]
+#: ``add(total_D, grads_BD, stretches_P2)`` is ``total_D += reduce(grads_BD)`` in place: all but
+#: these stretches of the rows is zero.
+AddTo = Callable[[torch.Tensor, torch.Tensor, np.ndarray], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +218,7 @@ class LanguageExamples(ABC):
             if add is None:
                 total += reduce(grads_BD)
             else:
-                add(total, grads_BD, touched.stretches(), on_each_core)
+                add(total, grads_BD, touched.stretches())
         return total
 
     def check(self, model: PreferenceModel) -> None:

@@ -355,9 +355,7 @@ def checkpointed(model: torch.nn.Module, path: str) -> None:
     Raises:
         InputError: the architecture has no such blocks.
     """
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    blocks = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    blocks = blocks_of(model)
     if not blocks:
         kind = type(model).__name__
         raise InputError(f"--checkpointing: {path}: nothing in a {kind} is known as a block")
@@ -365,6 +363,13 @@ def checkpointed(model: torch.nn.Module, path: str) -> None:
         # Nothing is drawn in evaluation mode, so there is no generator to put back.
         again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
         block.forward = partial(again, block.forward)  # type: ignore[method-assign]
+
+
+def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The blocks of a network that `checkpointed` knows."""
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    return [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
 
 
 def with_lora(

@@ -12,9 +12,10 @@ or stand in other files, leave what is known of the others.
 
 A file is digests, ascending, and likelihoods behind a SHA-256 of them and of the network; it is
 written whole, under a name that no other has, and never changed. So several processes need no lock,
-and whoever is killed loses what was not written yet. A file that is damaged is deleted, and never
-believed. Files are read, not mapped: one that another process cuts would end this one. When there
-are many, a process puts what it has read into one, and deletes those.
+and whoever is killed loses what was not written yet; what they leave half written `token_cache`
+deletes in a later run. A file that is damaged is deleted, and never believed. Files are read, not
+mapped: one that another process cuts would end this one. When there are many, a process puts what
+it has read into one, and deletes those.
 
 Legend: N likelihoods, R texts in a batch.
 """

@@ -6,16 +6,21 @@ they depend on: the tokenizer, what is written around texts, and the texts. They
 judgements like the texts themselves, so nothing is kept unless that folder is named, nobody but its
 owner may open it, and whoever deletes the texts deletes it too.
 
-A file that is damaged, or does not say what its name says, is made anew.
+A file that is damaged, or does not say what its name says, is made anew. Files are written in
+hidden folders of their own; what was being written when a process was killed a later run deletes.
+Whoever writes holds a lock there, which ends with the process: so nothing is deleted that somebody
+is still writing.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
+import re
 import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +29,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 FOLDER = "MURMURATION_CACHE"
+_LOCK = "lock"
+#: Names of folders of files that are being written: tokens and what is kept beside them.
+_UNFINISHED = re.compile(r"\.[0-9a-f]{64}(\.safetensors|\.[0-9a-f]{16}\.references)\.[0-9a-f]{8}")
 _FORMAT = "murmuration tokens 1"
 _log = logging.getLogger("murmuration")
 
@@ -44,6 +52,7 @@ def kept(
         return make()
     key = key_of(_FORMAT, terms)
     path = Path(named) / f"{key}.safetensors"
+    delete_unfinished(path.parent)
     if path.exists():
         try:
             return _read(path, key, texts, limit, words)
@@ -72,14 +81,64 @@ def written_whole(path: Path) -> Iterator[Path]:
     """A file to write to, which only its owner may open and which is ``path`` afterwards: whole or
     not at all, whoever else writes there."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    folder, lock = _begun(path)
     try:
-        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        temporary = folder / path.name
         yield temporary
         temporary.chmod(0o600)
         temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            _delete(folder)
+        os.close(lock)
+
+
+def _begun(path: Path) -> tuple[Path, int]:
+    """A new folder beside ``path``, and the descriptor of its lock, which is held."""
+    while True:
+        folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        folder.mkdir(mode=0o700)
+        try:
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileNotFoundError:
+            continue  # taken for one that was left
+        with suppress(OSError):  # where files cannot be locked nothing is deleted either
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.fstat(lock).st_nlink:
+            return folder, lock
+        os.close(lock)
+
+
+def delete_unfinished(folder: Path) -> None:
+    """Delete what processes that are no more left half written in the folder of kept files."""
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            if _UNFINISHED.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
+                with suppress(OSError):
+                    _delete_unlocked(folder / entry.name)
+
+
+def _delete_unlocked(folder: Path) -> None:
+    """OSError where another process writes there, or it is gone."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        folder.rmdir()  # or is not empty, and no writer's
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _delete(folder)
+    finally:
+        os.close(lock)
+
+
+def _delete(folder: Path) -> None:
+    """The lock last, without which nobody would look into the folder again."""
+    for file in folder.iterdir():
+        if file.name != _LOCK:
+            file.unlink()
+    (folder / _LOCK).unlink()
+    folder.rmdir()
 
 
 def _read(path: Path, key: str, texts: int, limit: int, words: int) -> Arrays:

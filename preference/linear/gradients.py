@@ -14,7 +14,7 @@ and has room for the rows, and in a language model's batches. What that moves is
 proven.
 
 Chunks need nothing of each other, so each is worked on by one core; see
-``preference.linear.parallel``. A chunk holds a bounded number of users, and no user has more than
+``privacy.mechanisms.parallel``. A chunk holds a bounded number of users, and no user has more than
 the G judgements taken, so one with many more takes no more memory or time.
 
 Which judgements take part when a user has more than G: a window of G consecutive ones (cyclic), at
@@ -34,9 +34,9 @@ from murmuration.preference.language.examples import AddTo, LanguageExamples
 from murmuration.preference.linear import numba_gradients
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
-from murmuration.preference.linear.parallel import on_each_core
 from murmuration.preference.linear.torch_gradients import UserBatch, local_updates_alone
 from murmuration.preference.models import PreferenceModel
+from murmuration.privacy.mechanisms.parallel import on_each_core
 
 #: What users' gradients can be computed from: feature differences, or a language model's tokens.
 Examples = PairExamples | LanguageExamples

@@ -19,8 +19,8 @@ import torch
 
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
-from murmuration.preference.linear.parallel import one_core
 from murmuration.preference.models import PreferenceModel
+from murmuration.privacy.mechanisms.parallel import one_core
 
 CPU = torch.device("cpu")
 

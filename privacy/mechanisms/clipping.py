@@ -19,7 +19,6 @@ Legend: B users in a chunk, D dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ import numpy as np
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.numba_jit import kernel
-from murmuration.privacy.mechanisms.stretches import COLUMNS
+from murmuration.privacy.mechanisms.parallel import COLUMNS, on_each_core
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +86,6 @@ class UserClip:
         sum_D: torch.Tensor,
         grads_BD: torch.Tensor,
         stretches_P2: np.ndarray,
-        on_each: Callable[[Callable[[int], None], int], object],
     ) -> None:
         """``sum_D += clip_sum(grads_BD)``, the same bits, where rows are long and mostly zero.
 
@@ -96,22 +94,19 @@ class UserClip:
             grads_BD: as of ``clip_sum``.
             stretches_P2: begin and end of stretches of the rows, in any order; outside them the
                 rows are zero, and nothing there is looked at.
-            on_each: calls a function with each number below the given one, on several threads
-                perhaps, and returns when all is done.
         """
         if grads_BD.device.type != "cpu":
             sum_D += self.clip_sum(grads_BD)
             return
         blocks_P = _blocks(stretches_P2, len(sum_D))
         for grad_D in grads_BD.numpy():
-            self._add_row(sum_D.numpy(), grad_D, blocks_P, on_each)
+            self._add_row(sum_D.numpy(), grad_D, blocks_P)
 
     def _add_row(
         self,
         sum_D: np.ndarray,
         grad_D: np.ndarray,
         blocks_P: np.ndarray,
-        on_each: Callable[[Callable[[int], None], int], object],
     ) -> None:
         square_P = np.empty(len(blocks_P))
         parts = [slice(low, low + _BLOCKS) for low in range(0, len(blocks_P), _BLOCKS)]
@@ -122,10 +117,10 @@ class UserClip:
         def add(piece: int) -> None:
             _add_blocks(grad_D, factor, self.step, blocks_P[parts[piece]], sum_D)
 
-        on_each(measure, len(parts))
+        on_each_core(measure, len(parts))
         factor = _factor(math.sqrt(_in_order(square_P)), self.norm * ROUNDING, self.step)
         if factor:
-            on_each(add, len(parts))
+            on_each_core(add, len(parts))
 
     def admits(self, sum_D: np.ndarray, users: int) -> bool:
         """Whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short enough."""

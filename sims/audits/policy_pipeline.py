@@ -40,6 +40,7 @@ from murmuration.preference.models import preference_model
 from murmuration.privacy.auditing import Measured, Target, Task
 from murmuration.sims.audits.pipeline import (
     CLIP,
+    ONE_RUN_EPSILON,
     PROMPT,
     SHARE,
     Outcome,
@@ -230,12 +231,12 @@ TARGETS = {
         "one whole run of --task policy with 1,000 canary users, all models seen",
         audit_policy,
         trials=500,
-        epsilon=2.0,  # of which 100 right guesses could show 2.99
+        epsilon=ONE_RUN_EPSILON,
     ),
     "pipeline:policy:black-box": Target(
         "the same, the released policy asked how likely each answer is",
         partial(audit_policy, white=False),
         trials=500,
-        epsilon=2.0,  # of which 100 right guesses could show 2.99
+        epsilon=ONE_RUN_EPSILON,
     ),
 }

@@ -47,7 +47,9 @@ READING = """\
 - **Pipeline.** Whole runs of `uls`, from a file of judgements to the released model. Every user
   is a canary with two features of their own. *Pooled* bounds take each canary of each run as a
   trial; *one-run* bounds (Steinke, Nasr and Jagielski 2023) assume nothing about how canaries
-  hang together, and are weaker. `pipeline:policy` is a run of `--task policy`, all of a tiny
+  hang together, and are weaker. The claims are such that an attacker who never errs would refute
+  them: 100 guesses that are all right show 2.99, and 10,000 trials on each side 6.85, however much
+  leaks. `pipeline:policy` is a run of `--task policy`, all of a tiny
   network trained. Its canaries have the rows of two words in the head to themselves, share all
   other layers and move each other through these, so its bounds are of one run.
 - **AUP as published.** Under `replace`, the relation of the paper, each of the three promises

@@ -128,16 +128,17 @@ def registry_request(
     schema: Schema = PAIRS,
     group_size: int = 0,
     batch_users: bool = False,
+    trains: bool = True,
 ) -> RecordDict:
     """Ask a node whom it hosts, and to have their features ready for a model of preferences.
 
     ``schema`` is what the run declares of judgements: a node with others says so. ``group_size``
     (0: not known yet) and ``batch_users`` say how much may be asked for at a time: a node that has
-    no memory for that says so, too.
+    no memory for that says so, too; unless nodes are not going to train (``trains``).
     """
     asked = {"salt": salt, "counts": counts, "features": features, "model": model}
     asked |= {"kind": schema.kind, "responses": schema.responses}
-    asked |= {"group-size": group_size, "batch-users": batch_users}
+    asked |= {"group-size": group_size, "batch-users": batch_users, "trains": trains}
     return RecordDict({"registry": ConfigRecord(asked)})
 
 

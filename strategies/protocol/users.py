@@ -78,6 +78,7 @@ class Registry:
         schema: Schema = PAIRS,
         group_size: int = 0,
         batch_users: bool = False,
+        trains: bool = True,
         counts: bool = False,
         timeout: float = 3600.0,
         absent: Absent | None = None,
@@ -90,7 +91,8 @@ class Registry:
 
         ``features`` is the feature map's config as JSON, ``model`` the name of the model of
         preferences, ``schema`` what judgements are declared to be, which every node's must be;
-        ``group_size`` and ``batch_users`` how much will be computed at a time, as it is known;
+        ``group_size`` and ``batch_users`` how much will be computed at a time, as it is known, and
+        ``trains`` whether nodes will compute gradients at all;
         ``counts`` asks for numbers of judgements, only where the adjacency makes them public.
 
         With ``absent``, nodes may come and go: one that fails is left out, and reported to it. Who
@@ -107,7 +109,7 @@ class Registry:
         """
         salt = source.key("registry salt")
         request = messages.registry_request(
-            salt, counts, features, model, schema, group_size, batch_users
+            salt, counts, features, model, schema, group_size, batch_users, trains
         )
         keys = {} if registration is None else keys_of(grid)
         node_ids = list(grid.get_node_ids()) if registration is None else list(keys)
@@ -154,6 +156,7 @@ class Registry:
                 schema=schema,
                 group_size=group_size,
                 batch_users=batch_users,
+                trains=trains,
                 counts=counts,
                 timeout=timeout,
             )

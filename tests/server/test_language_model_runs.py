@@ -198,7 +198,9 @@ def test_a_node_without_the_memory_ends_the_run_before_anything_is_charged(
         return forward(**inputs)
 
     monkeypatch.setattr(base.model, "forward", limited, raising=False)
-    with pytest.raises(InputError, match=r"out of memory.*lower --batch-tokens") as refused:
+    with pytest.raises(
+        InputError, match=r"out of memory.*lower --batch-tokens.*--checkpointing"
+    ) as refused:
         run(config)  # though no user's text is that long
     assert "\n" not in str(refused.value)
     assert not Path(config.out).exists()

@@ -10,6 +10,7 @@ import pytest
 import torch
 from local_runs import run, theta
 
+from murmuration.client import store
 from murmuration.preference.choices import POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import language_base
@@ -83,6 +84,31 @@ def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
     settings = config(**{**AT_HOME, "epochs": 12, "level": "item"}, loss=loss, epsilon=6.0,
                       beta=0.5, test=crowd)  # fmt: skip
     assert run(settings)["heldout_accuracy"] > 0.6
+
+
+def test_nodes_that_tell_labels_load_no_weights(config, crowd, tmp_path, monkeypatch):
+    """The server fits; nodes look at how long texts are."""
+    loaded, base_of = [], store.base_of
+
+    def look(described, weights=True):
+        loaded.append(weights)
+        return base_of(described, weights)
+
+    monkeypatch.setattr(store, "base_of", look)
+    store._base.cache_clear()
+    data = str(shutil.copy(crowd, tmp_path / "again.jsonl"))  # a process keeps what it made of one
+    assert run(config(data=data, test=crowd, **AT_HOME))["rounds"] == 1
+    assert loaded == [False]
+    assert run(config(data=data, **AT_HOME, out=config().out + "2"))["rounds"] == 1
+    assert loaded == [False, True]  # users held out are asked how often a policy agrees
+
+
+def test_texts_that_do_not_fit_stop_labels_told_at_home_too(config, crowd, write_rows, make_rows):
+    rows = make_rows([1, 2, 3])
+    rows[1]["rejected"] = "save it " * 50
+    with pytest.raises(InputError, match=r"row 2: a response of \d+ tokens does not fit"):
+        run(config(data=write_rows(rows), test=crowd, **AT_HOME))
+    assert not Path(config().out).exists()
 
 
 def test_pairs_beyond_the_clip_are_counted(config, crowd):

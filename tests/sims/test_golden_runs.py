@@ -5,7 +5,8 @@ What they gave is in golden_runs.json; after a change that is meant to change it
     MURMURATION_WRITE_GOLDEN=1 python -m pytest tests/sims/test_golden_runs.py
 
 writes it anew. Weights are compared to five digits, by projections on fixed directions: on one
-machine runs are equal bit for bit; machines, and numbers of threads, round differently.
+machine runs are equal bit for bit; machines, and numbers of threads, round differently. Of a choice
+among policies, which has no weights of its own, what was chosen is compared, and what each loses.
 """
 
 import json
@@ -14,10 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from murmuration.preference.reward import RewardModel
 from murmuration.server import training
 from murmuration.server.config import RunConfig
+from murmuration.server.policies import commit
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies import registry
@@ -42,24 +45,69 @@ CASES = {
     "objective-perturbation": LABELS,
     "local-label": LABELS,
     "nonprivate": STEPS,
+    "exponential": {"task": "policy", "epsilon": 0.2, "r_max": 0.5},
 }
+#: How far policies are from their reference.
+APART = (0.0, 0.05, 0.1, 0.2)
+
+
+@pytest.fixture
+def a_class(language_model, tmp_path):
+    """A function: settings of a reference and a class of policies, whose weights are NumPy's draws:
+    those of transformers may be others with another version."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    def make():
+        base, folders = language_model("gpt2"), []
+        model, words = (
+            AutoModelForCausalLM.from_pretrained(base),
+            AutoTokenizer.from_pretrained(base),
+        )
+        draws = np.random.default_rng(0)
+        start = {name: draws.standard_normal(p.shape) for name, p in drawn(model)}
+        for apart in APART:
+            with torch.no_grad():
+                for name, p in drawn(model):
+                    moved = start[name] + apart * draws.standard_normal(p.shape)
+                    p.copy_(torch.from_numpy(0.3 * moved))
+            folders.append(tmp_path / f"{apart}")
+            model.save_pretrained(folders[-1])
+            words.save_pretrained(folders[-1])
+        file = tmp_path / "class.json"
+        commit(file, [str(folder) for folder in folders], public=True)
+        return {"base": str(folders[0]), "policies": str(file)}
+
+    return make
+
+
+def drawn(model):
+    return sorted(model.named_parameters())
 
 
 def told(folder: Path) -> dict[str, object]:
-    """What a run gave: weights by projections, events of its ledger, figures, metrics."""
-    theta_D = RewardModel.load(folder / "model").theta_D.astype(np.float64)
-    directions_KD = np.random.default_rng(0).standard_normal((6, len(theta_D)))
+    """What a run gave: projected weights or a choice, events of its ledger, figures, metrics."""
     lines = (folder / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
     ledger = [json.loads(line) for line in lines]
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     metrics = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     figures = ("epsilon", "noise_multiplier", "clip_norm", "group_size", "heldout_accuracy")
     return {
-        "weights": (directions_KD @ theta_D).tolist(),
+        **(chosen(result["choice"]) if "choice" in result else weights(folder)),
         "events": [line["event"] for line in ledger if "event" in line],
         "figures": {name: result[name] for name in figures},
         "metrics": [json.loads(line) for line in metrics],
     }
+
+
+def weights(folder: Path) -> dict[str, object]:
+    theta_D = RewardModel.load(folder / "model").theta_D.astype(np.float64)
+    directions_KD = np.random.default_rng(0).standard_normal((6, len(theta_D)))
+    return {"weights": (directions_KD @ theta_D).tolist()}
+
+
+def chosen(choice: dict[str, object]) -> dict[str, object]:
+    """But for where the policies lie, and for digests of them."""
+    return {"choice": {k: v for k, v in choice.items() if k not in ("class", "path", "digest")}}
 
 
 def same(found: object, expected: object, where: str) -> None:
@@ -85,18 +133,19 @@ _DAILY = {strategy.name for strategy in registry.OURS}
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=() if c in _DAILY else pytest.mark.slow) for c in CASES]
 )
-def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monkeypatch):
+def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monkeypatch, a_class):
     monkeypatch.setattr(training, "write_report", lambda *_: None)  # plots take longer than runs
-    config = RunConfig(
-        strategy=case.split()[0],
-        data=crowd,
-        test=crowd_test,
-        epsilon=8.0,
-        delta=1e-3,
-        seed=3,
-        out=str(tmp_path / "run"),
-        **CASES[case],
-    )
+    given = {
+        "strategy": case.split()[0],
+        "data": crowd,
+        "test": crowd_test,
+        "epsilon": 8.0,
+        "delta": 1e-3,
+        "seed": 3,
+        "out": str(tmp_path / "run"),
+    }
+    more = a_class() if case == "exponential" else {}
+    config = RunConfig(**{**given, **CASES[case], **more})
     execute(
         config, runtime=Runtime.LOCAL, users_per_node=10 if "masked" in case else None, quiet=True
     )
@@ -109,7 +158,5 @@ def test_a_run_gives_what_it_always_gave(case, crowd, crowd_test, tmp_path, monk
 
 
 def test_every_strategy_is_here():
-    # One trains nothing, and chooses among networks that another transformers draws otherwise.
-    trained = {strategy.name for strategy in registry.OURS} - {"exponential"}
-    assert {case.split()[0] for case in CASES} == trained
+    assert {case.split()[0] for case in CASES} == {strategy.name for strategy in registry.OURS}
     assert set(json.loads(GOLDEN.read_text(encoding="utf-8"))) == set(CASES)

@@ -171,6 +171,29 @@ def test_memory_is_tried_with_the_largest_batch(language_model, task, texts):
     assert len(tried) == 1  # nothing smaller is tried instead
 
 
+@pytest.mark.parametrize(
+    ("task", "train"),
+    [("reward", "lora"), ("reward", "full"), ("sft", "lora"), ("policy", "lora"), ("text", "full")],
+)
+def test_who_keeps_activations_is_told_of_checkpointing(language_model, task, train):
+    for checkpointing in (False, True):
+        settings = {"task": task, "batch_tokens": 512, "checkpointing": checkpointing}
+        base = LanguageBase(BaseSettings(language_model("gpt2"), train, **settings))
+        short_of_memory(base, 511)
+        with pytest.raises(InputError, match="lower --batch-tokens") as refused:
+            largest_batch(base, PAIRS).probe(BTL)
+        said = str(refused.value)
+        assert "\n" not in said and ("--checkpointing" in said) != checkpointing
+
+
+def test_checkpointing_is_no_advice_where_nothing_goes_back(language_model):
+    base = LanguageBase(BaseSettings(language_model("gpt2"), task="policy", batch_tokens=512))
+    short_of_memory(base, 3)
+    with pytest.raises(InputError, match="lower --batch-tokens") as refused:
+        largest_batch(base, PAIRS).logits_R(torch.zeros(base.dimension))
+    assert "--checkpointing" not in str(refused.value)
+
+
 def test_memory_for_the_gradients_of_several_users(language_model, monkeypatch):
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2, memory=1))
     kept, empty = [], torch.empty

@@ -169,3 +169,26 @@ def test_which_are_taken_and_in_which_order_does_not_depend_on_others(counts, se
     for user, taken in enumerate(rows_K.split(taken_S.tolist())):
         alone, _ = windows(start_U, np.array([user]), 4, every[[user]])
         assert taken.tolist() == alone.tolist()
+
+
+def test_a_sum_over_users_has_the_same_bits_on_any_number_of_cores(make_examples, monkeypatch):
+    monkeypatch.setattr(gradients, "CHUNK_BYTES", 400)
+    examples = make_examples(np.random.default_rng(0).geometric(0.1, 200).tolist(), dimension=33)
+    words_S = np.arange(200, dtype=np.uint64)
+    rows_K, taken_S = windows(examples.start_U, np.arange(200), 16, words_S)
+    theta_D = torch.linspace(-1, 1, 33)
+
+    def total(cores):
+        torch.set_num_threads(cores)
+        return sum_over_users(
+            examples, theta_D, rows_K, taken_S, UserClip(0.1).clip_sum, preference_model("btl")
+        )
+
+    before = torch.get_num_threads()
+    try:
+        expected = total(1)
+        assert expected.norm() > 0
+        for cores in (2, 3, 2, 1, 3):
+            assert torch.equal(total(cores), expected)
+    finally:
+        torch.set_num_threads(before)

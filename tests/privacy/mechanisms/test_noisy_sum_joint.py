@@ -13,7 +13,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms import clipping, stretches
+from murmuration.privacy.mechanisms import clipping, parallel
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -87,7 +87,7 @@ def test_no_user_moves_vector_or_count_further_than_stated(values, norm):
 def test_threads_change_no_bit_of_a_long_vector(centred):
     """Lengths are sums of fixed stretches in a fixed order."""
     draws = torch.Generator().manual_seed(0)
-    length = 3 * stretches.COLUMNS + 11
+    length = 3 * parallel.COLUMNS + 11
     vectors_BD = torch.randn(3, length, generator=draws) * torch.tensor([[1e-4], [1.0], [1e9]])
     vectors_BD[1, -1] = torch.nan
     centre_D = torch.randn(length, generator=draws).double() if centred else None
@@ -110,7 +110,7 @@ def test_threads_change_no_bit_of_a_long_vector(centred):
 def test_company_changes_no_bit_of_a_long_vector(centred):
     """Nor whether it is within: terms are added in the same order, whoever shares the chunk."""
     draws = torch.Generator().manual_seed(0)
-    length = stretches.COLUMNS + 5_000
+    length = parallel.COLUMNS + 5_000
     vectors_BD = torch.randn(4, length, generator=draws)
     centre_D = 0.1 * torch.randn(length, generator=draws).double() if centred else None
 

@@ -4,21 +4,24 @@ import numpy as np
 import pytest
 
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task
+from murmuration.privacy.auditing import CONFIDENCE, Scores, Task, one_run_bound, threshold_bound
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.audits import policy_pipeline
 from murmuration.sims.audits.pipeline import (
     TARGETS,
     LinearRewards,
     Outcome,
     _directions,
     canary_words,
+    guesses_about,
     one_run,
     pooled,
     run_canaries,
 )
 
 ADD = Adjacency.ADD_REMOVE
+ONE_RUN = policy_pipeline.TARGETS
 
 
 def task(adjacency=ADD, epsilon=8.0, trials=500):
@@ -66,9 +69,22 @@ def test_a_bug_between_client_and_ledger_shows(quick_runs, monkeypatch):
         assert one_run(asked, found, white=white).lower > 1.0
 
 
+@pytest.mark.parametrize("name", ONE_RUN | TARGETS)
+def test_an_attacker_who_never_errs_refutes_what_is_claimed(name):
+    target, terms = (ONE_RUN | TARGETS)[name], {"delta": 1e-5, "confidence": CONFIDENCE}
+    if "one-run" in name or name in ONE_RUN:
+        canaries = 2 * target.trials
+        guesses = guesses_about(canaries)
+        ceiling = one_run_bound(guesses, guesses, canaries, **terms)
+    else:
+        certain_N = np.ones(target.trials)
+        ceiling = threshold_bound(Scores(certain_N, -certain_N), **terms)
+    assert ceiling > 1.2 * target.epsilon
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_targets(name):
-    target = TARGETS[name]
+    target = TARGETS[name]  # at 8, where even a quarter of the trials show more than chance
     found = target.measure(task(trials=max(500, target.trials // 4)))
     assert 0.5 < found.lower <= found.claimed

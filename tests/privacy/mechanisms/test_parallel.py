@@ -1,16 +1,12 @@
-"""Pieces of tensor code on several threads: same bits, one core each, nothing left changed."""
+"""Pieces of work on several threads: in order, one core each, nothing left changed."""
 
 import threading
 
-import numpy as np
 import pytest
 import torch
 
-from murmuration.preference.linear import gradients
-from murmuration.preference.linear.gradients import sum_over_users, windows
-from murmuration.preference.linear.parallel import on_each_core
-from murmuration.preference.models import preference_model
-from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms import parallel
+from murmuration.privacy.mechanisms.parallel import COLUMNS, each_stretch, on_each_core
 
 
 @pytest.fixture(params=[1, 2, 3])
@@ -63,24 +59,35 @@ def test_an_exception_of_a_piece_is_raised(cores, bad):
     assert on_each_core(lambda number: number, 3) == [0, 1, 2]
 
 
-def test_a_sum_over_users_has_the_same_bits_on_any_number_of_cores(make_examples, monkeypatch):
-    monkeypatch.setattr(gradients, "CHUNK_BYTES", 400)
-    examples = make_examples(np.random.default_rng(0).geometric(0.1, 200).tolist(), dimension=33)
-    words_S = np.arange(200, dtype=np.uint64)
-    rows_K, taken_S = windows(examples.start_U, np.arange(200), 16, words_S)
-    theta_D = torch.linspace(-1, 1, 33)
+@pytest.mark.parametrize("dimension", [0, 1, COLUMNS, COLUMNS + 1, 5 * COLUMNS - 1])
+def test_stretches_cover_every_column_once_in_order(cores, dimension):
+    found = each_stretch(lambda stretch: stretch, dimension)
+    assert [column for s in found for column in (s.start, s.stop)] == [
+        edge
+        for start in range(0, dimension, COLUMNS)
+        for edge in (start, min(start + COLUMNS, dimension))
+    ]
 
-    def total(cores):
-        torch.set_num_threads(cores)
-        return sum_over_users(
-            examples, theta_D, rows_K, taken_S, UserClip(0.1).clip_sum, preference_model("btl")
-        )
 
-    before = torch.get_num_threads()
-    try:
-        expected = total(1)
-        assert expected.norm() > 0
-        for cores in (2, 3, 2, 1, 3):
-            assert torch.equal(total(cores), expected)
-    finally:
-        torch.set_num_threads(before)
+def test_stretches_are_shared_as_pieces_are(cores, monkeypatch):
+    monkeypatch.setattr(parallel, "COLUMNS", 1)
+    together = threading.Barrier(cores, timeout=60)
+    seen = each_stretch(lambda _: (together.wait(), threading.get_ident())[1], cores)
+    assert len({*seen}) == cores and threading.get_ident() in seen
+
+
+def test_pieces_of_a_piece_stay_in_its_thread(cores):
+    def piece(_):
+        inside = on_each_core(lambda _: threading.get_ident(), 5)
+        return {*inside} == {threading.get_ident()}
+
+    assert on_each_core(piece, 9) == [True] * 9
+
+
+def test_an_error_in_a_stretch_is_raised(cores):
+    def piece(stretch):
+        if stretch.start:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        each_stretch(piece, 3 * COLUMNS)
