@@ -32,7 +32,7 @@ COMMANDS = {
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
     "respond": "Write responses to prompts with a language model that says the next token.",
-    "winrate": "Compare two language models' answers by the embedded population's true reward.",
+    "winrate": "Compare models' answers with another's: how often each wins, as a judge sees it.",
     "align": (
         "Align a language model with a private reward, on public prompts: no further epsilon."
     ),

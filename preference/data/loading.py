@@ -28,7 +28,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeGuard
 
 from murmuration.preference.data.judgements import Judgements, OnBadRows
 from murmuration.preference.data.rows import BadRow, InputError
@@ -93,6 +93,33 @@ def load_prompts(source: str) -> Iterator[str]:
         if not isinstance(prompt, str) or not prompt.strip():
             raise InputError(f"{place}: line {number} has no prompt")
         yield prompt
+
+
+def load_responses(source: str) -> Iterator[tuple[str, str]]:
+    """The `prompt` and `response` of each row of a source as of `load_judgements`, one by one.
+
+    A response may be empty: a model can have said nothing.
+
+    Raises:
+        InputError: it cannot be read, or a row has not both as texts (names the line).
+    """
+    for place, number, row in _rows(source, False):
+        prompt, response = (
+            row.get(name) if isinstance(row, Mapping) else None for name in ("prompt", "response")
+        )
+        if not (_is_text(prompt) and _is_text(response)):
+            raise InputError(
+                f"{place}: line {number} needs a `prompt` and a `response` that are text"
+            )
+        yield prompt, response
+
+
+def _is_text(cell: object) -> TypeGuard[str]:
+    """Whether a cell holds valid Unicode."""
+    try:
+        return isinstance(cell, str) and cell.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def check_isolated(path: Path) -> None:

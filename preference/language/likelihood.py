@@ -37,11 +37,15 @@ from murmuration.preference.reward import RewardModel
 
 
 class SavedLikelihood:
-    """A model that a run with `--task text` or `sft` saved."""
+    """A model that a run with `--task text` or `sft` saved.
+
+    Attributes:
+        texts: how texts are written down for it.
+    """
 
     def __init__(self, model: torch.nn.Module, texts: TextTokens) -> None:
         self._device = usual_device()
-        self._model, self._texts = model.eval().to(self._device), texts
+        self._model, self.texts = model.eval().to(self._device), texts
 
     @classmethod
     def load(cls, folder: str | os.PathLike) -> "SavedLikelihood":
@@ -55,12 +59,12 @@ class SavedLikelihood:
         """
         if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
             raise InputError("score takes equally many prompts and responses")
-        tokens, found = self._texts(prompt, response, ended=True), np.empty(len(response))
+        tokens, found = self.texts(prompt, response, ended=True), np.empty(len(response))
         words: Any = self._model.get_output_embeddings().weight  # type: ignore[operator]
         most = min(usual_batch(self._device), max(1, MOST_LOGITS // len(words)))
         for texts_R in length_batches(tokens.lengths_T, most):
             # What fills up stands on the right, which reaches no token of a causal model.
-            ids_RL = tokens.batch(texts_R, self._texts.tokenizer.pad_token_id)[0].to(self._device)
+            ids_RL = tokens.batch(texts_R, self.texts.tokenizer.pad_token_id)[0].to(self._device)
             with torch.no_grad():
                 logits_RLV = self._model(input_ids=ids_RL).logits
             for row, text in enumerate(texts_R.tolist()):

@@ -58,7 +58,7 @@ class Worth:
     @property
     def unreadable(self) -> Estimate:
         """Share of the answers that cannot be read."""
-        return _share(np.isnan(self.rewards_P))
+        return wilson(np.isnan(self.rewards_P))
 
 
 def worth(
@@ -81,8 +81,8 @@ def worth(
     return Worth(np.array(rewards, dtype=float), np.array(words, dtype=int), dict(why_not))
 
 
-def win_rate(one: Worth, other: Worth) -> Estimate:
-    """How often answers of one model are worth more than another's to the same prompts.
+def wins(one: Worth, other: Worth) -> np.ndarray:
+    """Which answers of one model are worth more than another's to the same prompts, (P,): 1, or 0.
 
     Equal rewards are half a win, and so are two answers that cannot be read; one that cannot be
     read loses against one that can.
@@ -91,10 +91,15 @@ def win_rate(one: Worth, other: Worth) -> Estimate:
     with np.errstate(invalid="ignore"):  # of two that cannot be read
         ahead_P = first_P - second_P
     same_P = (first_P == second_P) | (np.abs(ahead_P) < 1e-9)
-    return _share(np.where(same_P, 0.5, ahead_P > 0))
+    return np.where(same_P, 0.5, ahead_P > 0)
 
 
-def _share(hits_P: np.ndarray) -> Estimate:
+def win_rate(one: Worth, other: Worth) -> Estimate:
+    """How often `wins` come, and Wilson's interval."""
+    return wilson(wins(one, other))
+
+
+def wilson(hits_P: np.ndarray) -> Estimate:
     """The mean of numbers from 0 to 1 and Wilson's interval, which halves make no wider."""
     count, share = len(hits_P), float(np.mean(hits_P)) if len(hits_P) else nan
     if not count:

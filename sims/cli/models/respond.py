@@ -1,22 +1,18 @@
 """``murmuration respond``: what a language model writes to many prompts."""
 
 import json
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.privacy.durable_files import replace_file
-from murmuration.sims.cli.models.winrate import TOPICS
-from murmuration.sims.population.population import Population
+from murmuration.sims.population.prompts import prompts_of
 from murmuration.sims.runtimes.tables import console
 
 _DEFAULT = Sampling()
-_POPULATION = "population:"
 
 
 def respond(
@@ -51,7 +47,7 @@ def respond(
     sampling = Sampling(temperature, top_p, max_new_tokens)
     if out.exists():
         raise InputError(f"--out {out} is there already; choose another file")
-    asked = _prompts(prompts, limit, seed)
+    asked = prompts_of(prompts, limit, seed)
     with console(stderr=True).status("loading") as status:
         writer, found = Writer.load(model), []
         for sample in range(samples):
@@ -72,19 +68,3 @@ def respond(
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
     print(f"wrote {samples * len(asked):,} responses to {out}")
-
-
-def _prompts(named: str, limit: int | None, seed: int) -> list[str]:
-    if named.startswith(_POPULATION):
-        topics = named.removeprefix(_POPULATION)
-        if topics not in TOPICS:
-            said = " or ".join(_POPULATION + name for name in TOPICS)
-            raise InputError(f"--prompts {named}: there is only {said}")
-        return list(Population().prompts(TOPICS[topics], limit or 2000, seed))
-    try:
-        found = list(islice(load_prompts(named), limit))
-    except InputError as error:
-        raise InputError(f"--prompts {error}") from None
-    if not found:
-        raise InputError(f"--prompts {named} is empty")
-    return found

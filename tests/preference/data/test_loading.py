@@ -12,7 +12,12 @@ import pytest
 
 from murmuration.preference.data import loading
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_judgements, load_prompts, parse_columns
+from murmuration.preference.data.loading import (
+    load_judgements,
+    load_prompts,
+    load_responses,
+    parse_columns,
+)
 from murmuration.preference.data.schema import Schema
 
 ROWS = [
@@ -407,3 +412,17 @@ def test_prompts_are_read_from_any_kind_of_file(tmp_path, name, content):
     (tmp_path / name).write_text(content.replace("prompt", "text"))
     with pytest.raises(InputError, match=rf"{name}: line \d has no prompt"):
         list(load_prompts(str(tmp_path / name)))
+
+
+def test_responses_may_be_empty_and_must_be_text(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_text(
+        '{"prompt": "a", "response": ""}\n{"prompt": "b", "response": "c", "more": 1}\n'
+    )
+    assert list(load_responses(str(path))) == [("a", ""), ("b", "c")]
+    for cell in ("3", "null", '"\\ud800"', "[]"):
+        path.write_text(
+            '{"prompt": "a", "response": "b"}\n{"prompt": "a", "response": %s}\n' % cell
+        )
+        with pytest.raises(InputError, match=r"r.jsonl: line 2 needs"):
+            list(load_responses(str(path)))

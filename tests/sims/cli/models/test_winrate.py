@@ -1,9 +1,13 @@
-"""``murmuration winrate``: two models' answers by the truth."""
+"""``murmuration winrate``: who wins, before which judge, and a page."""
 
 import json
 
+import numpy as np
 import pytest
+from stand_in_judge import StandIn, longer
 
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.reward import RewardModel
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.tiny_language_model import TinyBase, build
 
@@ -19,36 +23,62 @@ def bases(tmp_path_factory):
     return folder / "b0", folder / "b1"
 
 
-FEW = ("--prompts", 40, "--max-new-tokens", 30)
+@pytest.fixture
+def files(tmp_path):
+    """Answers of the population to its own prompts, in two files."""
+    rows = list(Population().texts("test", 30))
+    for name, part in (("one", 1), ("two", 2)):
+        said = [{"prompt": row[0], "response": row[part]} for row in rows]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in said))
+    return tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("MURMURATION_JUDGE_KEY", raising=False)
+    with StandIn(longer) as server:
+        yield server
+
+
+FEW = ("--limit", 40, "--max-new-tokens", 30)
 
 
 def test_json(cli, bases):
     code, stdout, lines = cli(
-        "winrate", bases[0], "--against", bases[1], *FEW, "--topics", "unseen", "--json"
+        "winrate", bases[0], "--against", bases[1], *FEW, "--prompts", "population:unseen", "--json"
     )
     assert (code, lines) == (0, [])
     found = json.loads(stdout)
-    assert (found["prompts"], found["topics"]) == (40, "unseen")
-    assert [model["model"] for model in found["models"]] == [*map(str, bases)]
-    for model in found["models"]:  # that have hardly learnt anything
-        assert model["unreadable"][0] == 1
-        assert model["reward"] == [None] * 3
-        assert sum(model["why_not"].values()) == 40
-        assert 0 < model["words"] <= 30
-    assert found["win_rate"][0] == 0.5
+    assert found["prompts"]["source"] == "population:unseen"
+    assert found["prompts"]["count"] == 40
+    sides = [*found["models"], found["against"]]
+    assert [side["model"] for side in sides] == [*map(str, bases)]
+    for side in sides:  # that have hardly learnt anything
+        assert side["unreadable"][0] == 1
+        assert side["reward"] == [None] * 3
+        assert sum(side["why_not"].values()) == 40
+        assert 0 < side["words"] <= 30
+    assert found["models"][0]["win_rate"][0] == 0.5
+    assert found["models"][0]["ties"] == 40
+    assert found["models"][0]["kl"][0] != 0
 
 
 def test_table(cli, bases):
-    code, stdout, _ = cli("winrate", bases[0], "--against", bases[0], *FEW)
+    code, stdout, _ = cli("winrate", bases[0], bases[1], "--against", bases[0], *FEW, "--no-kl")
     assert code == 0
-    assert "100.0% (91.2% to 100.0%)" in stdout
-    assert f"{bases[0]} wins 50.0%" in " ".join(stdout.split())
+    said = " ".join(stdout.split())
+    assert "100.0% (91.2% to 100.0%)" in said
+    for base in bases:
+        assert f"{base} wins 50.0%" in said
+    assert "log-ratio" not in said
 
 
 def test_each_model_has_draws_of_its_own(cli, bases):
     _, stdout, _ = cli("winrate", bases[0], "--against", bases[0], *FEW, "--json")
-    one, other = (model["words"] for model in json.loads(stdout)["models"])
-    assert one != other
+    found = json.loads(stdout)
+    assert found["models"][0]["words"] != found["against"]["words"]
+    assert found["models"][0]["kl"] == [0, 0, 0]
     _, again, _ = cli("winrate", bases[0], "--against", bases[0], *FEW, "--json")
     assert again == stdout
 
@@ -57,3 +87,117 @@ def test_what_writes_nothing(cli, bases, language_model):
     code, stdout, lines = cli("winrate", bases[0], "--against", language_model("bert"), *FEW)
     assert (code, stdout) == (2, "")
     assert "no causal language model" in " ".join(lines)
+
+
+def test_a_folder_with_a_page(cli, files, tmp_path):
+    out = tmp_path / "new" / "out"
+    code, stdout, _ = cli("winrate", files[0], "--against", files[1], "--out", out)
+    assert code == 0
+    assert str(out / "page.html") in stdout
+    assert sorted(path.name for path in out.iterdir()) == ["answers", "page.html", "result.json"]
+    result = json.loads((out / "result.json").read_text())
+    count, different = result["prompts"]["count"], result["prompts"]["different"]
+    assert count == different == len({json.loads(x)["prompt"] for x in files[0].open()})
+    assert result["prompts"]["source"] == str(files[1])
+    # What it has written answers for what it was written by.
+    again = tmp_path / "again"
+    code, *_ = cli("winrate", out / "answers" / "1.jsonl",
+                   "--against", out / "answers" / "against.jsonl", "--out", again)  # fmt: skip
+    assert code == 0
+    other = json.loads((again / "result.json").read_text())
+    assert other["models"][0]["win_rate"] == result["models"][0]["win_rate"]
+
+
+def test_models_beside_files(cli, bases, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    asked = ("--prompts", "population:seen", *FEW, "--samples", 2)
+    assert cli("respond", bases[0], "--out", out, *asked)[0] == 0
+    code, stdout, _ = cli("winrate", out, "--against", bases[1], *asked, "--json")
+    assert code == 0
+    found = json.loads(stdout)
+    assert found["models"][0]["wins"] + found["models"][0]["ties"] == 80
+    assert "from a file" in found["models"][0]["no_kl"]
+    code, _, lines = cli("winrate", out, "--against", bases[1], *asked[:-1], 3)
+    assert code == 2
+    assert "too few answers" in " ".join(lines)
+
+
+def test_a_reward_judges(cli, files, tmp_path):
+    theta_D = np.random.default_rng(0).normal(size=33)
+    RewardModel(theta_D, HashingFeatures(dimension=33)).save(tmp_path / "reward")
+    code, stdout, _ = cli(
+        "winrate", files[0], "--against", files[1], "--judge", tmp_path / "reward", "--json"
+    )
+    assert code == 0
+    found = json.loads(stdout)
+    assert found["judge"]["kind"] == "reward"
+    assert "opinion" in found["caveats"][0]
+    assert "reward" not in found["models"][0]
+
+
+def test_an_endpoint_judges_and_is_paid_once(cli, files, tmp_path, stand_in, monkeypatch):
+    monkeypatch.setenv("MURMURATION_JUDGE_KEY", "sk-secret-77")
+    ask = ("winrate", files[0], "--against", files[1], "--judge", stand_in.url, "--judge-model",
+           "m", "--judge-price", "1,10", "--out", tmp_path / "o")  # fmt: skip
+    code, stdout, lines = cli(*ask)
+    assert (code, lines) == (0, [])
+    assert "cost: " in stdout
+    asked = len(stand_in.requests)
+    result = json.loads((tmp_path / "o" / "result.json").read_text())
+    assert asked == 2 * (result["judge"]["pairs"] - result["judge"]["equal_answers"])
+    page = (tmp_path / "o" / "page.html").read_text()
+    assert "Both orders agree" in page
+    assert cli(*ask)[0] == 0
+    assert len(stand_in.requests) == asked
+    again = json.loads((tmp_path / "o" / "result.json").read_text())
+    assert again["models"] == result["models"]
+    assert (again["judge"]["cost"], again["judge"]["cost_now"]) == (result["judge"]["cost"], 0)
+    for path in (tmp_path / "o").rglob("*.*"):
+        assert "sk-secret" not in path.read_text()
+
+
+def test_an_error_of_the_endpoint_is_one_line(cli, files, tmp_path, stand_in):
+    stand_in.reply = lambda _: (403, {}, b"<b>\x1b[2J")
+    code, stdout, lines = cli("winrate", files[0], "--against", files[1], "--judge", stand_in.url,
+                              "--judge-model", "m", "--out", tmp_path / "o")  # fmt: skip
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert "HTTP 403" in lines[0]
+    assert not (tmp_path / "o" / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--judge", "http://h/v1", "--judge-model", "m"), "needs --out"),
+        (("--judge", "http://h/v1", "--out", "o"), "--judge-model"),
+        (("--judge-model", "m"), "is for a --judge behind an address"),
+        (("--judge", "nowhere"), "--judge nowhere: no such model folder"),
+        (("--judge-price", "3"), "--judge-price '3': write IN,OUT"),
+        (("--prompts", "500"), "--limit 500"),
+        (("--prompts", "population:unseen"), "too few answers"),
+    ],
+)
+def test_options_that_are_refused(cli, files, tmp_path, monkeypatch, more, said):
+    monkeypatch.chdir(tmp_path)
+    code, stdout, lines = cli("winrate", files[0], "--against", files[1], *more)
+    assert (code, stdout) == (2, "")
+    assert said in " ".join(lines)
+    assert not (tmp_path / "o" / "page.html").exists()
+
+
+def test_nothing_of_others_is_overwritten(cli, files, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    for out in (tmp_path / "mine", files[0]):
+        code, _, lines = cli("winrate", files[0], "--against", files[1], "--out", out)
+        assert code == 2
+        assert "is there already" in " ".join(lines)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "x"
+
+
+def test_prompts_of_nobody_need_another_judge(cli, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"prompt": p, "response": "x"}) + "\n" for p in "ab"))
+    code, _, lines = cli("winrate", path, "--against", path)
+    assert code == 2
+    assert "another --judge" in " ".join(lines)
