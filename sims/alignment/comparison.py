@@ -35,6 +35,7 @@ FORMAT = "murmuration-comparison-1"
 _FILE = re.compile(r".*\.jsonl(\.gz)?", re.IGNORECASE | re.DOTALL)
 _DRAWS = 2000
 _AT_A_TIME = 2**22  # numbers of a draw that are held together
+_UNREADABLE = 0.3  # as a share of answers; beyond, this is told
 _STREAM = 0x77696E  # apart from the draws of answers, which begin with the same seed
 _SIDES = 2**16  # more models than anybody compares: a sample and a model as one number
 
@@ -246,7 +247,7 @@ def _side(
         return Side(
             path,
             read_answers(path, asked.prompts, asked.samples),
-            no_kl="its answers are from a file, without the model",
+            no_kl="answers are from a file, without the model",
         )
     # The other one draws by number 1, whoever is compared with it; the models by 0, 2, 3, …
     answers_TN, model = _written(asked, path, place if place > 1 else 0, said)
@@ -258,7 +259,9 @@ def _side(
     prompts = [prompt for prompt in asked.prompts for _ in range(asked.samples)]
     ratio = log_ratios(model, reference, prompts, [*chain.from_iterable(answers_TN)])
     if ratio is None:
-        return Side(path, answers_TN, no_kl=f"it reads texts as other tokens than {asked.against}")
+        return Side(
+            path, answers_TN, no_kl=f"texts are other tokens there than for {asked.against}"
+        )
     return Side(path, answers_TN, ratio.reshape(-1, asked.samples))
 
 
@@ -370,6 +373,13 @@ def _divergence(side: Side, drawn: PromptBootstrap) -> dict[str, Any]:
 
 def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> list[str]:
     found = [*result["judge"]["caveats"]]
+    for each in (*result["models"], result["against"]):
+        share = each.get("unreadable", [0.0])[0]
+        if share > _UNREADABLE:
+            found.append(
+                f"{100 * share:.0f} % of the answers of {each['model']} cannot be read: wins tell "
+                "little of its quality."
+            )
     found.append(
         "Intervals are for other prompts of this kind and other draws of the same models, at 95 %; "
         "another training run of a model may do better or worse than they say."
@@ -393,11 +403,10 @@ def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> 
             found.append(
                 f"{lost:,} answers do not fit into a context with their end: no log-ratio."
             )
-    found += [
-        f"No divergence for {side.model}: {side.no_kl}."
-        for side in sides
-        if side.no_kl and asked.kl
-    ]
+    if asked.kl:
+        for why in dict.fromkeys(side.no_kl for side in sides if side.no_kl):
+            which = ", ".join(side.model for side in sides if side.no_kl == why)
+            found.append(f"No divergence for {which}: {why}.")
     return found
 
 

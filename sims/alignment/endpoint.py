@@ -240,7 +240,7 @@ class EndpointJudge:
             "without_token_counts": sum(self._verdicts[k].tokens is None for k in self._used),
             "caveats": [
                 "It is a model's opinion and no truth, and a judge can be talked to: an answer "
-                "that addresses it may win by that. Read some of the answers below.",
+                "that addresses it may win by that. Read some of the answers.",
                 "Prompts and answers were sent to the endpoint.",
             ],
         }

@@ -336,9 +336,16 @@ _PAGE = _JINJA.from_string("""\
 <body>
 <main>
 <p class="eyebrow">Murmuration · comparison of models</p>
-{% set best = rows[0] %}
-<h1>{{ best.name|visible }} wins {{ best.figures.win_rate[0]|share }}
-against {{ other|visible }}</h1>
+<h1>
+{% if rows[0].figures.win_rate[1] > 0.5 %}
+{{ rows[0].name|visible }} wins {{ rows[0].figures.win_rate[0]|share }} against {{ other|visible }}
+{% elif rows[0].figures.win_rate[2] < 0.5 %}
+{{ "No model wins" if rows|length > 1 else rows[0].name|visible ~ " does not win" }}
+against {{ other|visible }}
+{% else %}
+No clear winner against {{ other|visible }}
+{% endif %}
+</h1>
 <p class="lead">
 {{ result.prompts.count|count }} prompts
 {%- if result.prompts.different < result.prompts.count %}, {{ result.prompts.different|count }} of

@@ -422,7 +422,7 @@ def test_responses_may_be_empty_and_must_be_text(tmp_path):
     assert list(load_responses(str(path))) == [("a", ""), ("b", "c")]
     for cell in ("3", "null", '"\\ud800"', "[]"):
         path.write_text(
-            '{"prompt": "a", "response": "b"}\n{"prompt": "a", "response": %s}\n' % cell
+            f'{{"prompt": "a", "response": "b"}}\n{{"prompt": "a", "response": {cell}}}\n'
         )
         with pytest.raises(InputError, match=r"r.jsonl: line 2 needs"):
             list(load_responses(str(path)))
