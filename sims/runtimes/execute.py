@@ -112,12 +112,13 @@ def _prompts(config: RunConfig) -> Iterable[str]:
 
 
 def _keep_prompts(config: RunConfig, folder: Path) -> None:
-    """Note privately, in a run that has ended, what its users were shown."""
+    """Note privately, in a run that has ended, what its users were shown.
+
+    A process that has the folder meanwhile resumes a finished run, and notes it itself.
+    """
     try:
-        with contextlib.closing(RunLock(folder)):
+        with contextlib.suppress(RunInUse), contextlib.closing(RunLock(folder)):
             keep(folder, _prompts(config))
-    except RunInUse as error:
-        raise InputError(str(error)) from error
     except OSError as error:
         raise InputError(
             f"--out {folder}: what users were shown cannot be noted: {error.strerror}; mend that, "
