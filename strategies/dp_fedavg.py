@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 #: Features have unit scale, so the log loss curves by less than one along any direction:
 #: steps of length one stay well inside what is stable (two), and a few of them use a user's
-#: judgements better than one without fitting that user alone.
+#: judgements better than one without fitting that user alone. So they do a reward's LoRA layers, in
+#: θ's units; a policy's gradients are longer (docs/language-models.md).
 DEFAULT_LOCAL = LocalSteps(4, 1.0)
 
 
@@ -100,7 +101,9 @@ class FedAvgSettings(Retained, Normalized):
     """What is its own."""
 
     local_steps: int = setting(0, "Steps a user takes on their own. [default: 4]", **AT_LEAST_ONE)
-    local_rate: float = setting(0.0, "Length of these steps. [default: 1]", **POSITIVE)
+    local_rate: float = setting(
+        0.0, "Length of these steps; with --task policy give 0.1. [default: 1]", **POSITIVE
+    )
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
