@@ -51,6 +51,12 @@ from murmuration.sims.alignment.rewards import AnswerReward, GuardedReward, Guar
 
 FORMAT = "murmuration-aligned-1"
 PARTED, BUDGET = "parted", "kl"
+#: What reasons of ending are called.
+WHY = {
+    "": "all steps were made",
+    BUDGET: "the divergence from the base passed its budget",
+    PARTED: "the reward went on rising while the true reward fell",
+}
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,8 @@ def align(
         said: is told what is being done.
 
     Raises:
-        InputError: what cannot be used, and why. What was done by then is kept for ``resume``.
+        InputError: what cannot be used, and why; or nothing was learnt. What was done by then is
+            kept for ``resume``.
     """
     if (out / "result.json").exists() and resume:
         return json.loads((out / "result.json").read_text(encoding="utf-8"))
@@ -169,18 +176,25 @@ def align(
     evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed)
     watch = _Watch(asked, base, evaluator, out, said)
     watch.start()
-    climb(
-        base,
-        trained,
-        guarded,
-        asked.steps,
-        asked.sampling,
-        asked.seed,
-        out / "checkpoints",
-        watch,
-        asked.evaluate_every,
-    )
+    if not watch.stopped:  # as it may have by a crash
+        climb(
+            base,
+            trained,
+            guarded,
+            asked.steps,
+            asked.sampling,
+            asked.seed,
+            out / "checkpoints",
+            watch,
+            asked.evaluate_every,
+        )
     chosen = watch.chosen()
+    if not chosen.step:
+        raise InputError(
+            f"nothing was learnt: {WHY[watch.stopped]} at step {watch.found[-1].step}, before any "
+            f"policy that is better than the base ({out / 'metrics.jsonl'}): lower "
+            "--learning-rate, raise --beta, evaluate more often, or guard the reward"
+        )
     watch.restore(chosen.step)
     result = {
         **asked.to_json(),

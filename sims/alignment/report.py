@@ -10,14 +10,8 @@ from matplotlib.figure import Figure
 
 from murmuration.preference.data.sources import is_hub_name
 from murmuration.server.lineage import Lineage
+from murmuration.sims.alignment.align import WHY
 from murmuration.sims.alignment.data_set import privacy_lines
-
-#: What reasons of ending are called.
-WHY = {
-    "": "all steps were made",
-    "kl": "the divergence from the reference passed its budget",
-    "parted": "the reward went on rising while the true reward fell",
-}
 
 
 def draw(out: Path) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import Sampling
-from murmuration.sims.alignment.align import Alignment
+from murmuration.sims.alignment.align import WHY, Alignment
 from murmuration.sims.alignment.align import align as aligned
 from murmuration.sims.alignment.evaluation import POPULATION
 from murmuration.sims.alignment.reinforce import METHODS, OPTIMIZERS, Steps
@@ -269,9 +269,4 @@ def _tell(result: dict[str, Any], out: Path) -> None:
         "words": "words",
     }
     console().print(table_of(rows, headings))
-    why = {
-        "": "all steps were made",
-        "kl": "the divergence passed its budget",
-        "parted": "reward and true reward parted",
-    }
-    print(f"{why[result['stopped']]}; the policy of step {result['saved_step']} is in {out}/model")
+    print(f"{WHY[result['stopped']]}; the policy of step {result['saved_step']} is in {out}/model")

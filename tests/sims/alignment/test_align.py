@@ -107,13 +107,26 @@ def test_the_proxy_is_what_score_says_over_the_reference(asked, reward, tmp_path
 
 
 def test_it_ends_where_the_divergence_passes_its_budget_and_keeps_what_is_within(asked, tmp_path):
+    slow = {"steps": Steps(steps=6, batch=8, answers=4, rate=0.004, beta=0.0)}
+    free = align(asked(**slow), PROMPTS, tmp_path / "free")
+    kls = [line["kl"] for line in metrics(tmp_path / "free")]
+    assert kls[1] < kls[2]  # or choose another seed
     out = tmp_path / "out"
-    result = align(asked(kl_budget=1e-4), PROMPTS, out)
-    assert result["stopped"] == "kl"
-    assert [line["step"] for line in metrics(out)] == [0, 2]
-    assert result["saved_step"] == 0
-    assert result["policy"]["kl"] == 0.0
-    assert metrics(out)[-1]["kl"] > 1e-4
+    result = align(asked(kl_budget=(kls[1] + kls[2]) / 2, **slow), PROMPTS, out)
+    assert (free["stopped"], result["stopped"]) == ("", "kl")
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4]
+    assert result["saved_step"] == 2
+    assert result["policy"]["kl"] == pytest.approx(kls[1])
+
+
+def test_a_run_that_learnt_nothing_says_so_however_often_it_is_asked(asked, tmp_path):
+    out = tmp_path / "out"
+    for resume in (False, True):
+        with pytest.raises(InputError, match=r"nothing was learnt: the divergence .* at step 2"):
+            align(asked(kl_budget=1e-4), PROMPTS, out, resume=resume)
+        assert [line["step"] for line in metrics(out)] == [0, 2]
+        assert not (out / "model").exists()
+        assert not (out / "result.json").exists()
 
 
 class Falling:
