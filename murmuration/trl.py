@@ -10,7 +10,7 @@ reward, which this has not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from typing import Any
 
 from murmuration.preference.data.rows import InputError
@@ -31,7 +31,7 @@ def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
     """
     from murmuration.sims.alignment.rewards import AnswerReward
 
-    reward = AnswerReward.load(path)
+    reward = AnswerReward.load(fspath(path))
 
     def murmuration_reward(
         prompts: Sequence[Text], completions: Sequence[Text], **_: Any

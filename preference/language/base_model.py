@@ -273,7 +273,7 @@ class LanguageBase:
         parts = [p.detach().float().reshape(-1) for p in self._parameters]
         change_D = torch.cat([torch.zeros(0, device=self.device), *parts]) - self._initial_D
         sizes = [parameter.numel() for parameter in self._parameters]
-        return change_D.cpu().numpy() / np.repeat(np.float32(self._units), sizes)
+        return change_D.cpu().numpy() / np.repeat(np.array(self._units, np.float32), sizes)
 
     def random_theta(self) -> torch.Tensor:
         """A θ at which nothing is zero, (D,): a head, and changes of the rest by a third.

@@ -212,7 +212,8 @@ def divergences(
     ]
     temperature = sampling.temperature or 1.0
     policy_P = _log_likelihoods(base, openings, written, temperature)
-    with base.model.disable_adapter():
+    network: Any = base.model
+    with network.disable_adapter():
         return policy_P - _log_likelihoods(base, openings, written, temperature)
 
 

@@ -108,19 +108,22 @@ def climb(
     try:
         import datasets
         import peft
-        import trl
-        from transformers import TrainerCallback
+        from transformers import PrinterCallback, TrainerCallback
         from transformers.trainer_utils import get_last_checkpoint
+        from trl.trainer.grpo_config import GRPOConfig
+        from trl.trainer.grpo_trainer import GRPOTrainer
+        from trl.trainer.rloo_config import RLOOConfig
+        from trl.trainer.rloo_trainer import RLOOTrainer
     except ImportError as error:
         raise InputError(f"align needs {error.name}: pip install 'murmuration[align]'") from None
     trainer_class, config_class = {
-        "rloo": (trl.RLOOTrainer, trl.RLOOConfig),
-        "grpo": (trl.GRPOTrainer, trl.GRPOConfig),
+        "rloo": (RLOOTrainer, RLOOConfig),
+        "grpo": (GRPOTrainer, GRPOConfig),
     }[steps.method]
     if not hasattr(trainer_class, "_tokenize_prompts"):
         raise InputError(
-            f"trl {trl.__version__} writes prompts down in another way than is known here: "
-            "pip install 'murmuration[align]' has versions that fit"
+            "this version of trl writes prompts down in another way than is known here: "
+            "pip install 'murmuration[align]' takes one that fits"
         )
     texts = base.texts
 
@@ -160,9 +163,11 @@ def climb(
                 base.model.train()
             return control
 
-    base.model.generation_config.eos_token_id = texts.ends or None
+    network: Any = base.model
+    network.generation_config.eos_token_id = texts.ends or None
     for parameter in base.trained:
         parameter.requires_grad_(True)
+    ordered = _in_order(list(prompts), steps, seed)
     quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "logging_strategy": "steps"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about each other
@@ -194,12 +199,12 @@ def climb(
             model=base.model,
             reward_funcs=rewards,
             args=config,
-            train_dataset=datasets.Dataset.from_dict({"prompt": _in_order(prompts, steps, seed)}),
+            train_dataset=datasets.Dataset.from_dict(
+                {"prompt": _in_order(list(prompts), steps, seed)}
+            ),
             processing_class=base.tokenizer,
             callbacks=[AfterSteps()],
         )
-        from transformers import PrinterCallback
-
         trainer.remove_callback(PrinterCallback)
         try:
             trainer.train(resume_from_checkpoint=last)
@@ -208,11 +213,11 @@ def climb(
                 parameter.requires_grad_(False)
                 parameter.grad = None
             base.model.eval()
-    if "ref" in getattr(base.model, "peft_config", {}):
-        base.model.delete_adapter("ref")
+    if "ref" in network.peft_config:
+        network.delete_adapter("ref")
 
 
-def _in_order(prompts: Sequence[str], steps: Steps, seed: int) -> list[str]:
+def _in_order(prompts: list[str], steps: Steps, seed: int) -> list[str]:
     """The prompts of all steps: passes over all of them, each in another order.
 
     Written down here, since a trainer that goes on in a second pass shuffles as in its first.
