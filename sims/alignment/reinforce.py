@@ -199,9 +199,7 @@ def climb(
             model=base.model,
             reward_funcs=rewards,
             args=config,
-            train_dataset=datasets.Dataset.from_dict(
-                {"prompt": _in_order(list(prompts), steps, seed)}
-            ),
+            train_dataset=datasets.Dataset.from_dict({"prompt": ordered}),
             processing_class=base.tokenizer,
             callbacks=[AfterSteps()],
         )
