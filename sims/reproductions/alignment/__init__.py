@@ -1,0 +1,1 @@
+"""Reruns about aligned policies: what papers show of rewards in use."""
