@@ -16,8 +16,12 @@ composes with all of them:
 A base that looks like one of ours and does not have all of that, or whose ledgers are not what was
 written, is refused unless somebody says what it cost (`--base-privacy`). Hashes have no key:
 whoever can write the folder can write another history (``privacy.accounting.chained_record``).
+
+A linear head holds no `privacy.json`: its run's ledger lies beside its folder. A data set that was
+made with models has one as they do, with the digest of its rows.
 """
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -37,9 +41,12 @@ from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import LedgerError, read_account
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
+from murmuration.server.run_files import read_json
 from murmuration.strategies.spec import base_config
 
 FORMAT, FILE, CARD = "murmuration-privacy-2", "privacy.json", "README.md"
+#: The rows of a data set, in its folder.
+ROWS = "train.jsonl"
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 
 
@@ -92,10 +99,11 @@ class Lineage:
         return replace(self, runs=(*self.runs, run), ledgers=(*self.ledgers, bytes_))
 
     def files(self, folder: Path) -> dict[str, bytes]:
-        """What is saved beside the model in a folder, by name."""
+        """What is saved beside the model, or the data set, in a folder, by name."""
+        of = "data" if (folder / ROWS).exists() else "weights"
         about = {
             "format": FORMAT,
-            "weights": weights_digest(folder),
+            of: _DIGESTS[of](folder),
             "public": self.public,
             "runs": [asdict(run) for run in self.runs],
         }
@@ -133,7 +141,7 @@ class Lineage:
         return [
             *said,
             f"{self.whose} TRAINED ON USERS, TOO, by {earlier} earlier "
-            f"{'run' if earlier == 1 else 'runs'}: {'; '.join(map(_said, rows))}. Epsilons and "
+            f"{'run' if earlier == 1 else 'runs'}: {'; '.join(map(in_words, rows))}. Epsilons and "
             "deltas of runs under the same adjacency are added (basic composition)."
             + (" Nobody is in two of these populations, as was declared." if apart else ""),
         ]
@@ -178,7 +186,8 @@ def _sum(names: list[str], runs: Sequence[Trained]) -> dict[str, Any]:
     }
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def in_words(row: Mapping[str, Any]) -> str:
+    """A row of ``composed``, for readers; epsilon is rounded upwards."""
     names = row["populations"]
     who = "whoever was trained on" if not names else f"the population {names[0]!r}"
     if len(names) > 1:
@@ -204,11 +213,7 @@ def lineage_of(config: RunConfig) -> Lineage:
     path = base_config(config).get("path", "")
     if config.base_privacy == "public" or not path:
         return Lineage(public=bool(config.base_privacy))
-    given, elsewhere = Lineage(), {}
-    for ledger in _files(config.base_privacy):
-        run, bytes_ = _of_ledger(ledger)
-        given = Lineage((*given.runs, run), (*given.ledgers, bytes_))
-        elsewhere[run.ledger_head] = ledger
+    given, elsewhere = _of_ledgers("--base-privacy", config.base_privacy)
     option = "--base" if config.base else "--features"
     found = lineage_of_model(
         option,
@@ -250,6 +255,90 @@ def lineage_of_model(
     return found
 
 
+def lineage_of_saved(
+    what: str, path: str, option: str, given: str, *, may_be_base: bool = False
+) -> Lineage:
+    """That of a model that is there, a linear head too, and what somebody says that it cost.
+
+    Args:
+        what: the option that names the model.
+        path: what it names.
+        option: the one that says what it cost.
+        given: what that says: nothing, ``public``, or ledgers, comma-separated.
+        may_be_base: whether it may be a model that no run made, of which nothing is known.
+
+    Raises:
+        InputError: what it cost is not known or not to be believed, or a run promised users
+            nothing.
+    """
+    if given == "public":
+        return Lineage(public=True)
+    said, elsewhere = _of_ledgers(option, given)
+    advice = (
+        f"say what it cost with {option} LEDGER (the ledger.jsonl of the run that made it; of "
+        f"several runs all, comma-separated), or {option} public if its data were"
+    )
+    folder = Path(path).expanduser()
+    head = not (may_be_base or is_language_model(folder) or (folder / FILE).exists())
+    if head:
+        found = _of_head(what, folder, advice, elsewhere)
+    else:
+        found = lineage_of_model(what, path, advice, elsewhere)
+    found = joined(found, said)
+    if not (found.runs or found.public or may_be_base):
+        raise InputError(f"{what} {path}: nothing says whose data it was made from; {advice}")
+    if any(run.epsilon is None for run in found.runs):
+        raise InputError(
+            f"{what} {path}: a run that made it promised its users nothing, so what is made with "
+            f"it is not private either; if all its data were public, say so with {option} public"
+        )
+    return found
+
+
+def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]) -> Lineage:
+    """That of a linear head, from what its run left beside ``folder``, and of its encoder."""
+    run = folder.resolve().parent
+    try:
+        # Under another name it may have been put into some run's folder.
+        mine = folder.resolve().name == "model"
+        if not (mine and (result := read_json(run / "result.json", "ledger_head", "features"))):
+            if elsewhere:
+                return Lineage()
+            raise ValueError("it is no folder model/ beside a run's result.json")
+        settings = read_json(run / "config.json", "population", "disjoint")
+        config = RunConfig(population=settings["population"], disjoint=settings["disjoint"])
+        this = Lineage().with_run(result, config, run / "ledger.jsonl")
+        _check(run / "ledger.jsonl", this.runs[0])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{what} {folder}: a model that was trained on users, and what that cost them is not "
+            f"known: {first_line(error)}; {advice}"
+        ) from None
+    told = result.get("lineage") or {"public": False, "runs": []}
+    if told["public"]:
+        before = Lineage(public=True)
+    else:
+        encoder = str(result["features"].get("path", ""))
+        before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Lineage()
+    found = joined(before, this)
+    heads = Counter(one["ledger_head"] for one in told["runs"])
+    if heads - Counter([*(one.ledger_head for one in found.runs), *elsewhere]):
+        raise InputError(
+            f"{what} {folder}: its encoder came from runs whose ledgers are not there; {advice}"
+        )
+    return found
+
+
+def _of_ledgers(option: str, names: str) -> tuple[Lineage, dict[str, Path]]:
+    """What ledgers say that somebody names, and these by their heads."""
+    given, elsewhere = Lineage(), {}
+    for ledger in _files(names):
+        run, bytes_ = _of_ledger(option, ledger)
+        given = Lineage((*given.runs, run), (*given.ledgers, bytes_))
+        elsewhere[run.ledger_head] = ledger
+    return given, elsewhere
+
+
 def _files(names: str) -> Iterable[Path]:
     """The files that are named, comma-separated, each once."""
     paths = (Path(name.strip()).expanduser() for name in names.split(",") if name.strip())
@@ -285,6 +374,15 @@ def joined(first: Lineage, then: Lineage) -> Lineage:
     )
 
 
+def _rows_digest(folder: Path) -> str:
+    with (folder / ROWS).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+#: Of what a ``privacy.json`` is about, by its word for that.
+_DIGESTS = {"weights": weights_digest, "data": _rows_digest}
+
+
 def _ledger(place: int) -> str:
     return f"ledger-{place + 1}.jsonl"
 
@@ -293,10 +391,12 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Lineage:
     """What a model's folder says, compared with the ledgers in it, or with those that are
     ``elsewhere``, by their heads; ValueError and others where there is something wrong with it."""
     about = json.loads((folder / FILE).read_bytes())
-    if about["format"] != FORMAT or not about["runs"]:
+    if about["format"] != FORMAT or not (about["runs"] or about["public"]):
         raise ValueError(f"{FILE} names no run in format {FORMAT}")
-    if about["weights"] != weights_digest(folder) and not elsewhere:
-        raise ValueError(f"{FILE} is about a model with other weights")
+    of = "data" if "data" in about else "weights"
+    if about[of] != _DIGESTS[of](folder) and not elsewhere:
+        what = "other rows" if of == "data" else "a model with other weights"
+        raise ValueError(f"{FILE} is about {what}")
     ledgers, runs = [], tuple(Trained(**run) for run in about["runs"])
     for place, run in enumerate(runs):
         if (ledger := elsewhere.get(run.ledger_head)) is None:
@@ -333,14 +433,14 @@ def _epsilon(account: Any) -> float:
     )
 
 
-def _of_ledger(path: Path) -> tuple[Trained, tuple[bytes, bytes]]:
+def _of_ledger(option: str, path: Path) -> tuple[Trained, tuple[bytes, bytes]]:
     """What a ledger says that somebody names."""
     try:
         account, contents = read_account(path)
         epsilon = _epsilon(account)
         bytes_ = path.read_bytes(), head_path(path).read_bytes()
     except (OSError, LedgerError) as error:
-        raise InputError(f"--base-privacy {path}: {first_line(error)}") from None
+        raise InputError(f"{option} {path}: {first_line(error)}") from None
     promise = account.promise
     run = Trained(
         str(contents.head),

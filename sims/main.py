@@ -32,6 +32,9 @@ COMMANDS = {
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
     "respond": "Write responses to prompts with a language model that says the next token.",
+    "synthesize": (
+        "Let a policy answer public prompts, and a private reward say which answers are better."
+    ),
     "winrate": "Compare two language models' answers by the embedded population's true reward.",
     "compare": (
         "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
@@ -54,7 +57,7 @@ COMMANDS = {
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
-_OF_MODELS = frozenset({"score", "respond", "winrate", "base", "policies"})
+_OF_MODELS = frozenset({"score", "respond", "synthesize", "winrate", "base", "policies"})
 
 
 class _Commands(TyperGroup):

@@ -16,6 +16,7 @@ from murmuration.sims.reproductions.alignment import (
     frontier,
     judgements_each,
     step_times,
+    synthetic_pairs,
     wins,
 )
 from murmuration.sims.reproductions.entry import Entry, of_rows
@@ -98,5 +99,9 @@ ENTRIES = {
     "aup-tldr": Entry(
         "Figures 2, 5 and 6 of AUP-RLHF: how often answers win by private rewards, at equal ε",
         wins.wins,
+    ),
+    "synthetic-preferences": Entry(
+        "pairs that a private reward labelled, beside true judgements: labels, heads, policies",
+        of_rows(synthetic_pairs.synthetic_pairs, synthetic_pairs.remarks),
     ),
 }

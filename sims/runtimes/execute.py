@@ -4,6 +4,7 @@ import contextlib
 import json
 import shlex
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from murmuration.sims.runtimes.progress import RoundProgress
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes.shown_prompts import PLACE, keep
 from murmuration.strategies.protocol.availability import RunAborted
 
 #: Sums of single nodes are hidden among so many, unless it is said how many users a node has.
@@ -54,6 +56,8 @@ def execute(
     if config.resume and (folder / "result.json").exists():
         with RunDirectory(config) as finished:  # refuses other settings
             if (result := finished.finished()) is not None:
+                if not (folder / PLACE).exists():  # it was killed when all but this was done
+                    keep(folder, _prompts(config))
                 return result
     live = LiveView(folder, RoundProgress(config.rounds, config.cohort, target, config.strategy))
     try:
@@ -83,6 +87,7 @@ def execute(
                     run_flower(settings, nodes=nodes, log=log, gpus=gpus)
                 finally:
                     _put_away(log, folder)
+            _keep_prompts(config, folder)
     except (KeyboardInterrupt, RunAborted, FlowerRunFailed) as error:
         # The command-line library turns the first into exit code 130, without a word.
         ended = "interrupted" if isinstance(error, KeyboardInterrupt) else "aborted"
@@ -98,6 +103,27 @@ def _load(config: RunConfig) -> Data:
     """The operator's own data, as the nodes will load them."""
     bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
     return load(config.data, config.columns, bad_rows, config.task, config.schema)
+
+
+def _prompts(config: RunConfig) -> Iterable[str]:
+    """What the run's users were shown; of their own texts nothing."""
+    data = _load(config)
+    return data.prompts if isinstance(data, Judgements) else ()
+
+
+def _keep_prompts(config: RunConfig, folder: Path) -> None:
+    """Note privately, in a run that has ended, what its users were shown.
+
+    A process that has the folder meanwhile resumes a finished run, and notes it itself.
+    """
+    try:
+        with contextlib.suppress(RunInUse), contextlib.closing(RunLock(folder)):
+            keep(folder, _prompts(config))
+    except OSError as error:
+        raise InputError(
+            f"--out {folder}: what users were shown cannot be noted: {error.strerror}; mend that, "
+            "and continue with --resume"
+        ) from None
 
 
 def _put_away(log: Path, folder: Path) -> None:

@@ -23,7 +23,13 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
-from murmuration.server.lineage import Lineage, Trained, composed, lineage_of
+from murmuration.server.lineage import (
+    Lineage,
+    Trained,
+    composed,
+    lineage_of,
+    lineage_of_saved,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -398,3 +404,71 @@ def test_settings_that_belong_together(config):
     for settings in ({"base_privacy": "public"}, {"disjoint": True, "population": "a"}):
         with pytest.raises(InputError, match="is about a language model or an encoder"):
             RunConfig(**settings, features="hashing:64")
+
+
+@pytest.fixture
+def head(cli, crowd, quick_runs, tmp_path):
+    """A function: the model of a run of a linear head, by more options."""
+
+    def make(name, *options):
+        out = tmp_path / name
+        common = ("--data", crowd, "--rounds", 2, "--cohort", 10, "--seed", 1, "--delta", 1e-3)
+        assert cli("run", *common, *options, "--out", out)[0] == 0
+        return out / "model"
+
+    return make
+
+
+REWARD = ("--reward", "--reward-privacy")
+
+
+def test_a_linear_head_stands_on_its_run(head):
+    model = head("a", "--epsilon", 2, "--population", "clinic")
+    what, option = REWARD
+    found = lineage_of_saved(what, str(model), option, "")
+    result = json.loads((model.parent / "result.json").read_text())
+    (run,) = found.runs
+    assert (run.ledger_head, run.epsilon) == (result["ledger_head"], result["epsilon"])
+    assert (run.population, run.disjoint, run.adjacency) == ("clinic", False, "add-remove")
+    assert lineage_of_saved(what, str(model), option, "public") == Lineage(public=True)
+    # Named, it counts once; of a copy it is all that is known.
+    ledger = model.parent / "ledger.jsonl"
+    assert lineage_of_saved(what, str(model), option, str(ledger)) == found
+    copy = shutil.copytree(model, model.parent.parent / "copy")
+    with pytest.raises(InputError, match=r"is not known: .*--reward-privacy LEDGER"):
+        lineage_of_saved(what, str(copy), option, "")
+    (named,) = lineage_of_saved(what, str(copy), option, str(ledger)).runs
+    assert (named.ledger_head, named.epsilon) == (run.ledger_head, run.epsilon)
+
+
+def test_a_head_of_a_run_that_says_too_little_is_refused(head):
+    model = head("a", "--epsilon", 2)
+    path = model.parent / "result.json"
+    result = json.loads(path.read_text())
+    for wrong in ({"epsilon": 0.1}, {"ledger_head": "3:" + "0" * 64}, {"delta": 1e-9}):
+        path.write_text(json.dumps({**result, **wrong}))
+        with pytest.raises(InputError, match="is not known"):
+            lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+    path.write_text(
+        json.dumps({**result, "lineage": {"public": False, "runs": [{"ledger_head": "x"}]}})
+    )
+    with pytest.raises(InputError, match="encoder came from runs"):
+        lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+    path.unlink()
+    with pytest.raises(InputError, match="is not known"):
+        lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+
+
+def test_a_run_that_promised_nothing_makes_nothing_private(head):
+    model = head("a", "--strategy", "nonprivate")
+    ledger = model.parent / "ledger.jsonl"
+    for given in ("", str(ledger)):
+        with pytest.raises(InputError, match="promised its users nothing"):
+            lineage_of_saved(REWARD[0], str(model), REWARD[1], given)
+
+
+def test_only_a_base_may_be_of_nobody(saved, language_model):
+    base = language_model("gpt2")
+    with pytest.raises(InputError, match="is not known"):
+        lineage_of_saved(REWARD[0], base, REWARD[1], "")
+    assert lineage_of_saved("--policy", base, "--policy-privacy", "", may_be_base=True) == Lineage()

@@ -1,6 +1,7 @@
 """``murmuration respond``: what a language model writes to many prompts."""
 
 import json
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +29,10 @@ def respond(
             "`population:seen` or `population:unseen` for fresh ones of the embedded population."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The .jsonl file to write: `prompt`, `response`.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="The .jsonl file to write: `prompt`, `response` (and `reward`)."),
+    ],
     limit: Annotated[
         int | None,
         typer.Option(
@@ -46,12 +50,38 @@ def respond(
     seed: Annotated[
         int, typer.Option(help="Of the population's prompts and of all draws.", min=0)
     ] = 0,
+    reward: Annotated[
+        str | None,
+        typer.Option(
+            help="A saved reward model, as in RUN/model: of --best-of responses to each prompt "
+            "only the one that it likes best is written.",
+            show_default=False,
+        ),
+    ] = None,
+    best_of: Annotated[
+        int | None,
+        typer.Option(help="With --reward: how many to choose from.", show_default=False, min=1),
+    ] = None,
+    prompts_public: Annotated[
+        bool,
+        typer.Option(
+            "--prompts-public",
+            help="With --reward: declare that the prompts were public before any user saw them.",
+        ),
+    ] = False,
 ) -> None:
     """Write responses to prompts with a language model that says the next token."""
     sampling = Sampling(temperature, top_p, max_new_tokens)
     if out.exists():
         raise InputError(f"--out {out} is there already; choose another file")
-    asked = _prompts(prompts, limit, seed)
+    if (reward is None) != (best_of is None):
+        raise InputError("--reward and --best-of belong together: of how many the best by what?")
+    if reward is not None and best_of is not None:
+        if samples > 1:
+            raise InputError("--best-of writes one response to each prompt: leave out --samples")
+        _write_best(model, (prompts, limit, seed), out, sampling, reward, best_of, prompts_public)
+        return
+    asked = read_prompts(prompts, limit, seed)
     with console(stderr=True).status("loading") as status:
         writer, found = Writer.load(model), []
         for sample in range(samples):
@@ -65,16 +95,71 @@ def respond(
         for prompt, *responses in zip(asked, *found, strict=True)
         for response in responses
     )
+    _write(out, rows)
+    print(f"wrote {samples * len(asked):,} responses to {out}")
+
+
+def _write_best(
+    model: str,
+    named: tuple[str, int | None, int],
+    out: Path,
+    sampling: Sampling,
+    reward: str,
+    best_of: int,
+    declared_public: bool,
+) -> None:
+    """The response to each prompt, of several, that a reward likes best."""
+    from murmuration.preference.language.reward import load_reward
+    from murmuration.sims.alignment.best_of_n import best, kl_bound
+    from murmuration.sims.alignment.pool import draw
+    from murmuration.sims.alignment.public_prompts import public_prompts
+
+    try:
+        judge = load_reward(reward)
+    except InputError as error:
+        raise InputError(f"--reward {error}") from None
+    asked = public_prompts(*named, models=(reward, model), declared_public=declared_public)
+    with console(stderr=True).status("loading") as status:
+
+        def progress(done: int, of: int) -> None:
+            status.update(f"{done:,} of {of:,} responses" if done < of else "scoring")
+
+        pool = draw(Writer.load(model), judge, asked, best_of, sampling, named[2], progress)
+    chosen = best(pool)
+    _write(
+        out,
+        (
+            {"prompt": prompt, "response": answers[at], "reward": float(rewards_N[at])}
+            for prompt, answers, rewards_N, at in zip(
+                pool.prompts, pool.answers, pool.rewards_PN, chosen, strict=True
+            )
+        ),
+    )
+    mean, first = pool.rewards_PN.max(1).mean(), pool.rewards_PN.mean()
+    print(f"wrote the best of {best_of} responses to each of {len(asked):,} prompts to {out}")
+    print(f"mean reward {mean:.3f}; of all responses {first:.3f}")
+    print(
+        f"KL from the model at most ln n - (n - 1)/n = {kl_bound(best_of):.3f} nats a prompt, an "
+        "upper bound (Beirami et al. 2024)"
+    )
+    print("post-processing of a saved reward: no user's data were read for it")
+
+
+def _write(out: Path, rows: Iterable[dict[str, object]]) -> None:
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         replace_file(out, lines.encode())
     except OSError as error:
         raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
-    print(f"wrote {samples * len(asked):,} responses to {out}")
 
 
-def _prompts(named: str, limit: int | None, seed: int) -> list[str]:
+def read_prompts(named: str, limit: int | None, seed: int) -> list[str]:
+    """The prompts that ``--prompts`` names: of a file, or of the embedded population.
+
+    Raises:
+        InputError: there are none, or they cannot be read.
+    """
     if named.startswith(_POPULATION):
         topics = named.removeprefix(_POPULATION)
         if topics not in TOPICS:

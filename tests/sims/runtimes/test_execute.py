@@ -1,14 +1,17 @@
 """Runs in a runtime: interrupted, resumed, with rows set aside, from Python."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_prompts
 from murmuration.server.config import RunConfig
 from murmuration.server.run_lock import RunLock
 from murmuration.sims.runtimes import execute as execution
 from murmuration.sims.runtimes.execute import execute
+from murmuration.sims.runtimes.shown_prompts import PLACE, shown
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -57,6 +60,42 @@ def test_resuming_a_finished_run_gives_its_result(cli, crowd, tmp_path):
     first = cli("run", "--data", crowd, *SMALL, "--seed", 3, "--out", tmp_path / "run", "--json")[1]
     again = cli("run", "--resume", "--out", tmp_path / "run", "--json")[1]
     assert json.loads(again.splitlines()[-1]) == json.loads(first.splitlines()[-1])
+
+
+def test_what_users_were_shown_is_noted_privately(cli, crowd, tmp_path, monkeypatch):
+    """At the end, also of a run that was killed just before; in no file that is for release."""
+    out, prompts = tmp_path / "run", list(load_prompts(crowd))
+    common = ["run", "--data", crowd, *SMALL, "--seed", 3, "--out", out]
+    with monkeypatch.context() as patched:
+        killed = crash_at(patched, 3)
+        with pytest.raises(killed):
+            cli(*common)
+    assert not (out / PLACE).exists()
+    assert cli("run", "--resume", "--out", out)[0] == 0
+    assert shown(out, [*prompts, "never shown"]) == [*range(len(prompts))]
+    kept = json.loads((out / PLACE).read_text())
+    for path in out.rglob("*"):
+        if path.is_file() and path != out / PLACE:
+            text = path.read_bytes()
+            assert not any(secret.encode() in text for secret in (kept["key"], *kept["hashes"]))
+    assert PLACE.parts[0] == "private"
+    (out / PLACE).unlink()  # killed when all but this was done
+    assert cli("run", "--resume", "--out", out)[0] == 0
+    assert shown(out, prompts[:1]) == [0]
+
+
+def test_of_users_own_texts_there_are_no_prompts(cli, crowd_texts, language_model, tmp_path):
+    options = ["--task", "text", "--base", language_model("gpt2"), "--lora-rank", 2, "--seed", 3]
+    out = tmp_path / "run"
+    assert cli("run", "--data", crowd_texts, *SMALL, *options, "--out", out)[0] == 0
+    assert shown(out, ["What now?"]) == []
+
+
+def test_a_finished_run_is_resumed_without_its_data(cli, make_rows, write_rows, tmp_path):
+    data, out = write_rows(make_rows([3] * 20)), tmp_path / "run"
+    assert cli("run", "--data", data, *SMALL, "--seed", 3, "--out", out)[0] == 0
+    Path(data).unlink()
+    assert cli("run", "--resume", "--out", out)[0] == 0
 
 
 def test_rows_set_aside_are_mentioned(cli, write_rows, make_rows, tmp_path):

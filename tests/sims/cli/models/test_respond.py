@@ -6,6 +6,7 @@ import json
 import pytest
 
 from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.reward import load_reward
 from murmuration.sims.population.population import Population
 
 pytest.importorskip("transformers")
@@ -94,3 +95,63 @@ def test_an_encoder_writes_nothing(cli, language_model, asked, tmp_path):
     assert code == 2
     assert "no causal language model" in " ".join(lines)
     assert not (tmp_path / "o").exists()
+
+
+@pytest.fixture
+def reward(cli, crowd, quick_runs, tmp_path):
+    """A linear head of a private run."""
+    options = ("--rounds", 2, "--cohort", 10, "--seed", 1, "--delta", 1e-3, "--epsilon", 2)
+    assert cli("run", "--data", crowd, *options, "--out", tmp_path / "run")[0] == 0
+    return tmp_path / "run" / "model"
+
+
+def test_the_best_of_several(cli, language_model, reward, asked, tmp_path):
+    base, more = language_model("gpt2"), ("--max-new-tokens", 6, "--seed", 4)
+    code, stdout, lines = cli(
+        "respond", base, "--prompts", asked, "--out", tmp_path / "best", "--reward", reward,
+        "--best-of", 3, "--prompts-public", *more,
+    )  # fmt: skip
+    assert (code, lines) == (0, [])
+    every = ("--out", tmp_path / "all", "--samples", 3, *more)
+    assert cli("respond", base, "--prompts", asked, *every)[0] == 0
+    texts = [row["response"] for row in told(tmp_path / "all")]
+    judge = load_reward(reward)
+    wanted = []
+    for place, prompt in enumerate(PROMPTS):
+        mine = texts[3 * place : 3 * place + 3]
+        scores = judge.score([prompt] * 3, mine)
+        at = int(scores.argmax())
+        wanted.append({"prompt": prompt, "response": mine[at], "reward": float(scores[at])})
+    assert told(tmp_path / "best") == wanted
+    assert "= 0.432 nats" in stdout  # ln 3 − 2/3
+    assert "Beirami" in stdout
+    assert "no user's data" in stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--best-of", 2), "belong together"),
+        (("--reward", "MODEL"), "belong together"),
+        (("--reward", "MODEL", "--best-of", 2, "--samples", 2), "leave out --samples"),
+        (("--reward", "nowhere", "--best-of", 2), "--reward nowhere: no such model folder"),
+    ],
+)
+def test_what_best_of_needs(cli, asked, tmp_path, options, said):
+    code, _, lines = cli("respond", "m", "--prompts", asked, "--out", tmp_path / "o", *options)
+    assert code == 2
+    assert said in " ".join(lines)
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_policy_is_no_reward(cli, crowd, quick_runs, language_model, asked, tmp_path):
+    base, out = language_model("gpt2"), tmp_path / "run"
+    options = ("--rounds", 2, "--cohort", 10, "--seed", 1, "--delta", 1e-3, "--epsilon", 2)
+    options += ("--task", "policy", "--base", base, "--lora-rank", 2)
+    assert cli("run", "--data", crowd, *options, "--out", out)[0] == 0
+    code, _, lines = cli(
+        "respond", base, "--prompts", asked, "--out", tmp_path / "o", "--best-of", 2,
+        "--reward", out / "model",
+    )  # fmt: skip
+    assert code == 2
+    assert "--task policy, which gives no reward" in " ".join(lines)

@@ -1,0 +1,83 @@
+"""Prompts that policies are aligned with, which must be public.
+
+A reward that a private run released may be used for ever. That holds of the reward: prompts that
+users were shown are their data, and what a policy answers to them, or a data set that has them, is
+no post-processing. So they are refused where they can be recognised: beside a run's model lies, in
+a simulation, what its users were shown (``sims.runtimes.shown_prompts``).
+
+Such a file is refused, and not filtered: what is left out silently would make all that follows,
+the policy, the data set, depend on private data, and whoever compares it with the file would learn
+which prompts were somebody's. A refusal is told to the operator, who holds the run's folder. (That
+nothing was refused is told by the output itself: if that is too much, declare the prompts public
+before anybody looks, and nothing is compared.)
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from murmuration.preference.data.rows import InputError
+from murmuration.sims.runtimes.shown_prompts import shown
+
+#: What the population's prompts are named by.
+POPULATION = "population:"
+DECLARE = "--prompts-public"
+
+
+def public_prompts(
+    source: str,
+    limit: int | None,
+    seed: int,
+    models: Sequence[str | Path] = (),
+    *,
+    declared_public: bool = False,
+) -> list[str]:
+    """The prompts of a file or of the embedded population, if they are none of users'.
+
+    Args:
+        source: as ``--prompts`` of ``murmuration respond``.
+        limit: only the first so many; None: all of a file, 2,000 of the population.
+        seed: of the population's.
+        models: rewards and policies, as in RUN/model, whose users' prompts they must not be.
+        declared_public: that they were public before any user saw them, whatever is compared.
+
+    Raises:
+        InputError: they cannot be read, or as of ``refuse_private``.
+    """
+    from murmuration.sims.cli.models.respond import read_prompts
+
+    prompts = read_prompts(source, limit, seed)
+    for model in models:
+        refuse_private(prompts, source, model, declared_public)
+    return prompts
+
+
+def refuse_private(
+    prompts: Sequence[str], source: str, model: str | Path, declared_public: bool = False
+) -> bool:
+    """Refuse prompts that users of the run that made a model were shown; whether any were compared.
+
+    They are not if the run's folder is not at hand (a model that was copied, or has a name on a
+    hub), was a deployment's, whose server sees no prompts, or is of an earlier version.
+
+    Raises:
+        InputError: names how many were shown and the first one's row, never a text; or the run has
+            not ended, so that what its users were shown is not noted yet.
+    """
+    # Those of the population come from a public stream of their own, drawn apart from what users
+    # were shown. There are so few wordings that one may be there, too, by chance: it tells nothing.
+    if declared_public or source.startswith(POPULATION):
+        return False
+    run = Path(model).expanduser().resolve().parent
+    found = shown(run, prompts)
+    if found:
+        raise InputError(
+            f"--prompts {source}: {len(found):,} of {len(prompts):,} are prompts that users of the "
+            f"run in {run} were shown, the first in row {found[0] + 1:,}; prompts must be public: "
+            f"take others, or declare with {DECLARE} that these were before any user saw them"
+        )
+    if found is None and (run / "private").is_dir() and not (run / "result.json").exists():
+        raise InputError(
+            f"{model}: the run in {run} has not ended; continue it with: murmuration run --resume "
+            f"--out {run}"
+        )
+    return found is not None

@@ -1,0 +1,59 @@
+"""What prompts a simulated run's users were shown, as keyed hashes: to refuse them elsewhere.
+
+Prompts that a policy is aligned with must be public, and a run's users' own are not. Who simulates
+has the data at hand, and notes them as hashes (HMAC-SHA-256, the key random, blanks and case not
+counted) in the run's ``private/``, to be compared with later. Key and hashes stand in one file that
+only its owner can read: together they let guesses be tested, like the data beside which they lie.
+They are not in the model, the report, the result or anything else that is for release.
+
+A deployed run's server never sees a prompt, so there is no such file.
+"""
+
+import hmac
+import json
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from murmuration.privacy.durable_files import replace_file
+from murmuration.server.run_files import read_json
+
+PLACE = Path("private") / "shown.json"
+_BYTES = 16  # of a hash: among a million prompts two share one with probability 1e-27
+
+
+def keep(run: Path, prompts: Iterable[str]) -> None:
+    """Note the prompts of a run in its folder, beside those that are noted there.
+
+    Whoever calls this has the run's lock, or is the only one who knows the folder.
+
+    Raises:
+        InputError: what is noted there is damaged.
+        OSError: it cannot be written.
+    """
+    former = read_json(run / PLACE, "key", "hashes")
+    key = former.get("key") or secrets.token_hex(32)
+    hashes = {*former.get("hashes", ()), *_hashes(key, prompts)}
+    # Sorted: the order of a file would say who was shown what beside whom.
+    text = json.dumps({"key": key, "hashes": sorted(hashes)})
+    replace_file(run / PLACE, text.encode(), mode=0o600)
+
+
+def shown(run: Path, prompts: Sequence[str]) -> list[int] | None:
+    """Which of some prompts a run's users were shown, by place; None if it is not noted there.
+
+    Raises:
+        InputError: what is noted there cannot be read.
+    """
+    kept = read_json(run / PLACE, "key", "hashes")
+    if not kept:
+        return None
+    hashes = frozenset(kept["hashes"])
+    found = _hashes(kept["key"], prompts)
+    return [place for place, hash_ in enumerate(found) if hash_ in hashes]
+
+
+def _hashes(key: str, prompts: Iterable[str]) -> list[str]:
+    secret = bytes.fromhex(key)
+    plain = (" ".join(prompt.split()).casefold().encode() for prompt in prompts)
+    return [hmac.digest(secret, text, "sha256")[:_BYTES].hex() for text in plain]
