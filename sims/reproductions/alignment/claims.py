@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import fmean, stdev
 
+_NOTHING = 1e-9  # roundings, where all seeds say the same
 AGREES, DISAGREES, OPEN = "agrees", "DOES NOT AGREE", "cannot be told"
 
 
@@ -44,9 +45,9 @@ class Claim:
     def verdict(self) -> str:
         """By the rule above."""
         mean, wide = fmean(self.differences), half_width(self.differences)
-        if mean - wide > 0:
+        if mean - wide > _NOTHING:
             return AGREES
-        return DISAGREES if mean + wide < 0 else OPEN
+        return DISAGREES if mean + wide < -_NOTHING else OPEN
 
     def __str__(self) -> str:
         mean, wide = fmean(self.differences), half_width(self.differences)

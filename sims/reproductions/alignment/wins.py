@@ -4,7 +4,7 @@ The paper summarizes posts (TL;DR): 1,800 users with 50 judgements each, ε = 3 
 GPT-4 as the judge of summaries beside those of the SFT model. Here the embedded population judges,
 by its truth: best of 16 of a small reference's answers by each reward, against another answer of
 the reference; exactly, over all subsets of one pool and over all answers of a second one. Equals
-are half a win; an answer that cannot be read loses. A reward that says nothing wins 50 %.
+are half a win; an answer that cannot be read loses.
 
 The paper's claims are those of Section 6.2, judged as ``claims`` says:
 
@@ -12,6 +12,9 @@ The paper's claims are those of Section 6.2, judged as ``claims`` says:
 2. at ε = 3 every strategy wins in less than 50 %;
 3. of each strategy, wins at ε = 8 are more than at ε = 3;
 4. at ε = 8 AUP wins in more than 50 % (from 39 % to 63 %, with Gemma-2-2B).
+
+What stands for 50 % in these is what the reference's own answers win here, which differs from it by
+the chance of so many prompts: a reward that says nothing wins exactly that.
 
 The second can hardly hold here: best of n by a reward of noise is another answer of the reference,
 where PPO on it goes astray.
@@ -63,7 +66,7 @@ def wins(
     path: str | None = None,
     sizes: Sizes = Sizes(users=1800, each=50),  # noqa: B008  frozen
     epsilons: Sequence[float] = EPSILONS,
-    seeds: int = 4,
+    seeds: int = 5,
     prompts: int = 250,
     samples: int = 32,
 ) -> Reproduction:
@@ -97,13 +100,14 @@ def measured(answers: Answers, found: Found) -> Reproduction:
         }
         for (name, epsilon), values in wins.items()
     ]
-    most = win_rate(pool.truth_PN, won_PN)
+    most, own = win_rate(pool.truth_PN, won_PN), float(won_PN.mean())
     remarks = [
         *cautions(answers),
-        *told(list(claims(wins))),
+        *told(list(claims(wins, own))),
         *halts(found),
-        f"Best of {pool.truth_PN.shape[1]} replaced PPO; choosing by {TRUTH} wins in {most:.1%}. "
-        f"{answers.unreadable_PN.mean():.1%} of the answers cannot be read.",
+        f"Best of {pool.truth_PN.shape[1]} replaced PPO. Choosing by {TRUTH} wins in {most:.1%}, "
+        f"by nothing in {own:.1%}; {answers.unreadable_PN.mean():.1%} of the answers cannot be "
+        "read.",
     ]
     extra = {
         "prompts": len(pool.truth_PN),
@@ -111,6 +115,7 @@ def measured(answers: Answers, found: Found) -> Reproduction:
         "unreadable": float(answers.unreadable_PN.mean()),
         "seeds": len(found),
         "by_the_truth": most,
+        "by_nothing": own,
     }
     return Reproduction(rows, remarks, extra=extra, plot=plot(rows))
 
@@ -132,8 +137,8 @@ def win_rate(rewards_PN: np.ndarray, won_PN: np.ndarray) -> float:
     return float(expected_best(rewards_PN, won_PN)[-1].mean())
 
 
-def claims(wins: Wins) -> Iterator[Claim]:
-    """The paper's, of each variant of AUP where they are about AUP."""
+def claims(wins: Wins, own: float) -> Iterator[Claim]:
+    """The paper's, of each variant of AUP where they are about AUP; ``own`` stands for 50 %."""
     epsilons = sorted({epsilon for _, epsilon in wins if epsilon is not None})
     low, high = epsilons[0], epsilons[-1]
 
@@ -150,13 +155,13 @@ def claims(wins: Wins) -> Iterator[Claim]:
                     above((variant, epsilon), (name, epsilon)),
                 )
     for name in PRIVATE:
-        below = [0.5 - value for value in wins[name, low]]
+        below = [own - value for value in wins[name, low]]
         yield Claim("Below 50 %", f"{name} below 50 % at ε = {low:g}", below)
     for name in PRIVATE:
         said = f"{name} at ε = {high:g} above ε = {low:g}"
         yield Claim("More for more ε", said, above((name, high), (name, low)))
     for variant in variants:
-        over = [value - 0.5 for value in wins[variant, high]]
+        over = [value - own for value in wins[variant, high]]
         yield Claim("Above 50 %", f"{variant} above 50 % at ε = {high:g}", over)
 
 

@@ -78,7 +78,7 @@ def test_group_privacy_is_of_all_judgements_of_a_user(people):
 
 
 def test_rewards_of_strategies_differ_and_learn(people):
-    found = {name: people.learnt(name, 100.0) for name in (USERWISE, CENTRED, RESPONSE)}
+    found = {name: people.learnt(name, 20.0) for name in (USERWISE, CENTRED, RESPONSE)}
     found[NONPRIVATE] = people.learnt(NONPRIVATE, None)
     heads = [one.theta_D for one in found.values()]
     assert all(not np.array_equal(a, b) for a, b in itertools.pairwise(heads))

@@ -5,7 +5,7 @@ import pytest
 
 from murmuration.sims.reproductions.alignment import wins
 from murmuration.sims.reproductions.alignment.answers import Answers
-from murmuration.sims.reproductions.alignment.claims import AGREES, DISAGREES
+from murmuration.sims.reproductions.alignment.claims import AGREES, DISAGREES, OPEN
 from murmuration.sims.reproductions.alignment.rewards import (
     NONPRIVATE,
     PRIVATE,
@@ -59,6 +59,16 @@ def test_claims_are_told(result):
     assert f"{DISAGREES}: {PUBLISHED} above 50 % at ε = 8" in said
     assert f"{AGREES}: {PUBLISHED} below 50 % at ε = 3" in said
     assert f"{AGREES}: {USERWISE} at ε = 8 above ε = 3" in said
+
+
+def test_a_reward_that_says_nothing_is_neither_below_nor_above():
+    """It wins what the reference does, whatever that is by the chance of few prompts."""
+    nothing = dict.fromkeys(
+        [(name, epsilon) for name in PRIVATE for epsilon in (3.0, 8.0)], [0.1 + 0.2] * 5
+    )
+    said = {claim.said: claim.verdict for claim in wins.claims(nothing, 0.3)}
+    assert len(said) == 18 + 6 + 6 + 3
+    assert set(said.values()) == {OPEN}
 
 
 def test_the_plot_has_a_bar_for_each(result):
