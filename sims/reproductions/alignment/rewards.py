@@ -5,8 +5,8 @@ Source: AUP-RLHF, Section 6 and Table 5: a linear head, n users with m judgement
 (``replace-labels``). What differs:
 
 - The features are hashed n-grams, the paper's a frozen RoBERTa.
-- Step sizes are the strategies' own, which follow from the noise. (The paper's 1e-3 would leave
-  this head next to zero.)
+- Step sizes are the strategies' own, which follow from the noise. (The paper's 1e-3 would hardly
+  move this head.)
 - AUP's τ is the least that suits it: what 95 % of the pairs of *public* users' averaged gradients
   lie within at the start. The paper's 3 is for other features.
 - Published AUP halts early in cohorts of 50: its test wants 4ñ/5 pairs a user, and where fewer than
