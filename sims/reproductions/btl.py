@@ -7,6 +7,8 @@ to be put into texts and taken out again.
 Legend: N users, R rows (judgements), D dimensions.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,12 +117,12 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
 
 
 class Training:
-    """A population on a node, to train on with any settings, by the messages that users get."""
+    """Users on a node, to train on with any settings, by the messages that users get."""
 
-    def __init__(self, people: Population, source: Randomness) -> None:
-        self._people, self._source = people, source
-        self._grid = node_of(people.examples, source)
-        self._registry = Registry.ask(self._grid, source, features="{}")
+    def __init__(self, examples: PairExamples, source: Randomness) -> None:
+        self._examples, self._source = examples, source
+        self.grid = node_of(examples, source)
+        self._registry = Registry.ask(self.grid, source, features="{}")
 
     def run(
         self,
@@ -134,6 +136,19 @@ class Training:
         ``source`` takes the place of the population's own; everybody is trained on, or those for
         whom ``in_N`` is true.
         """
+        with self.begun(config, source=source, in_N=in_N) as (strategy, ledger):
+            strategy.start(self.grid, num_rounds=config.rounds)
+        return strategy, ledger
+
+    @contextmanager
+    def begun(
+        self,
+        config: RunConfig,
+        *,
+        source: Randomness | None = None,
+        in_N: np.ndarray | None = None,
+    ) -> Iterator[tuple[CohortStrategy, Ledger]]:
+        """The strategy before its rounds, which go through ``grid``; arguments as of ``run``."""
         participants = Participants.all(self._registry)
         if in_N is not None:
             members_N, others_N = np.flatnonzero(in_N), np.flatnonzero(~in_N)
@@ -144,18 +159,16 @@ class Training:
             participants=participants,
             source=source or self._source,
             features="{}",
-            dimension=self._people.examples.dimension,
+            dimension=self._examples.dimension,
             log=lambda line: None,
-            grid=self._grid,
+            grid=self.grid,
             once=lambda name, release: release(),
         )
         with scratch_ledger(Adjacency(config.adjacency), config.delta) as ledger:
             if config.strategy in catalogue.solved():
-                strategy = solved(context, self._people.examples, ledger)
+                yield solved(context, self._examples, ledger), ledger
             else:
-                strategy = build(context, ledger).strategy
-            strategy.start(self._grid, num_rounds=config.rounds)
-        return strategy, ledger
+                yield build(context, ledger).strategy, ledger
 
 
 # Strategies that solve for the model on the populations of ``sims.reproductions.btl``, under

@@ -92,7 +92,7 @@ class _Found:
 def _try(trial: _Trial) -> list[_Found]:
     """Every run of a trial, in an order that is the same for all seeds."""
     people = trial.people
-    training = Training(people, Randomness(trial.config.seed))
+    training = Training(people.examples, Randomness(trial.config.seed))
 
     def found(name: str, config: RunConfig, **chosen: float) -> _Found:
         strategy, ledger = training.run(config)

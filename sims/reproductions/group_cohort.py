@@ -161,7 +161,7 @@ class _Trained:
 
     def __init__(self, population: Population, seed: int, settings: RunConfig) -> None:
         self._population, self._settings = population, replace(settings, seed=seed)
-        self._training = Training(population, Randomness(seed))
+        self._training = Training(population.examples, Randomness(seed))
 
     def error(self, epsilon: float, point: Point, clip: float, rate: float) -> float:
         """‖θ̂ − θ*‖ after training with these."""

@@ -49,7 +49,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
     population = Population.draw(seed, users=_USERS, each=_EACH, dimension=_DIMENSION)
     x_RD = population.examples.x_RD.double().numpy()
     y_R = population.examples.y_R.double().numpy()
-    training = Training(population, Randomness(seed))
+    training = Training(population.examples, Randomness(seed))
     config = RunConfig(
         strategy="uls" if epsilon else "nonprivate",
         epsilon=epsilon or 1.0,

@@ -12,7 +12,13 @@ from murmuration.sims.reproductions import (
     rr_vs_m,
     uls_conjecture,
 )
-from murmuration.sims.reproductions.alignment import synthetic_pairs
+from murmuration.sims.reproductions.alignment import (
+    frontier,
+    judgements_each,
+    step_times,
+    synthetic_pairs,
+    wins,
+)
 from murmuration.sims.reproductions.entry import Entry, of_rows
 from murmuration.sims.reproductions.policies import (
     chipo_cdp,
@@ -77,6 +83,22 @@ ENTRIES = {
     "label-private-policies": Entry(
         "policies from randomized labels, by four losses: how often their answers win, against ε",
         of_rows(label_private.label_private, label_private.remarks, label_private.plot),
+    ),
+    "aup-time": Entry(
+        "Table 6 of AUP-RLHF: how long a step of each strategy takes, as ratios",
+        step_times.step_times,
+    ),
+    "aup-m": Entry(
+        "Table 7 of AUP-RLHF: more judgements of each user, and reward over KL divergence",
+        judgements_each.judgements_each,
+    ),
+    "aup-imdb": Entry(
+        "Figures 1, 3 and 4 of AUP-RLHF: reward against KL divergence, at equal ε",
+        frontier.frontier,
+    ),
+    "aup-tldr": Entry(
+        "Figures 2, 5 and 6 of AUP-RLHF: how often answers win by private rewards, at equal ε",
+        wins.wins,
     ),
     "synthetic-preferences": Entry(
         "pairs that a private reward labelled, beside true judgements: labels, heads, policies",

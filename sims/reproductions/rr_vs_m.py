@@ -114,7 +114,7 @@ def _errors(trial: _Trial) -> dict[str, float]:
         test="the true model",
         seed=trial.seed,
     )
-    training = Training(people, Randomness(trial.seed))
+    training = Training(people.examples, Randomness(trial.seed))
     for strategy in ("uls", "aup"):
         trained, _ = training.run(replace(settings, strategy=strategy))
         found[strategy] = people.error(trained.optimizer.result_D)

@@ -69,7 +69,7 @@ def test_the_public_half_does_not_change_with_labels():
 
 def test_a_run_comes_closer_than_answering_zero_and_is_repeated_exactly():
     people = Population.draw(1, users=60, each=10, dimension=3)
-    training, found = Training(people, Randomness(1)), []
+    training, found = Training(people.examples, Randomness(1)), []
     for _ in range(2):
         strategy, _ = training.run(replace(SETTINGS, seed=1))
         found.append(people.error(strategy.optimizer.result_D))
@@ -84,14 +84,14 @@ def test_who_is_in_a_run_can_be_said():
     changed_R[: 30 * 10] = 0.0
     same = replace(people, examples=replace(people.examples, x_RD=changed_R))
     found = [
-        Training(users, Randomness(1)).run(replace(SETTINGS, users=60), in_N=~others)[0]
+        Training(users.examples, Randomness(1)).run(replace(SETTINGS, users=60), in_N=~others)[0]
         for users in (people, same)
     ]
     assert np.array_equal(found[0].optimizer.result_D, found[1].optimizer.result_D)
 
 
 def test_settings_hold_and_are_charged():
-    training = Training(Population.draw(1, users=60, each=10, dimension=3), Randomness(1))
+    training = Training(Population.draw(1, users=60, each=10, dimension=3).examples, Randomness(1))
     with pytest.raises(ValueError, match="--cohort 90 is more than"):
         training.run(replace(SETTINGS, strategy="uls", rounds=2, cohort=90))
     private = replace(SETTINGS, strategy="uls", epsilon=4.0, rounds=2)

@@ -5,7 +5,7 @@ import pytest
 from murmuration.sims.reproductions.registry import ENTRIES
 
 #: Minutes even if quick: what they find is tested in their own files, in small.
-_LONG = ("btl-compare", "group-cohort", "hostile-users")
+_LONG = ("aup-imdb", "aup-m", "aup-tldr", "btl-compare", "group-cohort", "hostile-users")
 
 
 @pytest.mark.parametrize("name", ENTRIES)

@@ -1,0 +1,66 @@
+"""What a paper says is more than something else, and whether it is so here.
+
+The rule, fixed before anything was run: a claim is a difference that the paper says is positive.
+It *agrees* if the 95 % interval of its mean over seeds (Student's t) is above zero, *does not
+agree* if the interval is below zero, and *cannot be told* between. What is compared has the same
+seed on both sides: the same users. Claims are not corrected for their number.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+from statistics import fmean, stdev
+
+_NOTHING = 1e-9  # roundings, where all seeds say the same
+AGREES, DISAGREES, OPEN = "agrees", "DOES NOT AGREE", "cannot be told"
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Of the 95 % interval of a mean over seeds; infinite for one seed."""
+    from scipy import stats
+
+    if len(values) < 2:
+        return inf
+    return float(stats.t.ppf(0.975, len(values) - 1)) * stdev(values) / sqrt(len(values))
+
+
+def mean_interval(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    """Columns for a mean and the half width of its interval; of one value there is none."""
+    wide = half_width(values)
+    return {f"{name}_mean": fmean(values), f"{name}_interval": None if wide == inf else wide}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That something is positive: what the paper says, and what was measured with each seed.
+
+    ``about`` is what claims are counted by.
+    """
+
+    about: str
+    said: str
+    differences: Sequence[float]
+
+    @property
+    def verdict(self) -> str:
+        """By the rule above."""
+        mean, wide = fmean(self.differences), half_width(self.differences)
+        if mean - wide > _NOTHING:
+            return AGREES
+        return DISAGREES if mean + wide < -_NOTHING else OPEN
+
+    def __str__(self) -> str:
+        mean, wide = fmean(self.differences), half_width(self.differences)
+        spread = "one seed" if wide == inf else f"± {wide:.3f}"
+        return f"{self.verdict}: {self.said} (here by {mean:+.3f}, {spread})."
+
+
+def told(claims: Sequence[Claim]) -> list[str]:
+    """Remarks: of how many claims about the same agree, then each."""
+    found = []
+    for about in dict.fromkeys(claim.about for claim in claims):
+        same = [claim for claim in claims if claim.about == about]
+        agree = sum(claim.verdict == AGREES for claim in same)
+        found.append(f"{about}: {agree} of {len(same)} agree.")
+        found += map(str, same)
+    return found
