@@ -41,9 +41,13 @@ from murmuration.sims.reproductions.alignment.rewards import (
     BASELINES,
     CENTRED,
     EVERYBODY,
+    GROUP,
+    MOMENTS,
     NONPRIVATE,
     PRIVATE,
     PUBLISHED,
+    RESPONSE,
+    USERWISE,
     Learnt,
     Sizes,
     compared,
@@ -238,9 +242,10 @@ STYLES: dict[str, Style] = {
     PUBLISHED: ("C3", "-", "v"),
     EVERYBODY: ("C1", "-", "^"),
     CENTRED: ("C0", "-", "o"),
-    "user-wise DP-SGD": ("C2", "-", "s"),
-    "group privacy": ("C4", "-", "D"),
-    "randomized response": ("C5", "-", "x"),
+    USERWISE: ("C2", "-", "s"),
+    GROUP: ("C4", "-", "D"),
+    RESPONSE: ("C5", "-", "x"),
+    MOMENTS: ("C6", "-", "P"),
 }
 
 

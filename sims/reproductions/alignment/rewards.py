@@ -13,6 +13,7 @@ Source: AUP-RLHF, Section 6 and Table 5: a linear head, n users with m judgement
   √0.8·ñ users come, 45 of 50 in a Poisson cohort, there are too few *whatever τ is*. So it is also
   tried with everybody in each round, as in its Theorem 4, which suits it better. (Everybody of the
   half of all users whom Algorithm 1 gives its one phase.)
+- Label moments, which are ours and not the paper's, are one release, of everybody's labels.
 - Randomized response is fitted to the end, by the debiased likelihood, and not stepped.
 
 Everything but randomized response runs through strategies, messages and ledgers that users get, on
@@ -48,9 +49,10 @@ FEATURES = "hashing"
 PUBLISHED, CENTRED = "AUP, as published", "AUP, centred"
 EVERYBODY = "AUP, as published, everybody a round"
 USERWISE, GROUP, RESPONSE = "user-wise DP-SGD", "group privacy", "randomized response"
+MOMENTS = "label moments"
 NONPRIVATE = "non-private"
 #: What is compared at an ε, in the order of tables.
-PRIVATE = (PUBLISHED, EVERYBODY, CENTRED, USERWISE, GROUP, RESPONSE)
+PRIVATE = (PUBLISHED, EVERYBODY, CENTRED, USERWISE, GROUP, RESPONSE, MOMENTS)
 BASELINES = (USERWISE, GROUP, RESPONSE)
 
 _STRATEGY: Mapping[str, Mapping[str, Any]] = {
@@ -59,6 +61,7 @@ _STRATEGY: Mapping[str, Mapping[str, Any]] = {
     CENTRED: {"strategy": "aup"},
     USERWISE: {"strategy": "uls"},
     GROUP: {"strategy": "group"},
+    MOMENTS: {"strategy": "label-moment"},
     NONPRIVATE: {"strategy": "nonprivate"},
 }
 #: First numbers of seeds: of public users, and of those trained on.
@@ -177,13 +180,12 @@ class People:
             given["clip"] = self._radius
         if name == GROUP:
             given["sampling_probability"] = sizes.cohort / sizes.users
+        if name != MOMENTS:  # which asks everybody, once
+            given |= {"rounds": sizes.rounds, "cohort": sizes.cohort, "group_size": sizes.each}
         return RunConfig(
             epsilon=epsilon or 1.0,
             delta=DELTA,
             adjacency="replace-labels",
-            rounds=sizes.rounds,
-            cohort=sizes.cohort,
-            group_size=sizes.each,
             test="other users",
             seed=self._seed,
             **given,
