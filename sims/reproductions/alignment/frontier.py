@@ -40,6 +40,7 @@ from murmuration.sims.reproductions.alignment.claims import Claim, mean_interval
 from murmuration.sims.reproductions.alignment.rewards import (
     BASELINES,
     CENTRED,
+    CLAIMED,
     EVERYBODY,
     GROUP,
     MOMENTS,
@@ -216,7 +217,7 @@ def claims(curves: dict[tuple[str, float | None], list[Curve]]) -> Iterator[Clai
                     difference((variant, epsilon), (name, epsilon)),
                 )
     low, high = epsilons[0], epsilons[-1]
-    for name in PRIVATE:
+    for name in CLAIMED:
         said = f"{name} at ε = {high:g} above ε = {low:g}"
         yield Claim("More for more ε", said, difference((name, high), (name, low)))
 

@@ -53,6 +53,8 @@ MOMENTS = "label moments"
 NONPRIVATE = "non-private"
 #: What is compared at an ε, in the order of tables.
 PRIVATE = (PUBLISHED, EVERYBODY, CENTRED, USERWISE, GROUP, RESPONSE, MOMENTS)
+#: Those that the paper's claims are tried on.
+CLAIMED = PRIVATE[:-1]
 BASELINES = (USERWISE, GROUP, RESPONSE)
 
 _STRATEGY: Mapping[str, Mapping[str, Any]] = {

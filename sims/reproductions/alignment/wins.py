@@ -44,9 +44,9 @@ from murmuration.sims.reproductions.alignment.frontier import (
 from murmuration.sims.reproductions.alignment.rewards import (
     BASELINES,
     CENTRED,
+    CLAIMED,
     EVERYBODY,
     NONPRIVATE,
-    PRIVATE,
     PUBLISHED,
     Sizes,
     halts,
@@ -154,10 +154,10 @@ def claims(wins: Wins, own: float) -> Iterator[Claim]:
                     f"{variant} above {name} at ε = {epsilon:g}",
                     above((variant, epsilon), (name, epsilon)),
                 )
-    for name in PRIVATE:
+    for name in CLAIMED:
         below = [own - value for value in wins[name, low]]
         yield Claim("Below 50 %", f"{name} below 50 % at ε = {low:g}", below)
-    for name in PRIVATE:
+    for name in CLAIMED:
         said = f"{name} at ε = {high:g} above ε = {low:g}"
         yield Claim("More for more ε", said, above((name, high), (name, low)))
     for variant in variants:
