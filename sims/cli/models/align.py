@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import click
 import typer
+from rich.markup import escape
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import Sampling
@@ -218,7 +219,7 @@ def align(
             asked,
             found,
             out,
-            resume=resume,
+            resume=resume and (judgements is None or out.exists()),  # or it ended before
             card=lambda result: card(result, lineage, public),
             beside=lineage.files,
             said=said,
@@ -254,7 +255,7 @@ def _reward(
         raise InputError("--judgements needs --epsilon: what the reward may cost a user")
     run = out.with_name(out.name + "-reward")
     finished = (run / "result.json").exists()  # and is refused if it had other settings
-    said(f"training a reward at epsilon {epsilon:g} into {run}")
+    said(escape(f"training a reward at epsilon {epsilon:g} into {run}"))
     data = {} if judgements == "population" else {"data": judgements}
     train(
         strategy="uls",

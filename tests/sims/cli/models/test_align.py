@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from murmuration.preference.data.rows import InputError
 from murmuration.server.lineage import lineage_of_model
 
 pytest.importorskip("trl")
@@ -146,3 +147,27 @@ def test_a_reward_that_was_trained_otherwise_is_not_taken_for_the_one_asked_for(
     assert "epsilon" in lines[0]
     assert not out.exists()
     assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
+
+
+def test_what_ended_while_its_reward_was_trained_goes_on(
+    cli, crowd, language_model, asked, tmp_path, monkeypatch
+):
+    import murmuration.public
+
+    honest, times = murmuration.public.train, []
+    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
+
+    def train(**given):
+        times.append(given["resume"])
+        honest(**{**given, **few})
+        if len(times) == 1:
+            raise InputError("as if killed")
+
+    monkeypatch.setattr(murmuration.public, "train", train)
+    base, out = language_model("llama"), tmp_path / "policy [/b]"
+    given = ("align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked)
+    assert cli(*given, "--out", out, *FEW)[0] == 2
+    assert not out.exists()
+    code, _, lines = cli(*given, "--out", out, *FEW, "--resume")
+    assert code == 0, lines
+    assert times == [False, True]
