@@ -110,6 +110,9 @@ Saved after {{ result.saved_step }} of {{ result.steps.steps }} steps ({{ why }}
 {{ result.evaluate_on }} public prompts that were held out, its answers score \
 {{ result.policy.proxy|signed }} logits over the reference's by the reward that was climbed, at a \
 divergence of {{ "%.1f"|format(result.policy.kl) }} nats an answer.
+{% if result.policy.proxy <= 0 %}
+**That is no better than the base.**
+{% endif %}
 {% if result.policy.truth is not none %}
 By {% if result.truth == "population" %}the embedded population's true reward{% else %}another \
 reward model{% endif %} they come to {{ result.policy.truth|signed }}, the \

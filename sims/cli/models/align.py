@@ -284,4 +284,6 @@ def _tell(result: dict[str, Any], out: Path) -> None:
         "words": "words",
     }
     console().print(table_of(rows, headings))
+    if result["policy"]["proxy"] <= 0:
+        print("the policy's reward is no better than the base's: it learnt nothing that helps")
     print(f"{WHY[result['stopped']]}; the policy of step {result['saved_step']} is in {out}/model")

@@ -171,3 +171,14 @@ def test_what_ended_while_its_reward_was_trained_goes_on(
     code, _, lines = cli(*given, "--out", out, *FEW, "--resume")
     assert code == 0, lines
     assert times == [False, True]
+
+
+def test_a_policy_that_is_no_better_than_its_base_is_told_as_that(
+    cli, language_model, reward, asked, tmp_path
+):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
+    code, stdout, _ = cli(*given, *FEW, "--top-p", 1e-9)  # always the same answers
+    assert code == 0
+    assert "no better than the base's" in stdout
+    assert "no better than the base" in (out / "model" / "README.md").read_text()
