@@ -5,7 +5,7 @@ read. What comes out costs nobody anything further, so its card carries the rewa
 
 A folder ``OUT`` holds:
 
-    config.json       what was asked for
+    config.json       what was asked for, with digests of what was read
     reference.jsonl   the reference's answers that guards were fitted to
     metrics.jsonl     a line for each evaluation
     answers/          what was written to the evaluation's prompts, by step
@@ -22,11 +22,13 @@ prompts).
 Legend: P prompts, K answers of the reference to each.
 """
 
+import hashlib
 import json
 import math
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,15 +40,18 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.reward import LanguageReward
 from murmuration.privacy.durable_files import replace_file
+from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.alignment.evaluation import (
+    POPULATION,
     Evaluation,
     Evaluator,
     check_readable,
     truth_of,
 )
-from murmuration.sims.alignment.reinforce import Steps, climb
+from murmuration.sims.alignment.reinforce import Steps, climb, last_checkpoint
 from murmuration.sims.alignment.rewards import AnswerReward, GuardedReward, Guards
 
 FORMAT = "murmuration-aligned-1"
@@ -143,14 +148,16 @@ def align(
         InputError: what cannot be used, and why; or nothing was learnt. What was done by then is
             kept for ``resume``.
     """
-    if (out / "result.json").exists() and resume:
-        return json.loads((out / "result.json").read_text(encoding="utf-8"))
     distinct = list(dict.fromkeys(prompts))
     if len(distinct) < asked.evaluate_on + asked.steps.batch // asked.steps.answers:
         raise InputError(
             f"--prompts {asked.prompts}: {len(distinct):,} different prompts; --evaluate-on "
             f"{asked.evaluate_on} and a step's {asked.steps.batch // asked.steps.answers} need more"
         )
+    config = {**asked.to_json(), **_digests(asked, distinct)}
+    _check_place(config, out, resume)
+    if resume and (out / "result.json").exists():
+        return json.loads((out / "result.json").read_text(encoding="utf-8"))
     order = np.random.default_rng([asked.seed, 0]).permutation(len(distinct)).tolist()
     held = [distinct[place] for place in order[: asked.evaluate_on]]
     trained = [distinct[place] for place in order[asked.evaluate_on :]]
@@ -170,69 +177,74 @@ def align(
         )
     )
     base.texts.openings(held[:1], asked.sampling.max_new_tokens)  # or says what does not fit
-    _begin(asked, base, out, resume)
-    began = time.monotonic()
-    guarded = _guarded(asked, base, reward, trained, out, said)
-    evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed)
-    watch = _Watch(asked, base, evaluator, out, said)
-    watch.start()
-    if not watch.stopped:  # as it may have by a crash
-        climb(
-            base,
-            trained,
-            guarded,
-            asked.steps,
-            asked.sampling,
-            asked.seed,
-            out / "checkpoints",
-            watch,
-            asked.evaluate_every,
+    with closing(_begin(config, out)):
+        began = time.monotonic()
+        guarded = _guarded(asked, base, reward, trained, out, said)
+        evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed)
+        watch = _Watch(asked, base, evaluator, out, said)
+        watch.start()
+        if not watch.stopped:  # as it may have by a crash
+            climb(
+                base,
+                trained,
+                guarded,
+                asked.steps,
+                asked.sampling,
+                asked.seed,
+                out / "checkpoints",
+                watch,
+                asked.evaluate_every,
+            )
+        chosen = watch.chosen()
+        if not chosen.step:
+            raise InputError(
+                f"nothing was learnt: {WHY[watch.stopped]} at step {watch.found[-1].step}, before "
+                f"any policy that is better than the base ({out / 'metrics.jsonl'}): lower "
+                "--learning-rate, raise --beta, evaluate more often, or guard the reward"
+            )
+        watch.restore(chosen.step)
+        result = {
+            **config,
+            "stopped": watch.stopped,
+            "saved_step": chosen.step,
+            "reference": watch.found[0].to_json(),
+            "policy": chosen.to_json(),
+            "prompts_trained": len(trained),
+            "dimension": base.dimension,
+            "clipped": guarded.clipped / max(1, guarded.seen),
+            "range": [guarded.low, guarded.high],
+            "slope": guarded.slope,
+            "seconds": round(time.monotonic() - began, 1),
+            "resumed": resume,
+        }
+        LanguageReward(base.theta(), base).save(
+            out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
         )
-    chosen = watch.chosen()
-    if not chosen.step:
-        raise InputError(
-            f"nothing was learnt: {WHY[watch.stopped]} at step {watch.found[-1].step}, before any "
-            f"policy that is better than the base ({out / 'metrics.jsonl'}): lower "
-            "--learning-rate, raise --beta, evaluate more often, or guard the reward"
-        )
-    watch.restore(chosen.step)
-    result = {
-        **asked.to_json(),
-        "stopped": watch.stopped,
-        "saved_step": chosen.step,
-        "reference": watch.found[0].to_json(),
-        "policy": chosen.to_json(),
-        "prompts_trained": len(trained),
-        "dimension": base.dimension,
-        "base_digest": base.settings.digest,
+        _write(out / "result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
+        shutil.rmtree(out / "checkpoints", ignore_errors=True)
+        return result
+
+
+def _digests(asked: Alignment, prompts: Sequence[str]) -> dict[str, str]:
+    """Of all that is read: a folder that is gone on with must have been begun with the same, as its
+    card tells one reward's promise."""
+    folder = asked.truth not in ("", POPULATION)
+    return {
+        "base_digest": contents_of(resolve_base(asked.base)).digest,
         "reward_digest": digest_of(Path(asked.reward)),
-        "clipped": guarded.clipped / max(1, guarded.seen),
-        "range": [guarded.low, guarded.high],
-        "slope": guarded.slope,
-        "seconds": round(time.monotonic() - began, 1),
-        "resumed": resume,
+        "truth_digest": digest_of(Path(asked.truth).expanduser()) if folder else "",
+        "prompts_digest": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest(),
     }
-    LanguageReward(base.theta(), base).save(
-        out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
-    )
-    _write(out / "result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
-    shutil.rmtree(out / "checkpoints", ignore_errors=True)
-    return result
 
 
-def _begin(asked: Alignment, base: LanguageBase, out: Path, resume: bool) -> None:
-    """Make the folder, or check that it was made for the same."""
-    config = {**asked.to_json(), "base_digest": base.settings.digest}
-    file = out / "config.json"
+def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
+    """InputError for a folder that is there already, or, to go on, was begun with other things."""
     if not resume:
-        if out.exists() and any(out.iterdir()):
+        if out.exists() and not (out.is_dir() and not any(out.iterdir())):
             raise InputError(f"--out {out} is there already; choose another, or --resume")
-        (out / "answers").mkdir(parents=True)
-        (out / "checkpoints").mkdir()
-        _write(file, json.dumps(config, indent=2) + "\n")
         return
     try:
-        before = json.loads(file.read_text(encoding="utf-8"))
+        before = json.loads((out / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise InputError(f"--resume: {out} holds no alignment: no config.json") from None
     for name in sorted(config.keys() | before.keys()):
@@ -241,6 +253,22 @@ def _begin(asked: Alignment, base: LanguageBase, out: Path, resume: bool) -> Non
                 f"--resume: {out} was begun with another {name}: {before.get(name)!r}, not "
                 f"{config.get(name)!r}"
             )
+
+
+def _begin(config: Mapping[str, Any], out: Path) -> RunLock:
+    """Make the folder, if it is not there, and take it."""
+    try:
+        lock = RunLock(out / "checkpoints")  # where nothing stays
+        (out / "answers").mkdir(exist_ok=True)
+    except RunInUse:
+        raise InputError(
+            f"--out {out} is in use by another process; wait for it to end, or choose another"
+        ) from None
+    except OSError as error:
+        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
+    if not (out / "config.json").exists():
+        _write(out / "config.json", json.dumps(config, indent=2) + "\n")
+    return lock
 
 
 def _guarded(
@@ -264,8 +292,6 @@ def _guarded(
         rows = zip(asked_R, answers, strict=True)
         _write(file, _lines({"prompt": prompt, "response": answer} for prompt, answer in rows))
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    if [row["prompt"] for row in rows[::many]] != list(prompts):
-        raise InputError(f"{file} is not about these prompts; begin again with another --out")
     answers = [row["response"] for row in rows]
     answers_PK = [answers[at : at + many] for at in range(0, len(answers), many)]
     return GuardedReward(reward, asked.guards, prompts, answers_PK)
@@ -284,9 +310,7 @@ class _Watch:
 
     def start(self) -> None:
         """Evaluate the reference, or read what was evaluated up to the last checkpoint."""
-        from transformers.trainer_utils import get_last_checkpoint
-
-        last = get_last_checkpoint(str(self._out / "checkpoints"))
+        last = last_checkpoint(self._out / "checkpoints")
         done = int(last.rpartition("-")[2]) if last else -1
         for line in self._lines():
             if line["step"] <= done or line["step"] == 0:
@@ -297,7 +321,7 @@ class _Watch:
                 self._add(found)
         if not self.found:
             self(0)
-            check_readable(self.found[0], self._asked.base)
+        check_readable(self.found[0], self._asked.base)
 
     def __call__(self, step: int) -> bool:
         """Evaluate the policy as it is; whether to stop."""

@@ -142,7 +142,7 @@ class Evaluator:
         """What the policy is at now; the first call is of the reference.
 
         Raises:
-            InputError: an answer has no finite reward.
+            InputError: an answer has no finite reward, or the policy is not finite.
         """
         writer = Writer(self._base.model, self._base.texts)
         tokens = writer.continue_tokens(
@@ -151,6 +151,8 @@ class Evaluator:
         decode = self._base.texts.tokenizer.decode
         answers = [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in tokens]
         kl_P = divergences(self._base, self._openings, tokens, self._sampling)
+        if not np.isfinite(kl_P).all():
+            raise InputError(f"the policy of step {step} is not finite: lower --learning-rate")
         proxy, unreadable = self.remember(step, answers)
         truth = error = None
         if self._truth is not None:
@@ -203,8 +205,9 @@ def divergences(
     """Nats by which each answer is likelier under the policy than with its LoRA layers off, (P,).
 
     Both at the temperature of ``sampling``, with an answer's end unless it broke off there. Their
-    mean over answers that the policy wrote is its divergence from the reference, without bias; a
-    single one can be negative. At temperature 0 nothing is drawn, and temperature 1 is taken.
+    mean over answers that the policy wrote is its divergence from the reference, without bias if
+    they were drawn from everything (top-p 1); a single one can be negative. At temperature 0
+    nothing is drawn, and temperature 1 is taken.
     """
     end = base.texts.ends[:1]
     written = [

@@ -10,7 +10,9 @@ takes the same reward with the same penalty β on log π − log π_ref, and the
 other answers where PPO learns a value function.
 """
 
+import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -109,7 +111,6 @@ def climb(
         import datasets
         import peft
         from transformers import PrinterCallback, TrainerCallback
-        from transformers.trainer_utils import get_last_checkpoint
         from trl.trainer.grpo_config import GRPOConfig
         from trl.trainer.grpo_trainer import GRPOTrainer
         from trl.trainer.rloo_config import RLOOConfig
@@ -138,7 +139,7 @@ def climb(
             raise InputError("--reward: a reward is not finite; nothing can be learnt from it")
         return found
 
-    last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    last = last_checkpoint(folder)
 
     class AfterSteps(TrainerCallback):
         def on_train_begin(self, args, state, control, **kwargs):  # type: ignore[override]
@@ -206,6 +207,10 @@ def climb(
         trainer.remove_callback(PrinterCallback)
         try:
             trainer.train(resume_from_checkpoint=last)
+        except RuntimeError as error:
+            if "probability tensor" not in str(error):  # torch's words for draws by NaN
+                raise
+            raise InputError("the policy is not finite: lower --learning-rate") from None
         finally:
             for parameter in base.trained:
                 parameter.requires_grad_(False)
@@ -213,6 +218,23 @@ def climb(
             base.model.eval()
     if "ref" in network.peft_config:
         network.delete_adapter("ref")
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The last checkpoint in a folder that was written to its end; None if there is none.
+
+    Whoever writes one writes ``trainer_state.json`` last, and removes the former one after that.
+    """
+    found = {}
+    for state in folder.glob("checkpoint-*/trainer_state.json"):
+        step = re.fullmatch(r"checkpoint-(\d+)", state.parent.name)
+        try:
+            json.loads(state.read_bytes())
+        except ValueError:
+            continue
+        if step:
+            found[int(step[1])] = str(state.parent)
+    return found[max(found)] if found else None
 
 
 def _in_order(prompts: list[str], steps: Steps, seed: int) -> list[str]:

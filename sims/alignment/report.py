@@ -57,7 +57,7 @@ def card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()
 
     Args:
         result: of `align`.
-        lineage: of the base and the reward.
+        lineage: of the base, the reward, and a truth that is a model.
         public: which of these were declared to come from public data.
     """
     base = str(result["base"])
@@ -100,8 +100,9 @@ LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.dimension) }} train
 {{ text }}
 
 {% endfor %}
-Nothing private was read here: this is post-processing of a released reward, which costs nobody \
-anything further. Prompts were declared public.
+No judgements were read here: this is post-processing of released models, which costs their users \
+nothing further. The prompts must have been public: whoever was shown them as their own is not \
+protected by these figures.
 
 ## What it is worth
 
@@ -109,6 +110,9 @@ Saved after {{ result.saved_step }} of {{ result.steps.steps }} steps ({{ why }}
 {{ result.evaluate_on }} public prompts that were held out, its answers score \
 {{ result.policy.proxy|signed }} logits over the reference's by the reward that was climbed, at a \
 divergence of {{ "%.1f"|format(result.policy.kl) }} nats an answer.
+{% if result.policy.proxy <= 0 %}
+**That is no better than the base.**
+{% endif %}
 {% if result.policy.truth is not none %}
 By {% if result.truth == "population" %}the embedded population's true reward{% else %}another \
 reward model{% endif %} they come to {{ result.policy.truth|signed }}, the \

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import click
 import typer
+from rich.markup import escape
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import Sampling
@@ -40,7 +41,7 @@ def align(
         str | None,
         typer.Option(
             help="Instead of --reward: train one first on this data (or `population`), into "
-            "OUT/reward, by `uls` over 200 rounds."
+            "the folder OUT-reward, by `uls` over 200 rounds."
         ),
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Of that reward.")] = None,
@@ -61,6 +62,9 @@ def align(
         ),
     ] = "",
     base_privacy: Annotated[str, typer.Option(help="The same, of the base.")] = "",
+    truth_privacy: Annotated[
+        str, typer.Option(help="The same, of a --truth that is a model's folder.")
+    ] = "",
     method: Annotated[
         str,
         typer.Option(
@@ -172,16 +176,26 @@ def align(
             reward = _reward(judgements, epsilon, delta, out, resume, seed, status.update)
         assert reward is not None
         told = {"--base": base_privacy, "--reward": reward_privacy}
+        models = [reward, base]
         lineage = joined(
             lineage_of_saved("--base", base, "--base-privacy", base_privacy, may_be_base=True),
             lineage_of_saved("--reward", str(reward), "--reward-privacy", reward_privacy),
         )
+        true = _truth(truth, prompts)
+        if true not in ("", POPULATION):  # it has a say in when training ends and what is saved
+            told["--truth"] = truth_privacy
+            models.append(true)
+            lineage = joined(
+                lineage, lineage_of_saved("--truth", true, "--truth-privacy", truth_privacy)
+            )
+        elif truth_privacy:
+            raise InputError("--truth-privacy is of a --truth that is a model's folder")
         public = [name for name, given in told.items() if given == "public"]
         asked = Alignment(
             reward=str(reward.expanduser().absolute()),
             base=base,
             prompts=prompts,
-            truth=_truth(truth, prompts),
+            truth=true,
             steps=Steps(method, steps, batch, answers, learning_rate, beta, optimizer),
             sampling=Sampling(temperature, top_p, max_new_tokens),
             guards=Guards(clip, length, length_penalty, pessimism),
@@ -200,13 +214,12 @@ def align(
             if text.startswith("step ") and "reward" in text:
                 status.console.print(text, markup=False)
 
-        models = [reward, base]
         found = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)
         result = aligned(
             asked,
             found,
             out,
-            resume=resume,
+            resume=resume and (judgements is None or out.exists()),  # or it ended before
             card=lambda result: card(result, lineage, public),
             beside=lineage.files,
             said=said,
@@ -221,7 +234,9 @@ def align(
 def _truth(given: str | None, prompts: str) -> str:
     if given is None:
         return POPULATION if prompts.startswith("population:") else ""
-    return "" if given == "none" else given
+    if given in ("none", POPULATION):
+        return given.replace("none", "")
+    return str(Path(given).expanduser().absolute())
 
 
 def _reward(
@@ -233,25 +248,25 @@ def _reward(
     seed: int,
     said: Any,
 ) -> Path:
-    """A private reward, trained into OUT's neighbour or found there."""
+    """A private reward, trained into OUT's neighbour; or found there, if it was trained alike."""
     from murmuration.public import train
 
     if epsilon is None:
         raise InputError("--judgements needs --epsilon: what the reward may cost a user")
     run = out.with_name(out.name + "-reward")
-    if not (run / "result.json").exists():
-        said(f"training a reward at epsilon {epsilon:g} into {run}")
-        data = {} if judgements == "population" else {"data": judgements}
-        train(
-            strategy="uls",
-            epsilon=epsilon,
-            delta=delta,
-            rounds=200,
-            seed=seed,
-            out=run,
-            resume=resume and run.exists(),
-            **data,
-        )
+    finished = (run / "result.json").exists()  # and is refused if it had other settings
+    said(escape(f"training a reward at epsilon {epsilon:g} into {run}"))
+    data = {} if judgements == "population" else {"data": judgements}
+    train(
+        strategy="uls",
+        epsilon=epsilon,
+        delta=delta,
+        rounds=200,
+        seed=seed,
+        out=run,
+        resume=finished or (resume and run.exists()),
+        **data,
+    )
     return run / "model"
 
 
@@ -269,4 +284,6 @@ def _tell(result: dict[str, Any], out: Path) -> None:
         "words": "words",
     }
     console().print(table_of(rows, headings))
+    if result["policy"]["proxy"] <= 0:
+        print("the policy's reward is no better than the base's: it learnt nothing that helps")
     print(f"{WHY[result['stopped']]}; the policy of step {result['saved_step']} is in {out}/model")

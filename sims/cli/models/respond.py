@@ -58,6 +58,17 @@ def respond(
         int | None,
         typer.Option(help="With --reward: how many to choose from.", show_default=False, min=1),
     ] = None,
+    reward_privacy: Annotated[
+        str,
+        typer.Option(
+            help="With --reward: what it cost, where nothing at hand says so: `public`, or the "
+            "ledgers of its runs, comma-separated.",
+            show_default=False,
+        ),
+    ] = "",
+    model_privacy: Annotated[
+        str, typer.Option(help="The same of the model.", show_default=False)
+    ] = "",
     prompts_public: Annotated[
         bool,
         typer.Option(
@@ -75,7 +86,10 @@ def respond(
     if reward is not None and best_of is not None:
         if samples > 1:
             raise InputError("--best-of writes one response to each prompt: leave out --samples")
-        _write_best(model, (prompts, limit, seed), out, sampling, reward, best_of, prompts_public)
+        cost = reward_privacy, model_privacy
+        _write_best(
+            model, (prompts, limit, seed), out, sampling, reward, best_of, cost, prompts_public
+        )
         return
     asked = prompts_of(prompts, limit, seed)
     with console(stderr=True).status("loading") as status:
@@ -102,11 +116,14 @@ def _write_best(
     sampling: Sampling,
     reward: str,
     best_of: int,
+    cost: tuple[str, str],
     declared_public: bool,
 ) -> None:
     """The response to each prompt, of several, that a reward likes best."""
     from murmuration.preference.language.reward import load_reward
+    from murmuration.server.lineage import joined, lineage_of_saved
     from murmuration.sims.alignment.best_of_n import best, kl_bound
+    from murmuration.sims.alignment.data_set import privacy_lines
     from murmuration.sims.alignment.pool import draw
     from murmuration.sims.alignment.public_prompts import public_prompts
 
@@ -114,6 +131,10 @@ def _write_best(
         judge = load_reward(reward)
     except InputError as error:
         raise InputError(f"--reward {error}") from None
+    lineage = joined(
+        lineage_of_saved("--reward", reward, "--reward-privacy", cost[0]),
+        lineage_of_saved("MODEL", model, "--model-privacy", cost[1], may_be_base=True),
+    )
     asked = public_prompts(*named, models=(reward, model), declared_public=declared_public)
     with console(stderr=True).status("loading") as status:
 
@@ -138,6 +159,11 @@ def _write_best(
         f"KL from the model at most ln n - (n - 1)/n = {kl_bound(best_of):.3f} nats a prompt, an "
         "upper bound (Beirami et al. 2024)"
     )
+    public = [
+        what for what, said in zip(("reward", "model"), cost, strict=True) if said == "public"
+    ]
+    for line in privacy_lines(lineage, public):
+        print(line.replace("**", ""))
     print("post-processing of a saved reward: no user's data were read for it")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -222,7 +223,7 @@ def test_it_goes_on_only_with_what_it_was_begun_with(asked, tmp_path):
         align(asked(), PROMPTS, tmp_path / "out", said=killed)
     with pytest.raises(InputError, match="begun with another seed: 0, not 1"):
         align(asked(seed=1), PROMPTS, tmp_path / "out", resume=True)
-    with pytest.raises(InputError, match="is not about these prompts"):
+    with pytest.raises(InputError, match="begun with another prompts_digest"):
         align(asked(), [*PROMPTS, "one more ?"], tmp_path / "out", resume=True)
 
 
@@ -248,3 +249,102 @@ def test_guards_are_of_the_references_answers_to_the_trained_prompts(asked, tmp_
     assert len(rows) == 4 * (len(PROMPTS) - 8)
     assert result["range"][0] < 0 < result["range"][1]
     assert result["slope"] != 0.0
+
+
+def killed_at_the_reference(text):
+    if text.startswith("step 0: reward"):
+        raise KeyboardInterrupt
+
+
+def other_reward(folder):
+    """Another one, in the place of that which was there."""
+    features = HashingFeatures(dimension=257, length_weight=0.0)
+    RewardModel(features(["a"], ["wait"])[0], features).save(folder, overwrite=True)
+
+
+def test_it_goes_on_only_with_the_reward_and_truth_that_it_was_begun_with(asked, reward, tmp_path):
+    truth = tmp_path / "true" / "model"
+    shutil.copytree(reward, truth)
+    out, wanted = tmp_path / "out", asked(truth=str(truth))
+    with pytest.raises(KeyboardInterrupt):
+        align(wanted, PROMPTS, out, said=killed_at_the_reference)
+    shutil.copytree(reward, tmp_path / "former")
+    for folder, name in ((reward, "reward_digest"), (truth, "truth_digest")):
+        other_reward(folder)
+        with pytest.raises(InputError, match=f"begun with another {name}"):
+            align(wanted, PROMPTS, out, resume=True)
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "former", folder)
+
+
+def test_what_is_finished_is_not_told_to_whoever_asks_for_another(asked, reward, tmp_path):
+    align(asked(), PROMPTS, tmp_path / "out")
+    with pytest.raises(InputError, match="begun with another seed: 0, not 1"):
+        align(asked(seed=1), PROMPTS, tmp_path / "out", resume=True)
+    other_reward(reward)
+    with pytest.raises(InputError, match="begun with another reward_digest"):
+        align(asked(), PROMPTS, tmp_path / "out", resume=True)
+
+
+def test_a_base_that_cannot_be_read_is_refused_however_often_it_is_asked(
+    asked, tmp_path, monkeypatch
+):
+    class Unread:
+        worst = -9.0
+
+        def __call__(self, prompts, responses):
+            return np.full(len(prompts), math.nan)
+
+    monkeypatch.setattr(module, "truth_of", lambda named: Unread())
+    for resume in (False, True):
+        with pytest.raises(InputError, match="100% of its answers cannot be read"):
+            align(asked(truth="population"), PROMPTS, tmp_path / "out", resume=resume)
+
+
+@pytest.mark.parametrize(
+    "torn", ["adapter_model.safetensors", "optimizer.pt", "trainer_state.json"]
+)
+def test_a_checkpoint_that_was_killed_half_way_is_not_gone_on_from(asked, tmp_path, torn):
+    whole = align(asked(), PROMPTS, tmp_path / "whole")
+
+    def killed(text):
+        if text.startswith("step 4: reward"):
+            raise KeyboardInterrupt
+
+    out = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, out, said=killed)
+    shutil.copytree(out / "checkpoints/checkpoint-2", out / "checkpoints/checkpoint-4")
+    # As transformers writes them: one after the other, its own state last.
+    for name in ("adapter_model.safetensors", "optimizer.pt", "trainer_state.json"):
+        if torn in ("trainer_state.json", name) or name == "trainer_state.json":
+            (out / "checkpoints/checkpoint-4" / name).write_bytes(b"")
+    parts = align(asked(), PROMPTS, out, resume=True)
+    assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
+
+
+def test_two_processes_do_not_share_a_folder(asked, tmp_path):
+    out = tmp_path / "out"
+
+    def second(text):
+        if text.startswith("step 0: reward"):
+            align(asked(), PROMPTS, out, resume=True)
+
+    with pytest.raises(InputError, match="in use"):
+        align(asked(), PROMPTS, out, said=second)
+
+
+def test_a_place_that_cannot_be_written(asked, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="is there already"):
+        align(asked(), PROMPTS, tmp_path / "file")
+    with pytest.raises(InputError, match=r"--out .* cannot be written"):
+        align(asked(), PROMPTS, tmp_path / "file" / "out")
+
+
+def test_a_rate_that_breaks_the_policy_is_told_in_one_line(asked, tmp_path):
+    steps = Steps(steps=6, batch=8, answers=4, rate=1e30, beta=0.0)
+    with pytest.raises(InputError, match="not finite"):
+        align(asked(steps=steps), PROMPTS, tmp_path / "out")
+    assert not (tmp_path / "out" / "result.json").exists()

@@ -1,9 +1,11 @@
 """``murmuration align``: a private reward and public prompts in, a policy out."""
 
 import json
+import shutil
 
 import pytest
 
+from murmuration.preference.data.rows import InputError
 from murmuration.server.lineage import lineage_of_model
 
 pytest.importorskip("trl")
@@ -104,3 +106,79 @@ def test_what_is_refused(cli, language_model, asked, tmp_path, options, said):
     assert (code, len(lines)) == (2, 1)
     assert said in lines[0]
     assert not out.exists()
+
+
+def test_a_truth_that_is_a_model_counts_as_a_reward_does(
+    cli, crowd, language_model, reward, asked, tmp_path
+):
+    """It says when training ends and which policy is saved, so what it cost must be told."""
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    common = ("--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3)
+    for name, options in (("open", ("--strategy", "nonprivate")), ("true", ("--epsilon", 3))):
+        code = cli("run", *common, *options, "--seed", 2, "--out", tmp_path / name)[0]
+        assert code == 0
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    code, _, lines = cli(*given, "--truth", tmp_path / "open" / "model")
+    assert (code, len(lines)) == (2, 1)
+    assert "--truth-privacy public" in lines[0]
+    assert not out.exists()
+    assert cli(*given, "--truth", tmp_path / "true" / "model")[0] == 0
+    runs = lineage_of_model("policy", str(out / "model"), "advice").runs
+    assert sorted(run.epsilon for run in runs) == pytest.approx([2, 3], rel=0.01)
+    card = (out / "model" / "README.md").read_text()
+    assert "2 runs together" in card
+    assert str(tmp_path) not in card
+
+
+def test_a_reward_that_was_trained_otherwise_is_not_taken_for_the_one_asked_for(
+    cli, crowd, language_model, asked, tmp_path, monkeypatch
+):
+    import murmuration.public
+
+    honest = murmuration.public.train
+    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
+    monkeypatch.setattr(murmuration.public, "train", lambda **given: honest(**{**given, **few}))
+    base, out = language_model("llama"), tmp_path / "policy"
+    given = ("align", "--judgements", crowd, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
+    shutil.rmtree(out)
+    code, _, lines = cli(*given, "--epsilon", 1)
+    assert (code, len(lines)) == (2, 1)
+    assert "epsilon" in lines[0]
+    assert not out.exists()
+    assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
+
+
+def test_what_ended_while_its_reward_was_trained_goes_on(
+    cli, crowd, language_model, asked, tmp_path, monkeypatch
+):
+    import murmuration.public
+
+    honest, times = murmuration.public.train, []
+    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
+
+    def train(**given):
+        times.append(given["resume"])
+        honest(**{**given, **few})
+        if len(times) == 1:
+            raise InputError("as if killed")
+
+    monkeypatch.setattr(murmuration.public, "train", train)
+    base, out = language_model("llama"), tmp_path / "policy [/b]"
+    given = ("align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked)
+    assert cli(*given, "--out", out, *FEW)[0] == 2
+    assert not out.exists()
+    code, _, lines = cli(*given, "--out", out, *FEW, "--resume")
+    assert code == 0, lines
+    assert times == [False, True]
+
+
+def test_a_policy_that_is_no_better_than_its_base_is_told_as_that(
+    cli, language_model, reward, asked, tmp_path
+):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
+    code, stdout, _ = cli(*given, *FEW, "--top-p", 1e-9)  # always the same answers
+    assert code == 0
+    assert "no better than the base's" in stdout
+    assert "no better than the base" in (out / "model" / "README.md").read_text()

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 
 import pytest
 
@@ -126,6 +127,26 @@ def test_the_best_of_several(cli, language_model, reward, asked, tmp_path):
     assert "= 0.432 nats" in stdout  # ln 3 − 2/3
     assert "Beirami" in stdout
     assert "no user's data" in stdout
+    assert "at the level of whole users" in stdout
+
+
+def test_a_reward_that_promised_nothing_is_refused_unless_its_data_were_public(
+    cli, crowd, quick_runs, language_model, asked, tmp_path
+):
+    options = ("--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--strategy", "nonprivate")
+    assert cli("run", "--data", crowd, *options, "--out", tmp_path / "run")[0] == 0
+    shutil.copytree(tmp_path / "run" / "model", tmp_path / "copied")
+    given = ("respond", language_model("gpt2"), "--prompts", asked, "--best-of", 2)
+    given += ("--max-new-tokens", 3, "--out", tmp_path / "o")
+    for folder, said in (("run/model", "promised its users nothing"), ("copied", "is not known")):
+        code, _, lines = cli(*given, "--reward", tmp_path / folder)
+        assert (code, len(lines)) == (2, 1)
+        assert said in lines[0]
+        assert "--reward-privacy public" in lines[0]
+        assert not (tmp_path / "o").exists()
+    code, stdout, _ = cli(*given, "--reward", tmp_path / "copied", "--reward-privacy", "public")
+    assert code == 0
+    assert "declared to come from public data" in stdout
 
 
 @pytest.mark.parametrize(
