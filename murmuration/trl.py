@@ -6,7 +6,7 @@
 
 The reward reads prompts and completions as ``murmuration score`` does, with its own templating;
 TRL's policy may have another. ``murmuration align`` does all of it, with guards against gaming the
-reward, which this has not.
+reward, a look at what the reward cost its users, and a card that says it: none of which is here.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from murmuration.preference.bases import Base, Examples, base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.language.policy_class import ClassExamples, PolicyClass
 from murmuration.preference.language.reward import reward_model
 from murmuration.preference.reward import RewardModel
@@ -149,6 +150,7 @@ def _train(
     model = reward_model(theta_D, features, config.model)
     files = {} if isinstance(model, RewardModel) else {"beside": lineage.files}
     model.save(folder.path / "model", model_card(result), overwrite=True, **files)
+    result["weights"] = weights_digest(folder.path / "model")
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result

@@ -101,6 +101,10 @@ class SavedReward:
             loaded.model = with_adapter(loaded.model, folder).to(loaded.device)
         return cls(loaded)
 
+    def fits(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
+        """Which of R responses fit into what is read of a text, (R,) bool; others have no score."""
+        return self._base.texts.fits(prompt, response)
+
     def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
         """The rewards of R prompts with R responses, (R,) float64; only differences count.
 

@@ -212,6 +212,7 @@ def align(
             "prompts_trained": len(trained),
             "dimension": base.dimension,
             "clipped": guarded.clipped / max(1, guarded.seen),
+            "too_long": reward.too_long,
             "range": [guarded.low, guarded.high],
             "slope": guarded.slope,
             "seconds": round(time.monotonic() - began, 1),

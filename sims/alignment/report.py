@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from math import hypot
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,10 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int) -> Figure:
     lines: dict[str, tuple[str, list[float], list[float] | None]]
     lines = {"reward that was climbed": ("C0", [row["proxy"] for row in rows], None)}
     if rows[0]["truth"] is not None:
-        errors = [1.96 * (row["truth_error"] or 0.0) for row in rows]
+        first = rows[0]["truth_error"] or 0.0  # of a difference, as if of other prompts
+        errors = [
+            1.96 * hypot(first, row["truth_error"] or 0.0) * (row is not rows[0]) for row in rows
+        ]
         truths = [row["truth"] - rows[0]["truth"] for row in rows]
         lines["true reward"] = ("C1", truths, errors)
     for axes, name, label in (

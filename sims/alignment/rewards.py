@@ -53,11 +53,17 @@ class AnswerReward:
     """The reward of a model folder, for any number of answers at a time.
 
     The texts go to the model as `murmuration score` gives them to it: its own templating, and no
-    tokens of whoever wrote the answers.
+    tokens of whoever wrote the answers. One that is too long for a language model's reward is worth
+    as little as the worst of those that it is given with: to go on for ever must not pay, and one
+    answer must not end a run.
+
+    Attributes:
+        model: what it is of.
+        too_long: how many answers were, so far.
     """
 
     def __init__(self, model: RewardModel | SavedReward) -> None:
-        self.model = model
+        self.model, self.too_long = model, 0
 
     @classmethod
     def load(cls, folder: str | Path) -> "AnswerReward":
@@ -68,12 +74,26 @@ class AnswerReward:
         """As `Scores`.
 
         Raises:
-            InputError: a reward is not finite, or an answer does not fit into the model's context.
+            InputError: a reward is not finite, or no answer fits into the model's context.
         """
-        rewards_R = np.empty(len(responses))
-        for at in range(0, len(responses), _AT_A_TIME):
-            part = slice(at, at + _AT_A_TIME)
-            rewards_R[part] = self.model.score(list(prompts[part]), list(responses[part]))
+        prompts, responses = list(prompts), list(responses)
+        read_R = np.ones(len(responses), dtype=bool)
+        if isinstance(self.model, SavedReward):
+            read_R = self.model.fits(prompts, responses)
+        if len(responses) and not read_R.any():
+            raise InputError(
+                "--reward: every answer is too long for it to read: lower --max-new-tokens, or "
+                "train the reward with more --max-tokens"
+            )
+        places, rewards_R = np.flatnonzero(read_R), np.empty(len(responses))
+        for at in range(0, len(places), _AT_A_TIME):
+            some = places[at : at + _AT_A_TIME].tolist()
+            rewards_R[some] = self.model.score(
+                [prompts[place] for place in some], [responses[place] for place in some]
+            )
+        if len(places) < len(responses):
+            rewards_R[~read_R] = rewards_R[read_R].min()
+            self.too_long += len(responses) - len(places)
         if not np.isfinite(rewards_R).all():
             raise InputError("--reward: a reward is not finite; nothing can be learnt from it")
         return rewards_R

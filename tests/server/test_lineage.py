@@ -459,6 +459,17 @@ def test_a_head_of_a_run_that_says_too_little_is_refused(head):
         lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
 
 
+def test_another_runs_head_is_not_believed_in_a_runs_place(head):
+    model, other = head("a", "--epsilon", 2), head("b", "--strategy", "nonprivate")
+    shutil.rmtree(model)
+    shutil.copytree(other, model)
+    from murmuration.preference.language.checkpoint import weights_digest as w
+
+    print(w(model), w(other), (other.parent / "result.json").read_text()[-70:])
+    with pytest.raises(InputError, match="weights are not those that the run beside it saved"):
+        lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+
+
 def test_a_run_that_promised_nothing_makes_nothing_private(head):
     model = head("a", "--strategy", "nonprivate")
     ledger = model.parent / "ledger.jsonl"

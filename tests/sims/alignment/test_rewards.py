@@ -152,3 +152,21 @@ def test_a_reward_that_is_not_finite_is_refused():
 
     with pytest.raises(InputError, match="not finite"):
         AnswerReward(Broken())(["a"], ["b"])  # type: ignore[arg-type]
+
+
+def test_an_answer_too_long_to_be_read_is_worth_as_little_as_the_worst(language_model, tmp_path):
+    from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+    from murmuration.preference.language.reward import LanguageReward
+
+    base = LanguageBase(BaseSettings(str(language_model("llama")), rank=2, max_tokens=20))
+    LanguageReward(base.random_theta().numpy(), base).save(tmp_path / "model")
+    reward = AnswerReward.load(tmp_path / "model")
+    short, long = ["save it", "buy it today", "loan"], "save " * 40
+    alone = reward(["now ?"] * 3, short)
+    assert len(set(alone.round(4))) == 3
+    found = reward(["now ?"] * 4, [short[0], long, *short[1:]])
+    np.testing.assert_allclose(found[[0, 2, 3]], alone, atol=1e-5)
+    assert found[1] == found[[0, 2, 3]].min()
+    assert reward.too_long == 1
+    with pytest.raises(InputError, match="every answer is too long"):
+        reward(["now ?"], [long])
