@@ -305,6 +305,8 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
             if elsewhere:
                 return Lineage()
             raise ValueError("it is no folder model/ beside a run's result.json")
+        if result.get("weights") not in (None, weights_digest(folder)):  # None: of earlier runs
+            raise ValueError("its weights are not those that the run beside it saved")
         settings = read_json(run / "config.json", "population", "disjoint")
         config = RunConfig(population=settings["population"], disjoint=settings["disjoint"])
         this = Lineage().with_run(result, config, run / "ledger.jsonl")
