@@ -19,8 +19,8 @@ from functools import lru_cache
 import numpy as np
 
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.sims.population.population import Population, true_reward
-from murmuration.sims.population.win_rate import worth
+from murmuration.sims.alignment.evaluation import PopulationTruth
+from murmuration.sims.population.population import Population
 from murmuration.sims.reproductions.alignment.rewards import features
 from murmuration.sims.reproductions.entry import in_processes, tracked
 from murmuration.sims.reproductions.policies.written import reference
@@ -28,8 +28,8 @@ from murmuration.sims.reproductions.policies.written import reference
 SAMPLING = Sampling(temperature=0.7, max_new_tokens=100)
 #: Of the reference, on the topics of the prompts: 12 minutes or so of two cores.
 EXCHANGES, FEW_EXCHANGES = 24_000, 1000
-#: The least: most daring, in a single sentence, technical.
-WORST = true_reward(Population.crowd, (1.0, -1.0, 1.0))
+_TRUTH = PopulationTruth()
+WORST = _TRUTH.worst
 _SEED = 7
 
 
@@ -50,7 +50,7 @@ class Answers:
     @classmethod
     def of(cls, prompts: Sequence[str], answers_NP: Sequence[Sequence[str]]) -> "Answers":
         """Of texts: of each draw, an answer to each prompt."""
-        rewards_PN = np.stack([worth(prompts, row).rewards_P for row in answers_NP], axis=1)
+        rewards_PN = np.stack([_TRUTH(prompts, row) for row in answers_NP], axis=1)
         phi_PND = np.stack([features()(prompts, row) for row in answers_NP], axis=1)
         unreadable_PN = np.isnan(rewards_PN)
         return cls(np.where(unreadable_PN, WORST, rewards_PN), unreadable_PN, phi_PND)

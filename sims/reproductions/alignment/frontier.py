@@ -228,13 +228,16 @@ def _more(curves: dict[tuple[str, float | None], list[Curve]], answers: Answers)
         f"Best of n replaced PPO: KL is at most {kl_bound(most):.2f}, at n = {most}, and nothing "
         "is trained on a reward. The paper goes further, and there rewards break more."
     )
-    truth = Curve.of(answers, None)
+    truth, unreadable = Curve.of(answers, None), f"{answers.unreadable_PN.mean():.1%}"
+    if not truth.area:
+        yield f"All answers are worth the same: {unreadable} cannot be read, so this says NOTHING."
+        return
     whole = next(key for key in curves if key[1] is None)
     reached = fmean(curve.area for curve in curves[whole]) / truth.area
     yield (
         f"Choosing by the truth gains {truth.area:.2f} logits on average over the frontier; "
-        f"{whole[0]} reaches {reached:.0%} of that. {answers.unreadable_PN.mean():.1%} of the "
-        "answers cannot be read, and are worth the least of all: no reward was taught that."
+        f"{whole[0]} reaches {reached:.0%} of that. {unreadable} of the answers cannot be read, "
+        "and are worth the least of all: no reward was taught that."
     )
 
 

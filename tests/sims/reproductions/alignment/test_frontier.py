@@ -1,5 +1,7 @@
 """Frontiers of best of n: what a good, a useless and a wrong reward come to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,14 @@ def test_rows_remarks_and_plot(found, pool):
     panels = result.plot.axes
     assert [axes.get_title() for axes in panels[:2]] == ["ε = 3", "ε = 8"]
     assert all(len(axes.containers) == len(PRIVATE) + 1 for axes in panels[:2])
+
+
+def test_where_nothing_can_be_read_it_says_so(found, pool):
+    """As of ``--quick``, whose reference has read too little."""
+    nothing = replace(
+        pool,
+        truth_PN=np.full_like(pool.truth_PN, -3.9),
+        unreadable_PN=np.ones_like(pool.truth_PN, dtype=bool),
+    )
+    remarks = frontier.measured(nothing, found).remarks
+    assert any("100.0% cannot be read, so this says NOTHING" in text for text in remarks)
