@@ -163,6 +163,7 @@ def align(
     trained = [distinct[place] for place in order[asked.evaluate_on :]]
     said("loading")
     reward = AnswerReward.load(asked.reward)
+    asked.guards.check(reward)
     truth = truth_of(asked.truth) if asked.truth else None
     base = LanguageBase(
         BaseSettings(

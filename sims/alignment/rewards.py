@@ -34,6 +34,7 @@ from typing import Protocol
 import numpy as np
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.language.reward import SavedReward, load_reward
 from murmuration.preference.reward import RewardModel
 
@@ -127,6 +128,14 @@ class Guards:
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} must be a number that is not negative; got {value}")
 
+    def check(self, scores: "Scores") -> None:
+        """InputError if a reward has not what they need."""
+        if self.pessimism and not isinstance(getattr(scores, "model", None), RewardModel):
+            raise InputError(
+                "--pessimism is for linear heads, whose features say how unusual an answer is; "
+                "use --kl-budget and --length with a language model's reward"
+            )
+
 
 class GuardedReward:
     """A reward with guards that were fitted to the reference's answers to P prompts.
@@ -146,6 +155,7 @@ class GuardedReward:
     ) -> None:
         """Raises InputError if there are fewer than two answers to a prompt, or pessimism is asked
         of a reward that has no features."""
+        guards.check(scores)
         if not prompts or min(map(len, answers_PK)) < 2:
             raise InputError("guards need two answers of the reference to each prompt at least")
         self._scores, self.guards = scores, guards
@@ -166,7 +176,10 @@ class GuardedReward:
         apart_R, longer_R = raw_R - self._reward_P[place_R], log_R - self._log_P[place_R]
         spread = float(longer_R @ longer_R)
         self.slope = float(longer_R @ apart_R) / spread if spread else 0.0
-        self._unusual = _Unusual(scores, asked, flat, place_R) if guards.pessimism else None
+        self._unusual = None
+        if guards.pessimism:
+            features = scores.model.features  # type: ignore[attr-defined]  (checked above)
+            self._unusual = _Unusual(features, asked, flat, place_R)
         self.low, self.high, self.clipped, self.seen = -math.inf, math.inf, 0, 0
         found_R = self(asked, flat)
         self.low, self.high = float(found_R.min()), float(found_R.max())
@@ -206,18 +219,12 @@ class _Unusual:
 
     def __init__(
         self,
-        scores: Scores,
+        features: FeatureMap,
         prompts: Sequence[str],
         answers: Sequence[str],
         place_R: np.ndarray,
     ) -> None:
-        model = getattr(scores, "model", None)
-        if not isinstance(model, RewardModel):
-            raise InputError(
-                "--pessimism is for linear heads, whose features say how unusual an answer is; "
-                "use --kl-budget and --length with a language model's reward"
-            )
-        self._features = model.features
+        self._features = features
         phi_RD = np.asarray(self._features(list(prompts), list(answers)), dtype=np.float64)
         counts_P = np.bincount(place_R)[:, None]
         self._mean_PD = np.zeros((len(counts_P), phi_RD.shape[1]))

@@ -271,18 +271,19 @@ def _reward(
 
 
 def _tell(result: dict[str, Any], out: Path) -> None:
-    rows = [
-        {"": name, **{key: result[name][key] for key in ("step", "proxy", "kl", "truth", "words")}}
-        for name in ("reference", "policy")
-    ]
     headings = {
         "": "",
         "step": "step",
         "proxy": "reward",
         "kl": "KL",
         "truth": "true reward",
+        "unreadable": "cannot be read",
         "words": "words",
     }
+    rows = [
+        {"": name, **{key: result[name][key] for key in headings if key}}
+        for name in ("reference", "policy")
+    ]
     console().print(table_of(rows, headings))
     if result["policy"]["proxy"] <= 0:
         print("the policy's reward is no better than the base's: it learnt nothing that helps")
