@@ -41,7 +41,8 @@ def test_what_is_preferred_is_learnt(made, loss):
     examples = made(loss)
     theta_D = PolicyFit(epochs=30, batch=4, rate=0.1)(examples)
     assert accuracy_at(theta_D, examples).pooled > 0.8
-    assert accuracy_at(0 * theta_D, examples).pooled == 0.5
+    # Where it began: nothing, but for last digits of texts in other batches than the reference's.
+    assert examples.logits_R(torch.zeros(len(theta_D))).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize("train", ["lora", "full"])
