@@ -12,10 +12,12 @@ nothing was refused is told by the output itself: if that is too much, declare t
 before anybody looks, and nothing is compared.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.checkpoint import chain_of
 from murmuration.sims.population.prompts import PREFIX, prompts_of
 from murmuration.sims.runtimes.shown_prompts import shown
 
@@ -36,7 +38,8 @@ def public_prompts(
         source: as ``--prompts`` of ``murmuration respond``.
         limit: only the first so many; None: all of a file, 2,000 of the population.
         seed: of the population's.
-        models: rewards and policies, as in RUN/model, whose users' prompts they must not be.
+        models: rewards and policies, as in RUN/model, whose users' prompts they must not be, nor
+            those of the models that they are adapters of.
         declared_public: that they were public before any user saw them, whatever is compared.
 
     Raises:
@@ -44,8 +47,16 @@ def public_prompts(
     """
     prompts = prompts_of(source, limit, seed)
     for model in models:
-        refuse_private(prompts, source, model, declared_public)
+        for each in _with_what_it_is_on(model):
+            refuse_private(prompts, source, each, declared_public)
     return prompts
+
+
+def _with_what_it_is_on(model: str | Path) -> Iterator[str | Path]:
+    """A model and, where it is an adapter, those that it is put on: their runs had users, too."""
+    yield model
+    if (folder := Path(model).expanduser()).is_dir():
+        yield from (path for path, _ in islice(chain_of(str(folder)), 1, None))
 
 
 def refuse_private(

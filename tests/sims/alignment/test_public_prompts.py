@@ -45,6 +45,15 @@ def test_any_of_several_models_refuses(run, asked, tmp_path):
         public_prompts(asked, None, 0, [tmp_path / "elsewhere" / "model", str(run / "model")])
 
 
+def test_a_model_that_an_adapter_is_put_on_refuses(run, asked, tmp_path):
+    adapter = tmp_path / "later" / "model"
+    adapter.mkdir(parents=True)
+    about = {"base_model_name_or_path": str(run / "model"), "peft_type": "LORA"}
+    (adapter / "adapter_config.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="2 of 4"):
+        public_prompts(asked, None, 0, [adapter])
+
+
 def test_a_link_to_a_model_leads_to_its_run(run, asked, tmp_path):
     link = tmp_path / "reward"
     link.symlink_to(run / "model")
