@@ -6,6 +6,7 @@ read. What comes out costs nobody anything further, so its card carries the rewa
 A folder ``OUT`` holds:
 
     config.json       what was asked for, with digests of what was read
+    sft/              where demonstrations were learnt first: the base after that, and a card
     reference.jsonl   the reference's answers that guards were fitted to
     metrics.jsonl     a line for each evaluation
     answers/          what was written to the evaluation's prompts, by step
@@ -53,6 +54,7 @@ from murmuration.sims.alignment.evaluation import (
 )
 from murmuration.sims.alignment.reinforce import Steps, climb, last_checkpoint
 from murmuration.sims.alignment.rewards import AnswerReward, GuardedReward, Guards
+from murmuration.sims.alignment.supervised import Rows, Supervised, supervise
 
 FORMAT = "murmuration-aligned-1"
 PARTED, BUDGET = "parted", "kl"
@@ -70,9 +72,10 @@ class Alignment:
 
     Attributes:
         reward: RUN/model of a reward.
-        base: the policy that it begins from, and its reference.
+        base: the policy that it begins from, and its reference unless demonstrations are learnt.
         prompts: where prompts are from.
         truth: ``population``, the folder of a reward model, or empty for none.
+        supervised: what is learnt first; the reference is what comes of that.
         steps, sampling, guards: how it climbs, writes, and is kept from gaming the reward.
         lora_rank, lora_alpha, lora_targets, max_tokens, dtype: as of `BaseSettings`.
         evaluate_every: steps between evaluations.
@@ -89,6 +92,7 @@ class Alignment:
     base: str
     prompts: str
     truth: str = ""
+    supervised: Supervised = field(default_factory=Supervised)
     steps: Steps = field(default_factory=Steps)
     sampling: Sampling = field(default_factory=Sampling)
     guards: Guards = field(default_factory=Guards)
@@ -123,12 +127,23 @@ class Alignment:
 Said = Callable[[str], None]
 
 
+@dataclass(frozen=True, eq=False)
+class Demonstrations:
+    """Public prompts with answers, and what stands beside what they make of the base: its README.md
+    from what is known by then, and more files, as of `align`."""
+
+    rows: Rows
+    card: Callable[[Mapping[str, Any]], str] = lambda result: ""
+    beside: Callable[[Path], Mapping[str, bytes]] | None = None
+
+
 def align(
     asked: Alignment,
     prompts: Sequence[str],
     out: Path,
     *,
     resume: bool = False,
+    demonstrations: Demonstrations | None = None,
     card: Callable[[Mapping[str, Any]], str] = lambda result: "",
     beside: Callable[[Path], Mapping[str, bytes]] | None = None,
     said: Said = lambda text: None,
@@ -140,6 +155,7 @@ def align(
         prompts: public ones.
         out: must not be there, unless ``resume``; then it must have been asked for the same.
         resume: go on from the last checkpoint.
+        demonstrations: what is learnt first, of ``asked.supervised``.
         card: README.md of the model, from the result.
         beside: more files of the model, by name, from its folder.
         said: is told what is being done.
@@ -154,7 +170,10 @@ def align(
             f"--prompts {asked.prompts}: {len(distinct):,} different prompts; --evaluate-on "
             f"{asked.evaluate_on} and a step's {asked.steps.batch // asked.steps.answers} need more"
         )
-    config = {**asked.to_json(), **_digests(asked, distinct)}
+    config = {
+        **asked.to_json(),
+        **_digests(asked, distinct, demonstrations.rows if demonstrations else ()),
+    }
     _check_place(config, out, resume)
     if resume and (out / "result.json").exists():
         return json.loads((out / "result.json").read_text(encoding="utf-8"))
@@ -165,21 +184,13 @@ def align(
     reward = AnswerReward.load(asked.reward)
     asked.guards.check(reward)
     truth = truth_of(asked.truth) if asked.truth else None
-    base = LanguageBase(
-        BaseSettings(
-            path=asked.base,
-            task="policy",
-            train="lora",
-            rank=asked.lora_rank,
-            alpha=asked.lora_alpha,
-            targets=asked.lora_targets,
-            max_tokens=asked.max_tokens,
-            dtype=asked.dtype,
-        )
-    )
+    base = _base(asked, asked.base, "sft" if demonstrations else "policy")
     base.texts.openings(held[:1], asked.sampling.max_new_tokens)  # or says what does not fit
     with closing(_begin(config, out)):
-        began = time.monotonic()
+        began, learnt = time.monotonic(), None
+        if demonstrations:
+            learnt = _learnt(asked, base, demonstrations, config, out, said)
+            base = _base(asked, str(out / "sft"), "policy")
         guarded = _guarded(asked, base, reward, trained, out, said)
         evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed)
         watch = _Watch(asked, base, evaluator, out, said)
@@ -210,6 +221,7 @@ def align(
             "saved_step": chosen.step,
             "reference": watch.found[0].to_json(),
             "policy": chosen.to_json(),
+            "learnt": learnt,
             "prompts_trained": len(trained),
             "dimension": base.dimension,
             "clipped": guarded.clipped / max(1, guarded.seen),
@@ -227,7 +239,49 @@ def align(
         return result
 
 
-def _digests(asked: Alignment, prompts: Sequence[str]) -> dict[str, str]:
+def _base(asked: Alignment, path: str, task: str) -> LanguageBase:
+    return LanguageBase(
+        BaseSettings(
+            path=path,
+            task=task,
+            train="lora",
+            rank=asked.lora_rank,
+            alpha=asked.lora_alpha,
+            targets=asked.lora_targets,
+            max_tokens=asked.max_tokens,
+            dtype=asked.dtype,
+        )
+    )
+
+
+def _learnt(
+    asked: Alignment,
+    base: LanguageBase,
+    shown: Demonstrations,
+    config: Mapping[str, Any],
+    out: Path,
+    said: Said,
+) -> dict[str, Any]:
+    """Learn demonstrations into ``OUT/sft``, unless it is there, whole; what is told of it."""
+    file = out / "checkpoints" / "sft.json"
+    if not (out / "sft").exists():
+        theta_D, loss = supervise(
+            base,
+            shown.rows,
+            asked.supervised,
+            asked.seed,
+            out / "checkpoints" / "sft.pt",
+            lambda done, of: said(f"demonstrations: step {done:,} of {of:,}"),
+        )
+        found = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
+        _write(file, json.dumps(found) + "\n")
+        LanguageReward(theta_D, base).save(
+            out / "sft", shown.card({**config, "learnt": found}), beside=shown.beside
+        )
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _digests(asked: Alignment, prompts: Sequence[str], demonstrations: Rows) -> dict[str, str]:
     """Of all that is read: a folder that is gone on with must have been begun with the same, as its
     card tells one reward's promise."""
     folder = asked.truth not in ("", POPULATION)
@@ -235,8 +289,13 @@ def _digests(asked: Alignment, prompts: Sequence[str]) -> dict[str, str]:
         "base_digest": contents_of(resolve_base(asked.base)).digest,
         "reward_digest": digest_of(Path(asked.reward)),
         "truth_digest": digest_of(Path(asked.truth).expanduser()) if folder else "",
-        "prompts_digest": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest(),
+        "prompts_digest": _digest(list(prompts)),
+        "demonstrations_digest": _digest(list(demonstrations)) if demonstrations else "",
     }
+
+
+def _digest(texts: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:

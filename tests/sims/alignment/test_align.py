@@ -10,12 +10,13 @@ import pytest
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.likelihood import load_scorer
+from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.alignment import align as module
-from murmuration.sims.alignment.align import Alignment, align
+from murmuration.sims.alignment.align import Alignment, Demonstrations, align
 from murmuration.sims.alignment.reinforce import Steps
 from murmuration.sims.alignment.rewards import Guards
+from murmuration.sims.alignment.supervised import Supervised
 
 pytest.importorskip("peft")
 pytest.importorskip("trl")
@@ -357,3 +358,67 @@ def test_a_rate_that_breaks_the_policy_is_told_in_one_line(asked, tmp_path):
     with pytest.raises(InputError, match="not finite"):
         align(asked(steps=steps), PROMPTS, tmp_path / "out")
     assert not (tmp_path / "out" / "result.json").exists()
+
+
+SHOWN = [(f"{name} now ?", "put some aside first") for name in ("loan", "buy", "bet", "spend")]
+
+
+def with_demonstrations(asked, out, **more):
+    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
+    return align(wanted, PROMPTS, out, demonstrations=Demonstrations(SHOWN), **more)
+
+
+def test_what_was_learnt_first_is_the_reference_and_the_policy_needs_no_other_folder(
+    asked, tmp_path, language_model
+):
+    out = tmp_path / "out"
+    result = with_demonstrations(asked, out)
+    assert result["learnt"]["demonstrations"] == 4
+    assert result["reference"]["kl"] == 0 < result["policy"]["kl"]
+    prompts, answers = map(list, zip(*SHOWN, strict=True))
+    before, after = (
+        SavedLikelihood.load(folder) for folder in (language_model("llama"), out / "sft")
+    )
+    gained = after.score(prompts, answers) - before.score(prompts, answers)
+    assert (gained > 3.0).all()
+    # What was written at step 0 is what the taught model writes.
+    rows = [json.loads(row) for row in (out / "answers/step-000000.jsonl").read_text().splitlines()]
+    written = Writer.load(out / "sft").write([row["prompt"] for row in rows], SHORT, (0, 1))
+    assert written == [row["response"] for row in rows]
+    shutil.copytree(out / "model", tmp_path / "elsewhere")
+    shutil.rmtree(out)
+    assert not (tmp_path / "elsewhere" / "adapter_config.json").exists()
+    rows = Writer.load(tmp_path / "elsewhere").write(PROMPTS[:2], SHORT)
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("when", ["demonstrations: step 7", "step 0: reward"])
+def test_killed_while_it_learns_or_after_it_comes_to_the_same(asked, tmp_path, when):
+    whole = with_demonstrations(asked, tmp_path / "whole")
+
+    def killed(text):
+        if text.startswith(when):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with_demonstrations(asked, tmp_path / "parts", said=killed)
+    told = []
+    parts = with_demonstrations(asked, tmp_path / "parts", resume=True, said=told.append)
+    steps = [text for text in told if text.startswith("demonstrations")]
+    assert len(steps) == (14 if "step 7" in when else 0)  # one pass is one step
+    assert parts["learnt"] == pytest.approx(whole["learnt"])
+    assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
+
+
+def test_it_goes_on_only_with_the_demonstrations_that_it_was_begun_with(asked, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        with_demonstrations(asked, tmp_path / "out", said=killed_at_the_reference)
+    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
+    with pytest.raises(InputError, match="begun with another demonstrations_digest"):
+        align(
+            wanted,
+            PROMPTS,
+            tmp_path / "out",
+            resume=True,
+            demonstrations=Demonstrations(SHOWN[:3]),
+        )
