@@ -50,6 +50,7 @@ from murmuration.sims.alignment.evaluation import (
     Evaluation,
     Evaluator,
     check_readable,
+    kl_is,
     truth_of,
 )
 from murmuration.sims.alignment.reinforce import Steps, climb, last_checkpoint
@@ -58,6 +59,7 @@ from murmuration.sims.alignment.supervised import Rows, Supervised, supervise
 
 FORMAT = "murmuration-aligned-1"
 PARTED, BUDGET = "parted", "kl"
+_ANSWERS = 4  # of the reference to each prompt, for guards
 #: What reasons of ending are called.
 WHY = {
     "": "all steps were made",
@@ -77,10 +79,9 @@ class Alignment:
         truth: ``population``, the folder of a reward model, or empty for none.
         supervised: what is learnt first; the reference is what comes of that.
         steps, sampling, guards: how it climbs, writes, and is kept from gaming the reward.
-        lora_rank, lora_alpha, lora_targets, max_tokens, dtype: as of `BaseSettings`.
+        lora_rank, lora_alpha, lora_targets, max_tokens: as of `BaseSettings`.
         evaluate_every: steps between evaluations.
         evaluate_on: prompts that are held out for them.
-        reference_answers: of the reference to each prompt, for guards.
         kl_budget: nats; 0 for none.
         seed: of everything.
 
@@ -100,15 +101,13 @@ class Alignment:
     lora_alpha: int = 32
     lora_targets: str = ""
     max_tokens: int = BaseSettings.max_tokens
-    dtype: str = "float32"
     evaluate_every: int = 10
     evaluate_on: int = 200
-    reference_answers: int = 4
     kl_budget: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("evaluate_every", 1), ("evaluate_on", 2), ("reference_answers", 2)):
+        for name, least in (("evaluate_every", 1), ("evaluate_on", 2)):
             if getattr(self, name) < least:
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} must be at least {least}; got {getattr(self, name)}")
@@ -193,7 +192,8 @@ def align(
             base = _base(asked, str(out / "sft"), "policy")
         guarded = _guarded(asked, base, reward, trained, out, said)
         evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed)
-        watch = _Watch(asked, base, evaluator, out, said)
+        sofar = _SoFar(guarded, reward, began)
+        watch = _Watch(asked, base, evaluator, out, said, sofar)
         watch.start()
         if not watch.stopped:  # as it may have by a crash
             climb(
@@ -228,7 +228,8 @@ def align(
             "too_long": reward.too_long,
             "range": [guarded.low, guarded.high],
             "slope": guarded.slope,
-            "seconds": round(time.monotonic() - began, 1),
+            "seconds": round(sofar.seconds, 1),
+            "kl_is": kl_is(asked.sampling),
             "resumed": resume,
         }
         LanguageReward(base.theta(), base).save(
@@ -249,7 +250,7 @@ def _base(asked: Alignment, path: str, task: str) -> LanguageBase:
             alpha=asked.lora_alpha,
             targets=asked.lora_targets,
             max_tokens=asked.max_tokens,
-            dtype=asked.dtype,
+            dtype="float32",
         )
     )
 
@@ -341,7 +342,7 @@ def _guarded(
     said: Said,
 ) -> GuardedReward:
     """The reward that is climbed, with guards fitted to the reference's answers, which are kept."""
-    file, many = out / "reference.jsonl", asked.reference_answers
+    file, many = out / "reference.jsonl", _ANSWERS
     if not file.exists():
         writer = Writer(base.model, base.texts)
         asked_R = [prompt for prompt in prompts for _ in range(many)]
@@ -358,14 +359,45 @@ def _guarded(
     return GuardedReward(reward, asked.guards, prompts, answers_PK)
 
 
+class _SoFar:
+    """What was counted since the beginning, also in processes that ended before."""
+
+    def __init__(self, guarded: GuardedReward, reward: AnswerReward, began: float) -> None:
+        self._guarded, self._reward, self._began = guarded, reward, began
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def to_json(self) -> dict[str, float]:
+        return {
+            "clipped": self._guarded.clipped,
+            "seen": self._guarded.seen,
+            "too_long": self._reward.too_long,
+            "seconds": self.seconds,
+        }
+
+    def go_on(self, found: Mapping[str, Any]) -> None:
+        """From what an earlier process had counted."""
+        self._guarded.clipped, self._guarded.seen = int(found["clipped"]), int(found["seen"])
+        self._reward.too_long = int(found["too_long"])
+        self._began -= float(found["seconds"])
+
+
 class _Watch:
     """Evaluates, keeps what was evaluated, and says when to stop."""
 
     def __init__(
-        self, asked: Alignment, base: LanguageBase, evaluator: Evaluator, out: Path, said: Said
+        self,
+        asked: Alignment,
+        base: LanguageBase,
+        evaluator: Evaluator,
+        out: Path,
+        said: Said,
+        sofar: _SoFar,
     ) -> None:
         self._asked, self._base, self._evaluator = asked, base, evaluator
-        self._out, self._said = out, said
+        self._out, self._said, self._sofar = out, said, sofar
         self.found: list[Evaluation] = []
         self.stopped = ""
 
@@ -380,7 +412,9 @@ class _Watch:
                 answers = [json.loads(row)["response"] for row in text.splitlines()]
                 self._evaluator.remember(found.step, answers)
                 self._add(found)
-        if not self.found:
+        if self.found:
+            self._sofar.go_on(json.loads(self._counts(self.found[-1].step).read_bytes()))
+        else:
             self(0)
         check_readable(self.found[0], self._asked.base)
 
@@ -393,6 +427,7 @@ class _Watch:
         lines = _lines({"prompt": prompt, "response": answer} for prompt, answer in rows)
         _write(self._answers(step), lines)
         save_file({"theta_D": self._base.theta()}, self._theta(step))
+        _write(self._counts(step), json.dumps(self._sofar.to_json()) + "\n")
         self._add(found)
         _write(self._out / "metrics.jsonl", _lines(one.to_json() for one in self.found))
         self._said(self._told(found))
@@ -429,7 +464,8 @@ class _Watch:
 
     def _told(self, one: Evaluation) -> str:
         truth = "" if one.truth is None else f", true reward {one.truth:+.2f}"
-        return f"step {one.step}: reward {one.proxy:+.2f}, KL {one.kl:.2f}{truth}"
+        told = kl_is(self._asked.sampling)
+        return f"step {one.step}: reward {one.proxy:+.2f}, {told} {one.kl:.2f}{truth}"
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
@@ -444,6 +480,9 @@ class _Watch:
 
     def _answers(self, step: int) -> Path:
         return self._out / "answers" / f"step-{step:06d}.jsonl"
+
+    def _counts(self, step: int) -> Path:
+        return self._out / "checkpoints" / f"counts-{step:06d}.json"
 
     def _theta(self, step: int) -> Path:
         return self._out / "checkpoints" / f"theta-{step:06d}.safetensors"

@@ -20,12 +20,12 @@ def draw(out: Path) -> None:
     text = (out / "metrics.jsonl").read_text(encoding="utf-8")
     result = json.loads((out / "result.json").read_text(encoding="utf-8"))
     rows = [json.loads(line) for line in text.splitlines()]
-    figure(rows, int(result["saved_step"])).savefig(out / "reward_kl.png", dpi=120)
+    figure(rows, int(result["saved_step"]), result["kl_is"]).savefig(out / "reward_kl.png", dpi=120)
 
 
-def figure(rows: Sequence[Mapping[str, Any]], saved: int) -> Figure:
-    """The reward that was climbed and the true one, both over the reference's, against KL and
-    against steps; with the policy that was saved."""
+def figure(rows: Sequence[Mapping[str, Any]], saved: int, kl_is: str = "KL") -> Figure:
+    """The reward that was climbed and the true one, both over the reference's, against KL, or what
+    stands for it, and against steps; with the policy that was saved."""
     drawn = Figure(figsize=(9.0, 3.8), layout="constrained")
     panels = drawn.subplots(1, 2, sharey=True)
     lines: dict[str, tuple[str, list[float], list[float] | None]]
@@ -38,7 +38,7 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int) -> Figure:
         truths = [row["truth"] - rows[0]["truth"] for row in rows]
         lines["true reward"] = ("C1", truths, errors)
     for axes, name, label in (
-        (panels[0], "kl", "divergence from the reference, nats"),
+        (panels[0], "kl", f"{kl_is} over the reference, nats"),
         (panels[1], "step", "step"),
     ):
         places = [row[name] for row in rows]
@@ -133,7 +133,8 @@ protected by these figures.
 Saved after {{ result.saved_step }} of {{ result.steps.steps }} steps ({{ why }}). On \
 {{ result.evaluate_on }} public prompts that were held out, its answers score \
 {{ result.policy.proxy|signed }} logits over the reference's by the reward that was climbed, at a \
-divergence of {{ "%.1f"|format(result.policy.kl) }} nats an answer.
+{{ "divergence" if result.kl_is == "KL" else result.kl_is }} of \
+{{ "%.1f"|format(result.policy.kl) }} nats an answer.
 {% if result.policy.proxy <= 0 %}
 **That is no better than the base.**
 {% endif %}

@@ -16,11 +16,12 @@ from murmuration.sims.alignment.evaluation import POPULATION
 from murmuration.sims.alignment.reinforce import METHODS, OPTIMIZERS, Steps
 from murmuration.sims.alignment.rewards import LENGTHS, Guards
 from murmuration.sims.alignment.supervised import Supervised
+from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.runtimes.tables import console, table_of
 
 _STEPS, _GUARDS, _SAMPLING, _ALIGNMENT = Steps(), Guards(), Sampling(), Alignment("", "", "")
 _SUPERVISED, _LEARN = Supervised(), "What is learnt before"
-_CLIMB, _GUARD, _WRITE = "How it climbs", "Against gaming the reward", "How it writes"
+_CLIMB, _GUARD = "How it climbs", "Against gaming the reward"
 _TRAINED, _LOOKED = "What is trained", "How it is evaluated"
 
 
@@ -156,15 +157,9 @@ def align(
     evaluate_on: Annotated[
         int, typer.Option(help="Prompts held out for that.", rich_help_panel=_LOOKED)
     ] = _ALIGNMENT.evaluate_on,
-    temperature: Annotated[
-        float, typer.Option(help="Of answers.", rich_help_panel=_WRITE)
-    ] = _SAMPLING.temperature,
-    top_p: Annotated[
-        float, typer.Option(help="Likeliest tokens alone.", rich_help_panel=_WRITE)
-    ] = _SAMPLING.top_p,
-    max_new_tokens: Annotated[
-        int, typer.Option(help="After so many an answer breaks off.", rich_help_panel=_WRITE)
-    ] = _SAMPLING.max_new_tokens,
+    temperature: Temperature = _SAMPLING.temperature,
+    top_p: TopP = _SAMPLING.top_p,
+    max_new_tokens: MaxNewTokens = _SAMPLING.max_new_tokens,
     lora_rank: Annotated[
         int, typer.Option(help="Of LoRA's factors.", rich_help_panel=_TRAINED)
     ] = _ALIGNMENT.lora_rank,
@@ -310,7 +305,7 @@ def _tell(result: dict[str, Any], out: Path) -> None:
         "": "",
         "step": "step",
         "proxy": "reward",
-        "kl": "KL",
+        "kl": result["kl_is"],
         "truth": "true reward",
         "unreadable": "cannot be read",
         "words": "words",

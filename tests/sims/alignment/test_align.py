@@ -187,9 +187,10 @@ def test_killed_and_continued_it_is_the_policy_of_a_run_that_was_not(asked, tmp_
         align(asked(), PROMPTS, tmp_path / "parts", said=said)
     assert not (tmp_path / "parts" / "model").exists()
     parts = align(asked(), PROMPTS, tmp_path / "parts", resume=True)
-    for name in ("stopped", "saved_step", "prompts_trained", "dimension"):
+    for name in ("stopped", "saved_step", "prompts_trained", "dimension", "clipped", "too_long"):
         assert parts[name] == whole[name]
     assert [parts["slope"], *parts["range"]] == pytest.approx([whole["slope"], *whole["range"]])
+    assert parts["seconds"] > 0
     for part in ("policy", "reference"):
         assert parts[part]["truth"] is whole[part]["truth"] is None
         for name in ("step", "proxy", "kl", "kl_error", "words"):
@@ -422,3 +423,21 @@ def test_it_goes_on_only_with_the_demonstrations_that_it_was_begun_with(asked, t
             resume=True,
             demonstrations=Demonstrations(SHOWN[:3]),
         )
+
+
+def test_what_is_counted_is_of_all_processes(asked, tmp_path):
+    def killed(text):
+        if text.startswith("step 4: reward"):
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, out, said=killed)
+    file = out / "checkpoints/counts-000002.json"
+    counts = json.loads(file.read_text())
+    assert counts["seconds"] > 0
+    assert counts["seen"] == 2 * 8
+    file.write_text(json.dumps(counts | {"seconds": 1e6, "clipped": counts["seen"]}))
+    found = align(asked(), PROMPTS, out, resume=True)
+    assert 1e6 < found["seconds"] < 1e6 + 1000
+    assert found["clipped"] >= 16 / 48
