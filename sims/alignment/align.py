@@ -53,6 +53,7 @@ from murmuration.sims.alignment.evaluation import (
     kl_is,
     truth_of,
 )
+from murmuration.sims.alignment.iterates import files_of
 from murmuration.sims.alignment.reinforce import Steps, climb, last_checkpoint
 from murmuration.sims.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.sims.alignment.supervised import Rows, Supervised, supervise
@@ -180,7 +181,7 @@ def align(
     held = [distinct[place] for place in order[: asked.evaluate_on]]
     trained = [distinct[place] for place in order[asked.evaluate_on :]]
     said("loading")
-    reward = AnswerReward.load(asked.reward)
+    reward = AnswerReward.load(asked.reward, iterates=asked.guards.pessimism > 0)
     asked.guards.check(reward)
     truth = truth_of(asked.truth) if asked.truth else None
     base = _base(asked, asked.base, "sft" if demonstrations else "policy")
@@ -286,9 +287,14 @@ def _digests(asked: Alignment, prompts: Sequence[str], demonstrations: Rows) -> 
     """Of all that is read: a folder that is gone on with must have been begun with the same, as its
     card tells one reward's promise."""
     folder = asked.truth not in ("", POPULATION)
+    iterates = [
+        hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in (files_of(asked.reward) if asked.guards.pessimism else [])
+    ]
     return {
         "base_digest": contents_of(resolve_base(asked.base)).digest,
         "reward_digest": digest_of(Path(asked.reward)),
+        "iterates_digest": _digest(iterates) if iterates else "",
         "truth_digest": digest_of(Path(asked.truth).expanduser()) if folder else "",
         "prompts_digest": _digest(list(prompts)),
         "demonstrations_digest": _digest(list(demonstrations)) if demonstrations else "",
