@@ -102,9 +102,9 @@ app = typer.Typer(
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from murmuration.version import version as installed
 
-        typer.echo(f"murmuration {version('murmuration')}")
+        typer.echo(f"murmuration {installed()}")
         raise typer.Exit
 
 

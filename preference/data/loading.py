@@ -345,7 +345,7 @@ def _hub(name: str) -> Iterator[Placed]:
     except ImportError:
         raise InputError(
             f"{name}: no such file or folder, and reading it from the dataset hub needs datasets: "
-            f"pip install 'murmuration[hub]'"
+            f"pip install 'murmuration-rlhf[hub]'"
         ) from None
     offline = config.HF_HUB_OFFLINE
     config.HF_HUB_OFFLINE = offline or not hub_is_reachable()
