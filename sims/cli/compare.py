@@ -54,7 +54,12 @@ def compare(
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
     rounds: Annotated[int, typer.Option(help="Rounds.")] = 200,
-    cohort: Annotated[int, typer.Option(help="Expected users in a round.")] = 500,
+    cohort: Annotated[
+        int | None, typer.Option(help="Expected users in a round, as in run.", show_default=False)
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option(help="As in run: for how many to plan.", show_default=False)
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Repetitions.")] = 3,
     features: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
     runtime: Annotated[
@@ -94,6 +99,7 @@ def compare(
         "adjacency": adjacency.value,
         "rounds": rounds,
         "cohort": cohort,
+        "users": users,
         "features": features,
     }
     base = settings({**given, "out": str(out / "runs")})
