@@ -121,14 +121,21 @@ class RoundProgress:
     def known(self, *, ended: bool = False) -> list[str]:
         """ε, accuracy and, unless the run has ended, time left: those that are known."""
         epsilon, accuracy, loss = (self._figures[name] for name in _FIGURES)
-        left = None if ended else self.task.time_remaining
         texts = [
             None if epsilon is None else f"ε {epsilon_text(epsilon)}{self._target}",
             None if accuracy is None else f"held-out {share_text(accuracy)}",
             None if loss is None else f"{loss:.2f} nats a token",
-            None if not left else f"{left:.0f} s left" if left < 60 else f"{duration(left)} left",
+            None if ended else self.left,
         ]
         return [text for text in texts if text]
+
+    @property
+    def left(self) -> str | None:
+        """How long the rounds will take that are left, where that is known."""
+        left = self.task.time_remaining
+        if not left:
+            return None
+        return f"{left:.0f} s left" if left < 60 else f"{duration(left)} left"
 
 
 def _number(value: object) -> float | None:

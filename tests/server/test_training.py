@@ -296,7 +296,7 @@ def test_warnings(config, crowd_test):
     assert "delta = 0.025 is not below 1 / users = 0.025" in second
     for words in ("The exact number of users, 40", "seeded simulation", "OUTSIDE THE GUARANTEE"):
         assert words not in second
-    assert "taken from the registry" not in warned(adjacency="zero-out")
+    assert "The exact number of users" not in warned(adjacency="zero-out")
 
 
 def test_held_out_users_never_train(config):
