@@ -28,6 +28,10 @@ COMMANDS = {
     "plan": (
         "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."
     ),
+    "data": (
+        "Look at judgements before a budget is spent: what they hold, what a run would make of "
+        "them."
+    ),
     "score": (
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),

@@ -27,6 +27,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeGuard
 
@@ -112,6 +113,16 @@ def load_responses(source: str) -> Iterator[tuple[str, str]]:
                 f"{place}: line {number} needs a `prompt` and a `response` that are text"
             )
         yield prompt, response
+
+
+def columns_of(source: str, rows: int = 100) -> list[str]:
+    """Names of the columns in the first rows of a source as of `load_judgements`.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    first = (row for _, _, row in islice(_rows(source, False), rows) if isinstance(row, Mapping))
+    return list(dict.fromkeys(str(name) for row in first for name in row))
 
 
 def _is_text(cell: object) -> TypeGuard[str]:

@@ -23,6 +23,7 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease, Tally
 from murmuration.server.config import DELTA_EXPONENT, OWN_SETTINGS, parse_delta
 from murmuration.sims.cli import about_data
+from murmuration.sims.planning import advice
 from murmuration.strategies import registry
 from murmuration.strategies.planning import SIX, Asked
 from murmuration.strategies.settings import about, user_isolation, usual_cohort
@@ -215,6 +216,8 @@ def _report(found: dict[str, Any], missing: str) -> None:
     console.print(table)
     console.print(adjacency.sentence, style="dim")
     console.print(f"Isolation of users from each other: {found['user_isolation']}", style="dim")
+    features = advice.features_for(int(found["users"]), found["epsilon"])
+    console.print(f"For so many people: --features {features.name}, {features.why}", style="dim")
     if found["delta"] >= 1 / found["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
 
