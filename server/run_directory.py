@@ -53,6 +53,28 @@ _FIRST = ("seed.json", "keys.json", "lock")
 _SECRETS = ("hold-out coins", "registry salt", "run name")
 
 
+def check_free(path: Path) -> None:
+    """InputError where a folder cannot be that of a new run; changes nothing."""
+    if (path / "config.json").exists():
+        raise InputError(
+            f"--out {path} holds a run already; continue it with --resume, or choose another folder"
+        )
+    if _occupied(path):
+        raise InputError(f"--out {path} is not empty; choose another folder")
+
+
+def _occupied(folder: Path) -> bool:
+    """Whether it holds more than what a run leaves that is killed in its first step."""
+    private = folder / "private"
+
+    def ours(path: Path) -> bool:
+        mine = path.parent == private and path.name.strip(".").startswith(_FIRST)
+        return mine or path == private or path.name.startswith(".config.json.")
+
+    found = folder.rglob("*") if folder.is_dir() else [folder]
+    return folder.exists() and not all(ours(path) for path in found)
+
+
 class RunDirectory:
     """An open run directory, whose lock is held until ``close``.
 
@@ -111,29 +133,14 @@ class RunDirectory:
 
     def _check_place(self) -> None:
         """Whether the folder is this run's, or free; changes nothing."""
-        if self._settings.exists():
+        if not self._config.resume:
+            check_free(self.path)
+        elif self._settings.exists():
             self._check_same(self._settings)
-        elif self._config.resume:
+        else:
             raise InputError(f"--resume: there is no run in {self.path}")
-        elif self._occupied():
-            raise InputError(f"--out {self.path} is not empty; choose another folder")
-
-    def _occupied(self) -> bool:
-        """Whether the folder holds more than what a run leaves that is killed in its first step."""
-
-        def ours(path: Path) -> bool:
-            mine = path.parent == self.private and path.name.strip(".").startswith(_FIRST)
-            return mine or path == self.private or path.name.startswith(".config.json.")
-
-        found = self.path.rglob("*") if self.path.is_dir() else [self.path]
-        return self.path.exists() and not all(ours(path) for path in found)
 
     def _check_same(self, settings: Path) -> None:
-        if not self._config.resume:
-            raise InputError(
-                f"--out {self.path} holds a run already; continue it with --resume, "
-                "or choose another folder"
-            )
         if _unchained(self.ledger_path):
             raise InputError(
                 f"{self.path} was made by an earlier version of Murmuration, whose ledger cannot "

@@ -27,6 +27,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
@@ -151,6 +152,16 @@ def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
         return before[0]["content"], last["content"]
     lines = (f"{each.get('role', '')}: {each['content']}" for each in before)
     return "\n\n".join(lines), last["content"]
+
+
+def columns_of(source: str, rows: int = 100) -> list[str]:
+    """Names of the columns in the first rows of a source as of `load_judgements`.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    first = (row for _, _, row in islice(_rows(source, False), rows) if isinstance(row, Mapping))
+    return list(dict.fromkeys(str(name) for row in first for name in row))
 
 
 def _is_text(cell: object) -> TypeGuard[str]:
@@ -384,7 +395,7 @@ def _hub(name: str) -> Iterator[Placed]:
     except ImportError:
         raise InputError(
             f"{name}: no such file or folder, and reading it from the dataset hub needs datasets: "
-            f"pip install 'murmuration[hub]'"
+            f"pip install 'murmuration-rlhf[hub]'"
         ) from None
     offline = config.HF_HUB_OFFLINE
     config.HF_HUB_OFFLINE = offline or not hub_is_reachable()

@@ -116,7 +116,9 @@ def climb(
         from trl.trainer.rloo_config import RLOOConfig
         from trl.trainer.rloo_trainer import RLOOTrainer
     except ImportError as error:
-        raise InputError(f"align needs {error.name}: pip install 'murmuration[align]'") from None
+        raise InputError(
+            f"align needs {error.name}: pip install 'murmuration-rlhf[align]'"
+        ) from None
     trainer_class, config_class = {
         "rloo": (RLOOTrainer, RLOOConfig),
         "grpo": (GRPOTrainer, GRPOConfig),
@@ -124,7 +126,7 @@ def climb(
     if not hasattr(trainer_class, "_tokenize_prompts"):
         raise InputError(
             "this version of trl writes prompts down in another way than is known here: "
-            "pip install 'murmuration[align]' takes one that fits"
+            "pip install 'murmuration-rlhf[align]' takes one that fits"
         )
     texts = base.texts
 

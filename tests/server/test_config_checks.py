@@ -26,7 +26,7 @@ BAD = {
     "delta": [1.0, -1e-5, math.nan],
     "adjacency": ["", "remove"],
     "rounds": [-3],
-    "cohort": [0, -1],
+    "cohort": [-1],
     "users": [-1],
     "clip": [-0.1, math.nan, math.inf],
     "group_size": [-1],

@@ -365,7 +365,7 @@ def test_functions():
 
 def test_a_hub_name_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "pip install 'murmuration[hub]'" in refusal("owner/judgements")
+    assert "pip install 'murmuration-rlhf[hub]'" in refusal("owner/judgements")
 
 
 @pytest.mark.parametrize("reachable", [True, False])
