@@ -1,19 +1,24 @@
 """The ServerApp: reads the run config, trains over whatever grid it is given."""
 
+import logging
 import os
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from datetime import datetime
-from logging import INFO
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.logger import log
 
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.base_model import without_gpu
 from murmuration.server.config import RunConfig
 from murmuration.server.replies import decode_each_by_itself
+from murmuration.server.reporting.figures import epsilon_text, share_text
 from murmuration.server.training import train
+from murmuration.strategies.protocol.availability import RunAborted
 
 app = ServerApp()
 #: Set in the environment where nodes on the same machine have its GPUs.
@@ -28,6 +33,33 @@ def main(grid: Grid, context: Context) -> None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
     decode_each_by_itself()
+    logging.getLogger("flwr").addFilter(_one_line)
     with without_gpu() if os.environ.get(WITHOUT_GPU) else nullcontext():
-        result = train(RunConfig.from_run_config(settings), grid)
-    log(INFO, "model, ledger and report: %s", result["out"])
+        config = RunConfig.from_run_config(settings)
+        result = train(config, grid, on_metrics=_log_rounds(config.rounds))
+    log(logging.INFO, "model, ledger and report: %s", result["out"])
+
+
+def _log_rounds(rounds: int) -> Callable[[Mapping[str, Any]], None]:
+    """Logs about ten rounds of so many, from the lines of ``metrics.jsonl``: what is released."""
+    accuracy: float | None = None
+
+    def on_metrics(line: Mapping[str, Any]) -> None:
+        nonlocal accuracy
+        accuracy = line.get("heldout_accuracy", accuracy)  # not measured in every round
+        done = line["round"]
+        if done not in (1, rounds) and 10 * (done - 1) // rounds == 10 * done // rounds:
+            return
+        spent = "" if line["epsilon"] is None else f", ε {epsilon_text(line['epsilon'])}"
+        told = "" if accuracy is None else f", held-out accuracy {share_text(accuracy)}"
+        log(logging.INFO, "round %d of %d%s%s", done, rounds, spent, told)
+
+    return on_metrics
+
+
+def _one_line(record: logging.LogRecord) -> bool:
+    """Of what a user can mend, the line that says it, without the trace of our code."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, InputError | RunAborted):
+        record.msg, record.args, record.exc_info = "error: %s", (str(error),), None
+    return True

@@ -71,15 +71,26 @@ class _Checked(Settings):
         return cls(**values)  # type: ignore[return-value]
 
     def settled(self, registered: int) -> "RunConfig":
-        """With what depends on how many users registered: delta, if it is n^-1.1, and the cohort,
-        if everybody takes part.
+        """With what depends on how many users there are: delta, if it is n^-1.1, and the cohort, if
+        everybody takes part or none was given.
 
         n is the nominal number of users, a public constant. (Charles et al. 2024, App. F, take the
         number of examples, which is private under most adjacencies.)
+
+        Raises:
+            InputError: no cohort was given, and none follows that the users are enough for.
         """
         users = self.trained_on(registered)
         delta = self.delta or users**DELTA_EXPONENT
-        cohort = users if registry.named(self.strategy).rounds else self.cohort
+        everybody = registry.named(self.strategy).rounds
+        cohort = users if everybody else self.cohort_of(registered)
+        if not everybody and not self.cohort and cohort > users:
+            raise InputError(
+                f"--cohort is left out, and without --users it is {cohort}: more than there are to "
+                "train on. State a round, public number of users with --users, from which the "
+                "cohort follows, or give --cohort; or, where the list of users is public, "
+                "--adjacency zero-out"
+            )
         return replace(self, delta=delta, cohort=cohort)  # type: ignore[return-value]
 
     def immutable_fields(self) -> dict[str, Scalar]:

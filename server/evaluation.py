@@ -46,6 +46,7 @@ class HeldOut:
         accuracy: over a test's judgements that are not ties; of held-out users, by user.
         by_user: mean over users of each user's mean.
         users: of a test how many have such judgements; of held-out users the nominal number.
+        of_users: how many users a test has, also with ties alone; None of held-out users.
         error: standard error of ``by_user``, at most.
         chance: what guessing comes to, on average; None where that is not public.
         loss: of models that say the next token, where all is about tokens: mean cross-entropy in
@@ -64,6 +65,7 @@ class HeldOut:
     noise: float | None = None
     loss_noise: float | None = None
     epsilon: float | None = None
+    of_users: int | None = None
 
 
 def public_test(config: RunConfig, features: Base) -> Examples | None:
@@ -105,6 +107,7 @@ def _held_out(found: Accuracy, test: Examples) -> HeldOut:
         error=math.sqrt(max(0.0, variance) / max(1, found.users)),
         chance=found.chance,
         loss=found.loss if isinstance(test, NextTokens) else None,
+        of_users=len(test.counts_U),
     )
 
 

@@ -69,6 +69,7 @@ def result_of(
         "heldout_noise": figure.noise if figure else None,
         "heldout_epsilon": context.hold_out.epsilon if context.hold_out else None,
         "heldout_users": _heldout_users(context, figure),
+        "test_users": figure.of_users if figure else None,
         "heldout_chance": figure.chance if figure else None,
         **(_loss(figure) if config.task in NEXT_TOKENS else {}),
         # Not to the last digit: how long a round takes depends on who took part.
@@ -241,9 +242,9 @@ def _warnings(config: RunConfig, context: RunContext, private: bool) -> list[str
     counted = not context.strategy.chooses  # or it decides nothing
     if config.adjacency == "add-remove" and not config.users and counted:
         found.append(
-            f"The number of users, {users}, was taken from the registry and decides the sampling "
-            "probability, so it is treated as public. State a nominal number with --users if it "
-            "is not, or call the adjacency zero-out."
+            f"The exact number of users, {users}, decides the sampling probability, so this run "
+            "treats it as public. If it is not, state a round number with --users. If the whole "
+            "list of users is public, use --adjacency zero-out."
         )
     if context.source.seeded:
         found.append(

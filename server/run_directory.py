@@ -7,6 +7,7 @@
     released.json   values that were released before the first round, if any
     metrics.jsonl   a line for each round, from accounted releases only
     checkpoint/     the last round's model and optimizer
+    iterates/       with --keep-last: the parameters after each of the last rounds
     model/          the result
     result.json     the figures
     aborted.json    instead of a result: why in kind a run ended early, until it is resumed
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save as safetensors_bytes
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES, Head
@@ -49,6 +51,28 @@ PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 _FIRST = ("seed.json", "keys.json", "lock")
 #: What has a secret key of its own (``RunDirectory.secret``).
 _SECRETS = ("hold-out coins", "registry salt", "run name")
+
+
+def check_free(path: Path) -> None:
+    """InputError where a folder cannot be that of a new run; changes nothing."""
+    if (path / "config.json").exists():
+        raise InputError(
+            f"--out {path} holds a run already; continue it with --resume, or choose another folder"
+        )
+    if _occupied(path):
+        raise InputError(f"--out {path} is not empty; choose another folder")
+
+
+def _occupied(folder: Path) -> bool:
+    """Whether it holds more than what a run leaves that is killed in its first step."""
+    private = folder / "private"
+
+    def ours(path: Path) -> bool:
+        mine = path.parent == private and path.name.strip(".").startswith(_FIRST)
+        return mine or path == private or path.name.startswith(".config.json.")
+
+    found = folder.rglob("*") if folder.is_dir() else [folder]
+    return folder.exists() and not all(ours(path) for path in found)
 
 
 class RunDirectory:
@@ -109,29 +133,14 @@ class RunDirectory:
 
     def _check_place(self) -> None:
         """Whether the folder is this run's, or free; changes nothing."""
-        if self._settings.exists():
+        if not self._config.resume:
+            check_free(self.path)
+        elif self._settings.exists():
             self._check_same(self._settings)
-        elif self._config.resume:
+        else:
             raise InputError(f"--resume: there is no run in {self.path}")
-        elif self._occupied():
-            raise InputError(f"--out {self.path} is not empty; choose another folder")
-
-    def _occupied(self) -> bool:
-        """Whether the folder holds more than what a run leaves that is killed in its first step."""
-
-        def ours(path: Path) -> bool:
-            mine = path.parent == self.private and path.name.strip(".").startswith(_FIRST)
-            return mine or path == self.private or path.name.startswith(".config.json.")
-
-        found = self.path.rglob("*") if self.path.is_dir() else [self.path]
-        return self.path.exists() and not all(ours(path) for path in found)
 
     def _check_same(self, settings: Path) -> None:
-        if not self._config.resume:
-            raise InputError(
-                f"--out {self.path} holds a run already; continue it with --resume, "
-                "or choose another folder"
-            )
         if _unchained(self.ledger_path):
             raise InputError(
                 f"{self.path} was made by an earlier version of Murmuration, whose ledger cannot "
@@ -398,6 +407,12 @@ class RunDirectory:
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint, or None if there is none; InputError if it is damaged."""
         return checkpoints.load(self.path)
+
+    def keep_iterate(self, round_: int, theta_D: np.ndarray) -> None:
+        """Keep the parameters after a round, which are for release, too."""
+        (self.path / "iterates").mkdir(exist_ok=True)
+        name = f"round-{round_:06d}.safetensors"
+        replace_file(self.path / "iterates" / name, safetensors_bytes({"theta_D": theta_D}))
 
     def rewind_metrics(self, round_: int) -> None:
         """Drop metrics of rounds after ``round_``: they will be run, and written, again."""

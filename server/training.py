@@ -10,7 +10,7 @@ answered, before they are asked.
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,6 +45,9 @@ from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.registry import build
 from murmuration.strategies.spec import BuiltStrategy, RunContext, base_config, trains_layers
 
+#: Hears a line of ``metrics.jsonl``.
+OnMetrics = Callable[[Mapping[str, object]], None]
+
 SECONDS_BETWEEN_CHECKPOINTS = 1.0
 TIMES_ITS_WRITING = 20.0
 _EVALUATIONS = 20
@@ -57,10 +60,16 @@ class _Clock:
     saved: float
 
 
-def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[str, object]:
+def train(
+    config: RunConfig,
+    grid: Grid,
+    features: Base | None = None,
+    on_metrics: OnMetrics = lambda line: None,
+) -> dict[str, object]:
     """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
 
-    ``features`` takes the place of the feature map or language model that the config names.
+    ``features`` takes the place of the feature map or language model that the config names;
+    ``on_metrics`` hears each line of ``metrics.jsonl``.
 
     Raises:
         InputError: settings, data or run directory that cannot be used; one line.
@@ -72,7 +81,7 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
         try:
             # Whose weights are for nodes; without a test they are needed once, to be saved.
             features = features or base_of(base_config(config), weights=bool(config.test))
-            return _train(config, grid, folder, features)
+            return _train(config, grid, folder, features, on_metrics)
         except RunAborted as aborted:
             folder.abort(aborted.reason, aborted.sentence, aborted.private)
             raise
@@ -88,7 +97,7 @@ def train(config: RunConfig, grid: Grid, features: Base | None = None) -> dict[s
 
 
 def _train(
-    config: RunConfig, grid: Grid, folder: RunDirectory, features: Base
+    config: RunConfig, grid: Grid, folder: RunDirectory, features: Base, on_metrics: OnMetrics
 ) -> dict[str, object]:
     lineage = with_class(lineage_of(config), config)
     source = Randomness(config.seed if config.seed >= 0 else None)
@@ -128,7 +137,7 @@ def _train(
         if not asked.timeout:
             measured = [found.seconds for found in tried if found.seconds]
             built.strategy.timeout = _probed(config, folder, built, features, measured)
-        pace = _rounds(config, grid, folder, built, ledger, test, checkpoint)
+        pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
         figure, beside = (
@@ -226,6 +235,7 @@ def _rounds(
     ledger: Ledger,
     test: Examples | None,
     checkpoint: Checkpoint | None,
+    on_metrics: OnMetrics,
 ) -> Pace:
     """Run what is left of the rounds after ``checkpoint``."""
     strategy, optimizer = built.strategy, built.strategy.optimizer
@@ -264,7 +274,10 @@ def _rounds(
             line["heldout_accuracy"] = figure.accuracy
             if figure.loss is not None:
                 line["heldout_loss"] = figure.loss if math.isfinite(figure.loss) else None
+        if round_ > config.rounds - config.keep_last:
+            folder.keep_iterate(round_, optimizer.theta_D)
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
+        on_metrics(line)
         now = time.monotonic()
         last = round_ == config.rounds
         pause = max(SECONDS_BETWEEN_CHECKPOINTS, TIMES_ITS_WRITING * saving.seconds)

@@ -28,6 +28,10 @@ COMMANDS = {
     "plan": (
         "Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out."
     ),
+    "data": (
+        "Look at judgements before a budget is spent: what they hold, what a run would make of "
+        "them."
+    ),
     "score": (
         "Score responses to a prompt: the higher, the better liked. Only differences mean anything."
     ),
@@ -102,9 +106,9 @@ app = typer.Typer(
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from murmuration.version import version as installed
 
-        typer.echo(f"murmuration {version('murmuration')}")
+        typer.echo(f"murmuration {installed()}")
         raise typer.Exit
 
 

@@ -108,6 +108,15 @@ AT_LEAST_ONE: dict[str, Any] = {"good": not_negative, "expected": "at least 1"}
 POSITIVE: dict[str, Any] = {"good": positive_or_default, "expected": "a positive number"}
 
 
+#: The cohort where nobody chose one: a share of the users, between these two.
+COHORT_SHARE, LEAST_COHORT, MOST_COHORT = 5, 100, 500
+
+
+def usual_cohort(users: int) -> int:
+    """A fifth of a public number of users, at least 100 (or all of them) and at most 500."""
+    return max(1, min(users, max(LEAST_COHORT, min(MOST_COHORT, users // COHORT_SHARE))))
+
+
 @dataclass(frozen=True)
 class Settings:
     """What every run is set by. 0 or "" stand for a default that depends on others.
@@ -211,15 +220,15 @@ class Settings:
         expected="at least 1",
     )
     cohort: int = setting(
-        500,
-        "Expected users in a round. [default: 500]",
+        0,
+        "Expected users in a round. [default: a fifth of --users, at least 100 (or all) and at "
+        f"most {MOST_COHORT}; {MOST_COHORT} if their number is private and --users is left out]",
         panel=TRAINING,
-        good=lambda value: value >= 1,
-        expected="at least 1",
+        **AT_LEAST_ONE,
     )
     users: int = setting(
         0,
-        "Nominal number of users, if their number is not public.",
+        "Number of users to train on, as a round public figure, where the exact number is private.",
         panel=PROMISE,
         good=not_negative,
         expected="a positive number",
@@ -423,6 +432,16 @@ class Settings:
         good=a_share,
         expected="a share of the rounds, 0 to 1",
     )
+    keep_last: int = setting(
+        0,
+        "Keep the parameters after each of so many last rounds, for `align --pessimism`: released "
+        "under the same promise. [default: none]",
+        panel=TRAINING,
+        good=lambda value: value >= 0,
+        expected="a whole number that is not negative",
+        base=True,
+        steps=True,
+    )
     seed: int = setting(
         -1,
         "Repeat a simulation exactly. Without: from the operating system.",
@@ -520,6 +539,17 @@ class Settings:
     def private(self) -> bool:
         """Whether anything is promised: by every strategy but one."""
         return self.strategy != "nonprivate"
+
+    def cohort_of(self, registered: int) -> int:
+        """The expected number of users in a round: as given, else by ``usual_cohort``.
+
+        Under ``add-remove`` how many registered is private: it decides nothing here.
+        """
+        if self.cohort:
+            return self.cohort
+        if self.private and not self.users and self.adjacency == Adjacency.ADD_REMOVE.value:
+            return MOST_COHORT
+        return usual_cohort(self.trained_on(registered))
 
     def trained_on(self, registered: int) -> int:
         """The nominal number of users to train on: a public constant.

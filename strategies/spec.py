@@ -173,7 +173,7 @@ class Strategy:
 # the nodes add in shares, before they mask their sums (``privacy.mechanisms.distributed``): the
 # server sees no sum without it.
 
-_WITH_OPENDP = "pip install 'murmuration[secure]'"
+_WITH_OPENDP = "pip install 'murmuration-rlhf[secure]'"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def check_asked(
         raise PolicyRefusal(
             plan_query.OPENDP,
             "nodes are to add noise, and OpenDP is not installed here: "
-            "pip install 'murmuration[secure]'",
+            "pip install 'murmuration-rlhf[secure]'",
         )
     round_ = int(work.number("round"))
     left = policy.max_rounds - ledger.answered["train"]

@@ -27,8 +27,9 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeGuard
+from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 from murmuration.preference.data.data_sets import Named, files_of, hub_rows, parse_source
 from murmuration.preference.data.judgements import Judgements, OnBadRows
@@ -116,6 +117,55 @@ def load_responses(source: str) -> Iterator[tuple[str, str]]:
                 f"{place}: line {number} needs a `prompt` and a `response` that are text"
             )
         yield _prompt(place, number, row), response
+
+
+def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
+    """A prompt and how it should be answered, of each row of a source as of `load_judgements`.
+
+    A row has `prompt` and `response` (or `completion`) that are text, or `messages` as chats are
+    written down, the last of them the assistant's. What stands before it is the prompt, as in
+    `preference.data.messages`.
+
+    Raises:
+        InputError: it cannot be read, or a row is none of these or has nothing to learn (names the
+            line).
+    """
+    for place, number, row in _rows(source, False):
+        found = _demonstration(row) if isinstance(row, Mapping) else None
+        if found is None or not all(_is_text(text) and text.strip() for text in found):
+            raise InputError(
+                f"{place}: line {number} needs a `prompt` and a `response` (or `completion`) that "
+                "are text, or `messages` of which the last is the assistant's"
+            )
+        yield found
+
+
+def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
+    """Prompt and answer of a row, whatever they are; None if it has none."""
+    if "messages" not in row:
+        return row.get("prompt"), row.get("response", row.get("completion"))
+    said = row["messages"]
+    if not isinstance(said, list) or len(said) < 2:
+        return None
+    if not all(isinstance(each, Mapping) and _is_text(each.get("content")) for each in said):
+        return None
+    *before, last = said
+    if last.get("role") != "assistant":
+        return None
+    try:
+        return prompt_cell(before, "messages"), last["content"]
+    except BadRow:
+        return None
+
+
+def columns_of(source: str, rows: int = 100) -> list[str]:
+    """Names of the columns in the first rows of a source as of `load_judgements`.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    first = (row for _, _, row in islice(_rows(source, False), rows) if isinstance(row, Mapping))
+    return list(dict.fromkeys(str(name) for row in first for name in row))
 
 
 def _is_text(cell: object) -> TypeGuard[str]:

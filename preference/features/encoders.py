@@ -35,7 +35,7 @@ class EncoderFeatures:
     depend on nothing but the text, to the last bit on one machine. (In a batch they would differ in
     their last digits with the texts beside it, which may be other users'.) Each core takes texts of
     its own. Too long inputs are cut, the longer of prompt and response first. Needs the extra
-    `murmuration[encoders]`.
+    `murmuration-rlhf[encoders]`.
 
     Attributes:
         path: folder or hub name of an encoder or a decoder; `to_config` keeps this name, not the
@@ -143,7 +143,7 @@ def _load_encoder(path: str):
         import transformers
     except ImportError:
         raise InputError(
-            f"features from {path!r} need transformers: pip install 'murmuration[encoders]'"
+            f"features from {path!r} need transformers: pip install 'murmuration-rlhf[encoders]'"
         ) from None
     folder = Path(path).is_dir()
     local = folder or not hub_is_reachable()

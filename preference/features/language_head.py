@@ -5,7 +5,7 @@ that the model's own head reads, and takes no backward pass. States are scaled b
 them about unit length behind a layer norm; the scale goes into the head's weights when the model is
 saved, so that it is an ordinary reward model. The head begins at zero.
 
-Needs the extra `murmuration[lm]`.
+Needs the extra `murmuration-rlhf[lm]`.
 
 Legend: R texts, L tokens, D dimensions.
 """

@@ -39,7 +39,7 @@ def with_adapter(model: torch.nn.Module, folder: Path) -> Any:
     try:
         import peft
     except ImportError:
-        raise InputError(f"{folder} needs peft: pip install 'murmuration[lm]'") from None
+        raise InputError(f"{folder} needs peft: pip install 'murmuration-rlhf[lm]'") from None
     if json.loads((folder / ADAPTER).read_text(encoding="utf-8")).get("megatron_config"):
         raise InputError(
             f"{folder}: an adapter that names a library to import, which is never done"

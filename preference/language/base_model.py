@@ -21,7 +21,7 @@ mode, without dropout and without a cache of keys and values.
 θ, where it begins and users' gradients are float32, whatever `dtype` the network computes in: what
 is put into it is θ's sum with the beginning, rounded once. What is saved is not rounded.
 
-Needs the extra `murmuration[lm]`.
+Needs the extra `murmuration-rlhf[lm]`.
 
 Legend: D trained parameters, R texts in a batch, L tokens.
 """

@@ -58,7 +58,7 @@ def folder_of(path: str, *, local: bool = True) -> Path:
     try:
         from transformers.utils.hub import cached_file
     except ImportError:
-        raise InputError("--base needs transformers: pip install 'murmuration[lm]'") from None
+        raise InputError("--base needs transformers: pip install 'murmuration-rlhf[lm]'") from None
 
     # Of what a hub does not have, or has not been asked for yet, nothing is said.
     quiet = {"_raise_exceptions_for_missing_entries": False, "local_files_only": local}

@@ -55,7 +55,7 @@ _QUERIES_AND_VALUES = (
 )
 _HEADS = ("classifier", "score")  # what peft trains and saves of a model with a head
 _OURS = {"trust_remote_code": False}  # None, the default, would ask
-_NEEDED = "--base needs transformers: pip install 'murmuration[lm]'"
+_NEEDED = "--base needs transformers: pip install 'murmuration-rlhf[lm]'"
 _NOT_THERE = "there is no such folder here, and the hub gives no language model"
 
 
@@ -120,7 +120,9 @@ class Quantised:
         if self.bits == "none":
             return {}
         if find_spec("bitsandbytes") is None:
-            raise InputError("--quantise needs bitsandbytes: pip install 'murmuration[quantised]'")
+            raise InputError(
+                "--quantise needs bitsandbytes: pip install 'murmuration-rlhf[quantised]'"
+            )
         from transformers import BitsAndBytesConfig
 
         # It speaks of kernels that it does not have, and of each product's type.
@@ -393,7 +395,7 @@ def with_lora(
     try:
         import peft
     except ImportError:
-        raise InputError("--train lora needs peft: pip install 'murmuration[lm]'") from None
+        raise InputError("--train lora needs peft: pip install 'murmuration-rlhf[lm]'") from None
     targets = [name.strip() for name in targets_text.split(",") if name.strip()]
     if targets == ["all-linear"]:
         targets = _all_linear(model)

@@ -89,7 +89,7 @@ def climb(
     Args:
         base: with ``train="lora"`` and a task that says the next token.
         prompts: public ones.
-        reward: of answers to them.
+        reward: of answers to them, finite.
         steps: how.
         sampling: of answers.
         seed: of prompts' order and of answers.
@@ -116,7 +116,9 @@ def climb(
         from trl.trainer.rloo_config import RLOOConfig
         from trl.trainer.rloo_trainer import RLOOTrainer
     except ImportError as error:
-        raise InputError(f"align needs {error.name}: pip install 'murmuration[align]'") from None
+        raise InputError(
+            f"align needs {error.name}: pip install 'murmuration-rlhf[align]'"
+        ) from None
     trainer_class, config_class = {
         "rloo": (RLOOTrainer, RLOOConfig),
         "grpo": (GRPOTrainer, GRPOConfig),
@@ -124,7 +126,7 @@ def climb(
     if not hasattr(trainer_class, "_tokenize_prompts"):
         raise InputError(
             "this version of trl writes prompts down in another way than is known here: "
-            "pip install 'murmuration[align]' takes one that fits"
+            "pip install 'murmuration-rlhf[align]' takes one that fits"
         )
     texts = base.texts
 
@@ -134,10 +136,7 @@ def climb(
 
     def rewards(prompts: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
         answers = [_read(texts, ids) for ids in completion_ids]
-        found = reward(prompts, answers).tolist()
-        if not all(map(math.isfinite, found)):
-            raise InputError("--reward: a reward is not finite; nothing can be learnt from it")
-        return found
+        return reward(prompts, answers).tolist()
 
     last = last_checkpoint(folder)
 

@@ -190,7 +190,7 @@ def audit_joint(
 def audit_discrete(task: Task) -> Measured:
     """One sum over everybody; ValueError if the library that draws the noise is not installed."""
     if not installed():
-        raise ValueError("discrete noise needs OpenDP: pip install 'murmuration[secure]'")
+        raise ValueError("discrete noise needs OpenDP: pip install 'murmuration-rlhf[secure]'")
     discrete, clip = DiscreteNoise(task.trials), UserClip(_CLIP)
     noise = accountant.calibrate_noise(
         task.epsilon,
@@ -224,7 +224,7 @@ def audit_distributed(task: Task, *, adding: int = _PARTIES, amplified: bool = F
     ``amplified`` by coins that it has tossed itself.
     """
     if not installed():
-        raise ValueError("noise in shares needs OpenDP: pip install 'murmuration[secure]'")
+        raise ValueError("noise in shares needs OpenDP: pip install 'murmuration-rlhf[secure]'")
     noise, clip = DistributedNoise(task.trials, _PARTIES), UserClip(_CLIP)
 
     def seen(sigma: float) -> dict[Event, int]:

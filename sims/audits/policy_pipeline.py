@@ -170,7 +170,9 @@ def _write_base(policy: Policy) -> None:
         from tokenizers import Tokenizer, models, pre_tokenizers
         from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, logging
     except ImportError:
-        raise InputError("this audit needs transformers: pip install 'murmuration[lm]'") from None
+        raise InputError(
+            "this audit needs transformers: pip install 'murmuration-rlhf[lm]'"
+        ) from None
     logging.disable_progress_bar()
     # No end of text: it would follow on all answers, and be learnt from each.
     plain = ["[PAD]", "[UNK]", "Which", "?", "yes", "no"]

@@ -251,7 +251,9 @@ def _saved(bench: LmBench) -> Iterator[str]:
         from tokenizers import Tokenizer, models
         from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
     except ImportError:
-        raise InputError("bench lm needs transformers: pip install 'murmuration[lm]'") from None
+        raise InputError(
+            "bench lm needs transformers: pip install 'murmuration-rlhf[lm]'"
+        ) from None
     words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "a": 2, "b": 3}, "[UNK]"))
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", eos_token="[PAD]"

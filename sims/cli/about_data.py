@@ -25,6 +25,7 @@ def option_of(declared: "Field[Any]", **more: Any) -> Any:
 
 
 _OPTIONS = {field.name: option_of(field) for field in fields(Settings)}
+Columns = Annotated[str | None, _OPTIONS["columns"]]
 Kind = Annotated[str | None, _OPTIONS["kind"]]
 Responses = Annotated[int | None, _OPTIONS["responses"]]
 Labels = Annotated[str | None, _OPTIONS["labels"]]

@@ -2,8 +2,8 @@
 
 import json
 import math
+from collections.abc import Sequence
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +11,6 @@ import click
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 from rich.table import Table
 
 from murmuration.preference.choices import MODELS
@@ -22,7 +21,8 @@ from murmuration.sims.cli import about_data
 from murmuration.sims.cli.run import settings
 from murmuration.sims.planning.compare import HEADINGS, Cell, composed_epsilon, write
 from murmuration.sims.planning.compare import compare as compared
-from murmuration.sims.runtimes.sweep import on_cluster, one_by_one
+from murmuration.sims.runtimes.runs_progress import RunsProgress
+from murmuration.sims.runtimes.sweep import OnRun, Outcome, on_cluster, one_by_one
 
 
 class Where(StrEnum):
@@ -54,7 +54,12 @@ def compare(
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
     rounds: Annotated[int, typer.Option(help="Rounds.")] = 200,
-    cohort: Annotated[int, typer.Option(help="Expected users in a round.")] = 500,
+    cohort: Annotated[
+        int | None, typer.Option(help="Expected users in a round, as in run.", show_default=False)
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option(help="As in run: for how many to plan.", show_default=False)
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Repetitions.")] = 3,
     features: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
     runtime: Annotated[
@@ -94,22 +99,21 @@ def compare(
         "adjacency": adjacency.value,
         "rounds": rounds,
         "cohort": cohort,
+        "users": users,
         "features": features,
     }
     base = settings({**given, "out": str(out / "runs")})
     out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=as_json)
-    private = sum(name != "nonprivate" for name in names)
-    total = (private * len(budgets) + len(names) - private) * seeds
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("comparing", total=total)
+    with RunsProgress() as progress:
 
-        def on_run(name: str) -> None:
-            progress.update(task, description=name)
-            progress.advance(task)
+        def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
+            progress.begin(len(configs))
+            if runtime is Where.RAY:
+                return on_cluster(configs, on_run, cpus_per_run)
+            return one_by_one(configs, on_run)
 
-        run_all = partial(on_cluster, cpus=cpus_per_run) if runtime is Where.RAY else one_by_one
-        cells = compared(base, names, budgets, seeds, out, on_run, run_all)
+        cells = compared(base, names, budgets, seeds, out, progress, run_all)
     composed = composed_epsilon(cells, adjacency, delta)
     write(cells, composed, base, out)
     console.print(_table(base, cells))

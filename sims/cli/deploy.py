@@ -49,11 +49,16 @@ def init(
     users: Annotated[
         int,
         typer.Option(
-            help="nominal number of users; 0: all whom the clients may host", show_default=False
+            help="number of users to plan for, a public constant; 0: all whom the clients may host",
+            show_default=False,
         ),
     ] = 0,
     cohort: Annotated[
-        int, typer.Option(help="users in a round; 0: all, 500 at most", show_default=False)
+        int,
+        typer.Option(
+            help="users in a round, on average; 0: a fifth, at least 100 (or all), at most 500",
+            show_default=False,
+        ),
     ] = 0,
     epsilon: Annotated[float, typer.Option(help="of one run")] = Terms.epsilon,
     delta: Annotated[float, typer.Option(help="of one run")] = Terms.delta,
@@ -180,7 +185,7 @@ def run(
     users: Annotated[
         int | None,
         typer.Option(
-            help="nominal number of users, a public constant; as in server/run.toml",
+            help="number of users to plan for, a public constant; without: as in server/run.toml",
             show_default=False,
         ),
     ] = None,

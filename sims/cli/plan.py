@@ -23,9 +23,10 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease, Tally
 from murmuration.server.config import DELTA_EXPONENT, OWN_SETTINGS, parse_delta
 from murmuration.sims.cli import about_data
+from murmuration.sims.planning import advice
 from murmuration.strategies import registry
 from murmuration.strategies.planning import SIX, Asked
-from murmuration.strategies.settings import about, user_isolation
+from murmuration.strategies.settings import about, user_isolation, usual_cohort
 
 
 def _choices(name: str) -> tuple[str, ...]:
@@ -41,8 +42,16 @@ def planned(
         float | None, typer.Option(help="Standard deviation of the noise over the clip norm.")
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds.")] = None,
-    cohort: Annotated[int | None, typer.Option(help="Expected users in a round.")] = None,
-    users: Annotated[int | None, typer.Option(help="Nominal number of users.")] = None,
+    cohort: Annotated[
+        int | None,
+        typer.Option(
+            help="Expected users in a round. Left out beside another number, it is chosen as in "
+            "run: a fifth of --users, at least 100 (or all) and at most 500."
+        ),
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Number of users to train on, as a public figure.")
+    ] = None,
     delta: Annotated[
         float | None,
         typer.Option(help="Delta, or n^-1.1: of the number of users.", parser=parse_delta),
@@ -116,6 +125,11 @@ def planned(
         if not users:
             raise InputError("--delta n^-1.1 needs --users: that is n")
         delta = users**DELTA_EXPONENT
+    given = (epsilon, noise_multiplier, rounds, users, delta)
+    sampled = not registry.named(strategy).rounds and sampling_probability is None
+    choose = cohort is None and users and sampled and not optimize and given.count(None) == 1
+    if choose and users:
+        cohort = usual_cohort(users)
     asked = Asked(
         strategy,
         users,
@@ -153,6 +167,7 @@ def planned(
         "strategy": strategy,
         "adjacency": adjacency.value,
         "user_isolation": user_isolation(batch_users),
+        "chosen": "cohort" if choose else "",
     }
 
 
@@ -174,7 +189,8 @@ def plan(
 
         optimize_plan.report(found)
     else:
-        _report(found, next(name for name in SIX if given[name] is None))
+        left_out = [name for name in SIX if given[name] is None and name != found["chosen"]]
+        _report(found, left_out[0] if left_out else "")
 
 
 # Typer reads options from the signature; those of ``planned`` take the place of ``given``.
@@ -185,19 +201,23 @@ plan.__annotations__ = {p.name: p.annotation for p in (*_OPTIONS, _JSON)}  # typ
 
 
 def _report(found: dict[str, Any], missing: str) -> None:
-    """Print the numbers as a table, with what was solved for in bold, and what they mean."""
+    """Print the numbers as a table, which says of each that was not given where it is from."""
     adjacency = Adjacency(found["adjacency"])
     table = Table(title=f"{found['strategy']}, {adjacency.value}", title_justify="left")
     table.add_column("")
     table.add_column("", justify="right")
+    table.add_column("")
     for name, value in found.items():
         if not isinstance(value, str):
+            origin = {missing: "solved for", found["chosen"]: "chosen: see --cohort"}.get(name, "")
             style = "bold" if name == missing else ""
-            table.add_row(name.replace("_", " "), f"{value:.6g}", style=style)
+            table.add_row(name.replace("_", " "), f"{value:.6g}", origin, style=style)
     console = Console()
     console.print(table)
     console.print(adjacency.sentence, style="dim")
     console.print(f"Isolation of users from each other: {found['user_isolation']}", style="dim")
+    features = advice.features_for(int(found["users"]), found["epsilon"])
+    console.print(f"For so many people: --features {features.name}, {features.why}", style="dim")
     if found["delta"] >= 1 / found["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
 

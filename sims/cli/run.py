@@ -47,8 +47,9 @@ def settings(given: dict[str, Any]) -> RunConfig:
     for name in ("data", "test"):
         if chosen.get(name) and Path(chosen[name]).expanduser().exists():
             chosen[name] = str(Path(chosen[name]).expanduser().absolute())
-    if chosen.get("rounds") == 0:  # which in settings means: as many as suit the strategy
-        raise InputError("--rounds must be at least 1; got 0")
+    for name in ("rounds", "cohort"):  # where 0 in settings means: as suits the strategy and users
+        if chosen.get(name) == 0 and not resume:
+            raise InputError(f"--{name} must be at least 1; got 0")
     if chosen.get("base"):
         from murmuration.preference.language.loading import resolve_base
 

@@ -32,6 +32,7 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan, cost
 from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.settings import MOST_COHORT
 from murmuration.strategies.spec import RunContext, base_config
 
 #: Nodes over which the users are spread who are made up.
@@ -90,7 +91,7 @@ def usual_request(config: RunConfig) -> messages.Work:
     if config.strategy not in registry.allowable():
         raise InputError(f"--strategy {config.strategy} has no plan that could be compared")
     base = base_of(base_config(config), weights=False)
-    users = config.users or config.cohort
+    users = config.users or config.cohort or MOST_COHORT
     keys_N = np.arange(1, users + 1, dtype=np.uint64)
     parts = np.array_split(keys_N, min(users, _NODES))
     entries = {node: RegistryEntry(-1, keys_U, None) for node, keys_U in enumerate(parts)}

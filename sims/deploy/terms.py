@@ -20,13 +20,12 @@ import tomli_w
 from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import RunConfig
+from murmuration.strategies.settings import usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
 
 #: The file of a run's numbers, in the server's folder and in each client's.
 RUN = "run.toml"
-#: So many users in a round at most, unless another cohort is given.
-_COHORT = 500
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,8 @@ class Terms:
 
     Attributes:
         users: the nominal number of users to train on, a public constant.
-        cohort: how many of them take part in a round on average; 0: all, or 500 if they are more.
+        cohort: how many of them take part in a round on average; 0: by
+            ``usual_cohort``.
         epsilon: of one run, which is all that a policy pays for.
         delta: of the run, and at which the policy counts.
         rounds: of one run.
@@ -57,7 +57,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         if not self.cohort:
-            object.__setattr__(self, "cohort", max(1, min(self.users, _COHORT)))
+            object.__setattr__(self, "cohort", usual_cohort(self.users))
         for name in ("users", "rounds", "group_size", "repeats"):
             if getattr(self, name) < 1:
                 raise InputError(

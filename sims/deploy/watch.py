@@ -4,6 +4,7 @@ Rounds and ε are those of the run directory, who is online is the SuperLink's. 
 refuse stands in the private log; whoever may read that is told here.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 from flwr.proto.control_pb2 import ListNodesRequest
 from flwr.supercore.control import ControlHttpClient
 
-from murmuration.sims.runtimes.progress import Tail
+from murmuration.server.reporting.figures import share_text
+from murmuration.sims.runtimes.progress import RoundProgress, Tail
 
 Say = Callable[[str], None]
 
@@ -23,8 +25,11 @@ class Watch:
     ``out`` is the run's folder; what is in it when the watch begins was told before.
     """
 
-    def __init__(self, out: Path, rounds: int, say: Say) -> None:
+    def __init__(
+        self, out: Path, rounds: int, say: Say, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._rounds, self._say = rounds, say
+        self._progress = RoundProgress(rounds, None, clock=clock)
         self._metrics, self._log = Tail(out / "metrics.jsonl"), Tail(out / "private" / "log.jsonl")
         self._nodes = ""
         self._metrics.read()
@@ -37,10 +42,15 @@ class Watch:
             if "would refuse" in line:
                 self._say(refusing(line))
         lines, anew = self._metrics.read()
+        self._progress.add(lines, anew=anew)
+        left = self._progress.left
         for line in () if anew else lines:  # a resumed run's file begins with what was told before
             epsilon = line.get("epsilon")
             spent = "" if epsilon is None else f", epsilon {epsilon:.4g}"
-            self._say(f"round {line['round']} of {self._rounds}{spent}, {nodes}")
+            told = line.get("heldout_accuracy")
+            accuracy = "" if told is None else f", held-out {share_text(told)}"
+            then = f", {left}" if left else ""
+            self._say(f"round {line['round']} of {self._rounds}{spent}{accuracy}, {nodes}{then}")
             self._nodes = nodes
         if nodes != self._nodes:
             self._say(nodes)

@@ -80,7 +80,7 @@ def build(
         InputError: the extra is not installed, or the folder holds something.
     """
     if find_spec("transformers") is None:
-        raise InputError("a base needs transformers: pip install 'murmuration[lm]'")
+        raise InputError("a base needs transformers: pip install 'murmuration-rlhf[lm]'")
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty; choose another folder")

@@ -15,6 +15,7 @@ from pathlib import Path
 import tomli_w
 
 import murmuration
+from murmuration.version import DISTRIBUTION, version
 
 ROOMS = ("client", "preference", "privacy", "server", "sims", "strategies")
 
@@ -47,8 +48,8 @@ def write_bundle(
         shutil.copyfile(file, target)
     pyproject = {
         "project": {
-            "name": "murmuration",
-            "version": "0.1.0",
+            "name": DISTRIBUTION,
+            "version": version(),
             "description": "Generated for one run",
             "license": "Apache-2.0",
         },

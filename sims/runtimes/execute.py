@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
 from murmuration.server.reporting.facts import WORDS
 from murmuration.server.result import as_published
-from murmuration.server.run_directory import RunDirectory
+from murmuration.server.run_directory import RunDirectory, check_free
 from murmuration.server.run_files import former_nodes
 from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
@@ -52,6 +53,9 @@ def execute(
         RunAborted: a node failed.
     """
     folder = Path(config.out)
+    if not config.resume:
+        with contextlib.suppress(OSError):  # which the run itself will name
+            check_free(Path(os.path.realpath(folder)))  # before anything is loaded, or said
     target = config.epsilon if config.strategy != "nonprivate" else None
     if config.resume and (folder / "result.json").exists():
         with RunDirectory(config) as finished:  # refuses other settings
@@ -59,7 +63,7 @@ def execute(
                 if not (folder / PLACE).exists():  # it was killed when all but this was done
                     keep(folder, _prompts(config))
                 return result
-    live = LiveView(folder, RoundProgress(config.rounds, config.cohort, target, config.strategy))
+    live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy))
     try:
         with nullcontext() if quiet else live:
             live.stage(f"loading {WORDS[config.task].rows}")

@@ -222,18 +222,28 @@ def _accuracy(told: Mapping[str, Any]) -> Iterator[_Row]:
         (told["accuracy_text"], "bold"),
         f" of {'next tokens' if told['next_tokens'] else 'judgements'}"
         f"{', ' + told['by_user_text'] if public else ''} by user, ± {told['error_text']} "
-        f"({told['heldout_users']:,} users {'tested on' if public else 'held out'})",
+        f"({_tested(told)})",
     )
+
+
+def _tested(told: Mapping[str, Any]) -> str:
+    """Who was tested on; of a test why some of its users were not."""
+    users, there = told["heldout_users"], told["test_users"] or 0
+    if not told["test_is_public"]:
+        return f"{users:,} users held out"
+    if users >= there or told["next_tokens"]:
+        return f"{users:,} users tested on"
+    return f"{users:,} of {there:,} test users; the judgements of the others are all ties"
 
 
 def _training(told: Mapping[str, Any]) -> str:
     done, planned = told["rounds"], told["rounds_planned"]
     rounds = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
+    rounds += " round" if planned == 1 else " rounds"
     pace = f" ({told['speed_text']} users/s)" if told["speed_text"] else ""
-    return (
-        f"{told['users']:,} users, {told['cohort']:,} expected in a round; {rounds} rounds in "
-        f"{told['time_text']}{pace}"
-    )
+    everybody = told["cohort"] >= told["users"]
+    drawn = "all of them" if everybody else f"{told['cohort']:,} expected"
+    return f"{told['users']:,} users, {drawn} in a round; {rounds} in {told['time_text']}{pace}"
 
 
 def _short(path: Path) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from murmuration.server.reporting.figures import duration, epsilon_text, round_digits, share_text
+from murmuration.server.reporting.figures import duration, epsilon_text, share_text
 
 _FIGURES = ("epsilon", "heldout_accuracy", "heldout_loss")
 
@@ -71,7 +71,6 @@ class RoundProgress:
 
     Args:
         rounds: planned number of rounds, at least 1.
-        cohort: nominal number of users in a round.
         epsilon_target: the budget; None for a run without privacy.
         label: what stands before the bar.
         clock: seconds, only ever more.
@@ -84,12 +83,10 @@ class RoundProgress:
     def __init__(
         self,
         rounds: int,
-        cohort: int,
         epsilon_target: float | None,
         label: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cohort = cohort
         self._target = "" if epsilon_target is None else f" of {epsilon_target:g}"
         self._figures: dict[str, float | None] = dict.fromkeys(_FIGURES)
         self.bar = Progress(
@@ -122,17 +119,23 @@ class RoundProgress:
         return bool(found) and not anew
 
     def known(self, *, ended: bool = False) -> list[str]:
-        """ε, accuracy, speed and, unless the run has ended, time left: those that are known."""
+        """ε, accuracy and, unless the run has ended, time left: those that are known."""
         epsilon, accuracy, loss = (self._figures[name] for name in _FIGURES)
-        speed, left = self.task.speed, None if ended else self.task.time_remaining
         texts = [
             None if epsilon is None else f"ε {epsilon_text(epsilon)}{self._target}",
             None if accuracy is None else f"held-out {share_text(accuracy)}",
             None if loss is None else f"{loss:.2f} nats a token",
-            f"{round_digits(self._cohort * speed)} users/s" if speed else None,
-            None if not left else f"{left:.0f} s left" if left < 60 else f"{duration(left)} left",
+            None if ended else self.left,
         ]
         return [text for text in texts if text]
+
+    @property
+    def left(self) -> str | None:
+        """How long the rounds will take that are left, where that is known."""
+        left = self.task.time_remaining
+        if not left:
+            return None
+        return f"{left:.0f} s left" if left < 60 else f"{duration(left)} left"
 
 
 def _number(value: object) -> float | None:

@@ -32,7 +32,7 @@ class Failed:
 
 #: What a run gave: its result, why it was refused, or that it failed.
 Outcome = dict[str, Any] | str | Failed
-#: Hears the name of each run's folder, when it starts (here) or ends (on a cluster).
+#: Hears the name of each run's folder when it has ended.
 OnRun = Callable[[str], None]
 _PATIENCE = 120.0  # seconds for a lost run's last process to let go of its ledger
 
@@ -41,8 +41,8 @@ def one_by_one(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
     """The outcomes of runs, each with its ``out``, in this process."""
     outcomes = []
     for config in configs:
-        on_run(Path(config.out).name)
         outcomes.append(_outcome(config))
+        on_run(Path(config.out).name)
     return outcomes
 
 

@@ -12,6 +12,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import usual_device
 from murmuration.server.app import WITHOUT_GPU
+from murmuration.server.app import _log_rounds as log_rounds
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import run_local
@@ -38,6 +39,36 @@ def test_run_config_decides(crowd, tmp_path, caplog, monkeypatch):
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["rounds"], result["epsilon_target"], result["seeded"]) == (5, 0.5, True)
     assert str(tmp_path / "run") in caplog.text
+    rounds = [r.getMessage() for r in caplog.records if r.getMessage().startswith("round ")]
+    assert len(rounds) == 5
+    last = rounds[-1]
+    assert last.startswith("round 5 of 5, ε ") and float(last.split("ε ")[1]) <= 0.5
+
+
+def test_about_ten_of_many_rounds_are_logged_with_the_last_known_accuracy(caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("flwr"), "filters", [])
+    hears = log_rounds(200)
+    with caplog.at_level("INFO", logger="flwr"):
+        for done in range(1, 201):
+            measured = {"heldout_accuracy": done / 1000} if done % 15 == 0 else {}
+            hears({"round": done, "epsilon": done / 100, **measured})
+    rounds = [record.getMessage() for record in caplog.records]
+    assert len(rounds) == 11
+    assert rounds[0] == "round 1 of 200, ε 0.0100"
+    assert rounds[-1] == "round 200 of 200, ε 2.00, held-out accuracy 19.5 %"
+
+
+@pytest.mark.parametrize(
+    ("error", "traced"), [(InputError("no such file: x"), False), (ValueError("a bug"), True)]
+)
+def test_what_a_user_can_mend_is_one_line_in_flowers_log(crowd, caplog, monkeypatch, error, traced):
+    """As Flower logs what a ServerApp raises."""
+    monkeypatch.setattr(logging.getLogger("flwr"), "filters", [])
+    with pytest.raises(InputError):
+        run(settings(crowd, epsylon=3.0))  # the app was begun
+    logging.getLogger("flwr").error("ServerApp raised an exception", exc_info=error)
+    assert ("error: no such file: x" in caplog.text) is not traced
+    assert ("raised an exception" in caplog.text) is traced
 
 
 def test_without_a_place_it_takes_one_in_the_home_folder(crowd, tmp_path, monkeypatch):
@@ -78,7 +109,7 @@ def test_every_strategy_runs_with_what_pyproject_says(crowd, tmp_path, strategy)
 def test_gpus_are_left_to_nodes_where_that_is_said(crowd, tmp_path, monkeypatch, left):
     seen = []
 
-    def train(config, grid):
+    def train(config, grid, on_metrics):
         seen.append(usual_device().type)
         return {"out": config.out}
 

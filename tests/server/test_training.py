@@ -44,6 +44,7 @@ CONTRACT = {
     "heldout_accuracy",
     "heldout_accuracy_by_user",
     "heldout_users",
+    "test_users",
     "users_per_second",
     "seconds_training",
     "out",
@@ -286,16 +287,16 @@ def test_warnings(config, crowd_test):
         return " ".join(run(changed)["warnings"])
 
     first = warned()
-    for words in ("taken from the registry", "seeded simulation"):
+    for words in ("The exact number of users, 40", "seeded simulation"):
         assert words in first
     assert "OUTSIDE THE GUARANTEE" not in first
     assert "OUTSIDE THE GUARANTEE" in warned(exact_heldout=True)
     assert "not below 1 / users" not in first
     second = warned(delta=0.025, users=40, test=crowd_test, seed=-1)
     assert "delta = 0.025 is not below 1 / users = 0.025" in second
-    for words in ("taken from the registry", "seeded simulation", "OUTSIDE THE GUARANTEE"):
+    for words in ("The exact number of users, 40", "seeded simulation", "OUTSIDE THE GUARANTEE"):
         assert words not in second
-    assert "taken from the registry" not in warned(adjacency="zero-out")
+    assert "The exact number of users" not in warned(adjacency="zero-out")
 
 
 def test_held_out_users_never_train(config):

@@ -6,7 +6,6 @@ import logging
 import os
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.sims import main
 from murmuration.sims.runtimes.flower import FlowerRunFailed
 from murmuration.sims.runtimes.quiet import SLEEPING
+from murmuration.version import version
 
 GOOD = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10, "--seed", 1]
 
@@ -224,7 +224,7 @@ def test_a_command_that_is_not_there(cli):
 
 
 def test_version(cli):
-    assert cli("--version") == (0, f"murmuration {version('murmuration')}\n", [])
+    assert cli("--version") == (0, f"murmuration {version()}\n", [])
 
 
 def test_what_can_be_mended_is_where_it_is_looked_for():

@@ -62,7 +62,7 @@ def test_without_the_library_the_report_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(spec, "installed", lambda: False)
     found = choose(config(), 9, seeded=False, nodes=5)
     assert found.kind == "gaussian"
-    assert "pip install 'murmuration[secure]'" in found.warning
+    assert "pip install 'murmuration-rlhf[secure]'" in found.warning
     with pytest.raises(ValueError, match="needs OpenDP"):
         RunConfig(noise="discrete")
 

@@ -165,7 +165,7 @@ def test_a_hub_name_that_the_hub_does_not_give(monkeypatch):
 
 def test_without_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "transformers", None)
-    with pytest.raises(InputError, match=r"pip install 'murmuration\[encoders\]'"):
+    with pytest.raises(InputError, match=r"pip install 'murmuration-rlhf\[encoders\]'"):
         EncoderFeatures(str(tmp_path))
 
 

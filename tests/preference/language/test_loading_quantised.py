@@ -26,7 +26,7 @@ KINDS = ("gpt2", "llama", "bert")
 
 @pytest.mark.skipif(THERE, reason="bitsandbytes is there")
 def test_without_bitsandbytes_it_says_what_to_install(language_model):
-    with pytest.raises(InputError, match=r"pip install 'murmuration\[quantised\]'$"):
+    with pytest.raises(InputError, match=r"pip install 'murmuration-rlhf\[quantised\]'$"):
         LanguageBase(BaseSettings(language_model("gpt2"), quantise="8bit"))
 
 

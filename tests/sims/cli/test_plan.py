@@ -186,3 +186,25 @@ def test_a_run_with_this_hold_out_has_the_planned_noise(cli, tmp_path, crowd, st
     assert result["noise_multiplier"] == planned["noise_multiplier"]
     assert result["heldout_epsilon"] == planned["heldout_epsilon"]
     assert result["epsilon"] == pytest.approx(1.0, abs=2e-3)
+
+
+def test_a_cohort_left_out_is_chosen_as_in_run_and_says_so(cli):
+    asked = ["plan", "--users", 2700, "--rounds", 200, "--delta", 1e-5, "--epsilon", 3]
+    chosen = json.loads(cli(*asked, "--json")[1])
+    given = json.loads(cli(*asked, "--cohort", 500, "--json")[1])
+    assert (chosen.pop("chosen"), given.pop("chosen")) == ("cohort", "")
+    assert chosen == given
+    shown = cli(*asked)[1]
+    (line,) = [line for line in shown.splitlines() if "cohort" in line and "│" in line]
+    assert "500" in line and "chosen" in line
+    (line,) = [line for line in shown.splitlines() if "noise multiplier" in line]
+    assert "solved for" in line
+    assert "--features minilm" in shown
+    many = [*asked[:2], 90_000, *asked[3:]]
+    assert "--features hashing" in cli(*many)[1]
+
+
+def test_a_cohort_is_still_solved_for_where_all_else_is_given(cli):
+    asked = ["plan", "--users", 2700, "--rounds", 200, "--delta", 1e-5, "--epsilon", 3]
+    solved = json.loads(cli(*asked, "--noise-multiplier", 3.8, "--json")[1])
+    assert solved["chosen"] == "" and 450 < solved["cohort"] < 550

@@ -29,6 +29,7 @@ CONTRACT = {
     "heldout_accuracy",
     "heldout_accuracy_by_user",
     "heldout_users",
+    "test_users",
     "users_per_second",
     "seconds_training",
     "out",

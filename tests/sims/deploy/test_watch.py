@@ -25,19 +25,21 @@ def write(path, *lines):
 def test_rounds_epsilon_and_who_is_there_are_told_once(tmp_path):
     said = []
     link, metrics = SuperLink("online", "offline"), tmp_path / "metrics.jsonl"
-    watch = Watch(tmp_path, 3, said.append)
+    now = 0.0
+    watch = Watch(tmp_path, 3, said.append, clock=lambda: now)
     watch.look(link)
     watch.look(link)
     assert said == ["1 of 2 nodes online"]
     write(metrics, {"round": 1, "epsilon": 1.23456})
     watch.look(link)
     link.states = ("online", "online")
-    write(metrics, {"round": 2, "epsilon": None})
+    write(metrics, {"round": 2, "epsilon": None, "heldout_accuracy": 0.7})
+    now = 40.0
     watch.look(link)
     watch.look(link)
     assert said[1:] == [
         "round 1 of 3, epsilon 1.235, 1 of 2 nodes online",
-        "round 2 of 3, 2 of 2 nodes online",
+        "round 2 of 3, held-out 70.0 %, 2 of 2 nodes online, 40 s left",
     ]
     link.states = ()
     watch.look(link)

@@ -163,3 +163,21 @@ def test_execute_from_python(crowd, tmp_path):
     assert json.loads((tmp_path / "run" / "private" / "nodes.json").read_text()) == {"nodes": 5}
     with pytest.raises(InputError, match="holds a run already"):
         execute(config)
+
+
+def test_a_taken_folder_is_refused_before_anything_is_read_or_said(cli, tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine.txt").write_text("kept")
+    missing = tmp_path / "no-such-file.jsonl"
+    code, stdout, lines = cli("run", "--data", missing, *SMALL, "--out", tmp_path / "taken")
+    assert (code, stdout) == (2, "") and len(lines) == 1
+    assert "is not empty" in lines[0]
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["mine.txt"]
+
+
+def test_a_folder_with_a_run_is_refused_first_too(cli, crowd, tmp_path):
+    assert cli("run", "--data", crowd, *SMALL, "--seed", 3, "--out", tmp_path / "run")[0] == 0
+    before = (tmp_path / "run" / "ledger.jsonl").read_bytes()
+    code, stdout, lines = cli("run", "--data", "nothing.jsonl", *SMALL, "--out", tmp_path / "run")
+    assert (code, stdout) == (2, "") and len(lines) == 1 and "--resume" in lines[0]
+    assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before

@@ -114,7 +114,7 @@ def view(folder, stream, rounds=20):
     """A live view on ``stream``, which must be standard error again when it has ended."""
     with contextlib.redirect_stderr(stream):
         try:
-            with LiveView(folder, RoundProgress(rounds, 50, 3.0, "uls [b]")) as shown:
+            with LiveView(folder, RoundProgress(rounds, 3.0, "uls [b]")) as shown:
                 yield shown
         finally:
             assert sys.stderr is stream
@@ -188,7 +188,7 @@ def test_terminal(tmp_path, terminal):
         until(lambda: "writing the report" in terminal.words)
     until(lambda: SHOW in terminal.text)
     words = terminal.words
-    for expected in ("uls [b]", "━", "ε 2.00 of 3", "held-out 70.0 %", "users/s", "[b]3 rows[/b]"):
+    for expected in ("uls [b]", "━", "ε 2.00 of 3", "held-out 70.0 %", " s left", "[b]3 rows[/b]"):
         assert expected in words
     assert terminal.text.count(HIDE) == terminal.text.count(SHOW) == 1
     assert "starting" not in words[words.index("round 20 of") :]
@@ -256,7 +256,7 @@ def test_a_resumed_run_is_shown_where_it_is(tmp_path, plain):
     with view(tmp_path, plain) as shown:
         shown.stage("starting Flower")
         until(lambda: "round 10 of 20" in plain.getvalue())
-        assert "users/s" not in plain.getvalue()
+        assert "left" not in plain.getvalue()
         (tmp_path / "new").write_text("".join(line(t) for t in range(1, 9)))
         (tmp_path / "new").replace(tmp_path / "metrics.jsonl")
         until(lambda: shown._progress.task.completed == 8)
@@ -316,3 +316,15 @@ def test_summary_shows_short_paths_and_fits(tmp_path, monkeypatch):
     text = printed({**RESULT, "out": str(tmp_path / "r"), "warnings": ["word " * 60]}, width=60)
     assert "r/model" in text and str(tmp_path) not in text
     assert max(map(len, text.splitlines())) <= 60
+
+
+def test_summary_where_everybody_takes_part_once():
+    result = {**RESULT, "cohort": 2717, "rounds": 1, "rounds_planned": 1}
+    assert "2,717 users, all of them in a round; 1 round in 2.5 s" in flat(result)
+
+
+def test_summary_says_why_fewer_users_were_tested_on_than_the_test_has():
+    expected = "(330 of 341 test users; the judgements of the others are all ties)"
+    assert expected in flat({**RESULT, "test_users": 341})
+    assert "(330 users tested on)" in flat({**RESULT, "test_users": 330})
+    assert "held out" in flat({**RESULT, "test_users": None, "test_is_public": False})

@@ -105,11 +105,11 @@ class Clock:
 
 
 class Run(RoundProgress):
-    """Of 100 rounds with 50 users; lines are added at a time."""
+    """Of 100 rounds; lines are added at a time."""
 
     def __init__(self, epsilon_target=3.0):
         self.clock = Clock()
-        super().__init__(100, 50, epsilon_target, clock=self.clock)
+        super().__init__(100, epsilon_target, clock=self.clock)
 
     def at(self, now, found, anew=False):
         self.clock.now = now
@@ -127,10 +127,10 @@ def test_figures(progress):
     assert progress.known() == ["ε 0.500 of 3", "held-out 0.0 %"]
     progress.at(2.0, [{"round": 2, "epsilon": 0.7}])
     assert progress.known() == [
-        *("ε 0.700 of 3", "held-out 0.0 %", "25 users/s"),
+        *("ε 0.700 of 3", "held-out 0.0 %"),
         "3 min 16 s left",
     ]
-    assert len(progress.known(ended=True)) == 3
+    assert len(progress.known(ended=True)) == 2
 
 
 def test_speed_leaves_out_rounds_of_an_earlier_run_and_the_start(progress):
@@ -139,21 +139,21 @@ def test_speed_leaves_out_rounds_of_an_earlier_run_and_the_start(progress):
     progress.at(100.0, lines(81))
     assert progress.known() == []
     progress.at(101.0, lines(82, 83))
-    assert progress.known() == ["100 users/s", "9 s left"]
+    assert progress.known() == ["9 s left"]
 
 
 def test_speed_of_rounds_that_take_an_hour(progress):
     progress.at(0.0, lines(1))
     progress.at(3600.0, lines(2))
     progress.at(7200.0, lines(3))
-    assert progress.known() == ["0.014 users/s", "97 h 0 min left"]
+    assert progress.known() == ["97 h 0 min left"]
 
 
 def test_speed_stays_while_nothing_comes(progress):
     progress.at(0.0, lines(1))
     progress.at(1.0, lines(2))
     assert progress.at(500.0, []) is False
-    assert progress.known()[0] == "50 users/s"
+    assert progress.known() == ["1 min 38 s left"]
 
 
 def test_a_resumed_run_goes_back(progress):
@@ -167,7 +167,7 @@ def test_a_run_that_was_complete_before_goes_on(progress):
     progress.at(1.0, lines(*range(1, 91)), anew=True)
     progress.at(2.0, lines(91))
     progress.at(4.0, lines(92))
-    assert progress.known() == ["25 users/s", "16 s left"]
+    assert progress.known() == ["16 s left"]
 
 
 def test_interpolation_does_not_look_like_overspending(progress):
@@ -186,4 +186,4 @@ def test_nonprivate_and_odd_values():
 def test_nothing_is_left_after_the_last_round(progress):
     progress.at(0.0, lines(1))
     progress.at(1.0, lines(100))
-    assert progress.known() == ["5,000 users/s"]
+    assert progress.known() == []
