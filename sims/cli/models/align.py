@@ -33,7 +33,7 @@ def align(
             "each row, or `population:seen` or `population:unseen`."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the policy and what is told of it.")],
+    out: Annotated[Path, typer.Option(help="Folder for the policy, its report and its card.")],
     reward: Annotated[
         Path | None, typer.Option(help="A reward model's folder, as in RUN/model.")
     ] = None,
@@ -44,8 +44,8 @@ def align(
             "the folder OUT-reward, by `uls` over 200 rounds."
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Of that reward.")] = None,
-    delta: Annotated[str, typer.Option(help="Of that reward.")] = "1e-5",
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of that reward.")] = None,
+    delta: Annotated[str, typer.Option(help="Privacy budget of that reward.")] = "1e-5",
     limit: Annotated[int, typer.Option(help="How many prompts at most.", min=2)] = 1000,
     prompts_public: Annotated[
         bool,
@@ -57,7 +57,7 @@ def align(
     reward_privacy: Annotated[
         str,
         typer.Option(
-            help="What a reward cost whose folder does not say it: `public`, or ledgers, "
+            help="Privacy cost of a reward whose folder does not record it: `public`, or ledgers, "
             "comma-separated."
         ),
     ] = "",
@@ -139,10 +139,14 @@ def align(
         float, typer.Option(help="Of answers.", rich_help_panel=_WRITE)
     ] = _SAMPLING.temperature,
     top_p: Annotated[
-        float, typer.Option(help="Likeliest tokens alone.", rich_help_panel=_WRITE)
+        float,
+        typer.Option(
+            help="Draw from the likeliest tokens that have this probability together.",
+            rich_help_panel=_WRITE,
+        ),
     ] = _SAMPLING.top_p,
     max_new_tokens: Annotated[
-        int, typer.Option(help="After so many an answer breaks off.", rich_help_panel=_WRITE)
+        int, typer.Option(help="The most tokens of an answer.", rich_help_panel=_WRITE)
     ] = _SAMPLING.max_new_tokens,
     lora_rank: Annotated[
         int, typer.Option(help="Of LoRA's factors.", rich_help_panel=_TRAINED)

@@ -32,16 +32,21 @@ def respond(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="Only the first so many prompts. [default: all; 2000 of the population]",
+            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
             show_default=False,
             min=1,
         ),
     ] = None,
     samples: Annotated[int, typer.Option(help="Responses to each prompt.", min=1)] = 1,
-    temperature: Annotated[float, typer.Option(help="0: likeliest.")] = _DEFAULT.temperature,
-    top_p: Annotated[float, typer.Option(help="Likeliest tokens alone.")] = _DEFAULT.top_p,
+    temperature: Annotated[
+        float, typer.Option(help="0: always the likeliest token.")
+    ] = _DEFAULT.temperature,
+    top_p: Annotated[
+        float,
+        typer.Option(help="Draw from the likeliest tokens that have this probability together."),
+    ] = _DEFAULT.top_p,
     max_new_tokens: Annotated[
-        int, typer.Option(help="After so many a response breaks off.")
+        int, typer.Option(help="The most tokens of a response.")
     ] = _DEFAULT.max_new_tokens,
     seed: Annotated[
         int, typer.Option(help="Of the population's prompts and of all draws.", min=0)
@@ -61,13 +66,13 @@ def respond(
     reward_privacy: Annotated[
         str,
         typer.Option(
-            help="With --reward: what it cost, where nothing at hand says so: `public`, or the "
-            "ledgers of its runs, comma-separated.",
+            help="With --reward: its privacy cost, where its folder does not record it: "
+            "`public`, or the ledgers of its runs, comma-separated.",
             show_default=False,
         ),
     ] = "",
     model_privacy: Annotated[
-        str, typer.Option(help="The same of the model.", show_default=False)
+        str, typer.Option(help="The same, for the model.", show_default=False)
     ] = "",
     prompts_public: Annotated[
         bool,

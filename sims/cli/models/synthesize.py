@@ -28,7 +28,7 @@ def synthesize(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="Only the first so many prompts. [default: all; 2000 of the population]",
+            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
             show_default=False,
             min=1,
         ),
@@ -48,10 +48,15 @@ def synthesize(
             click_type=click.Choice(["hard", "sampled"]),
         ),
     ] = "hard",
-    temperature: Annotated[float, typer.Option(help="0: likeliest.")] = _DEFAULT.temperature,
-    top_p: Annotated[float, typer.Option(help="Likeliest tokens alone.")] = _DEFAULT.top_p,
+    temperature: Annotated[
+        float, typer.Option(help="0: always the likeliest token.")
+    ] = _DEFAULT.temperature,
+    top_p: Annotated[
+        float,
+        typer.Option(help="Draw from the likeliest tokens that have this probability together."),
+    ] = _DEFAULT.top_p,
     max_new_tokens: Annotated[
-        int, typer.Option(help="After so many an answer breaks off.")
+        int, typer.Option(help="The most tokens of an answer.")
     ] = _DEFAULT.max_new_tokens,
     seed: Annotated[
         int, typer.Option(help="Of the population's prompts and of all draws.", min=0)
@@ -59,13 +64,13 @@ def synthesize(
     reward_privacy: Annotated[
         str,
         typer.Option(
-            help="What the reward cost, where nothing at hand says so: `public`, or the ledgers of "
-            "its runs, comma-separated.",
+            help="Privacy cost of the reward, where its folder does not record it: `public`, or "
+            "the ledgers of its runs, comma-separated.",
             show_default=False,
         ),
     ] = "",
     policy_privacy: Annotated[
-        str, typer.Option(help="The same of the policy.", show_default=False)
+        str, typer.Option(help="The same, for the policy.", show_default=False)
     ] = "",
     prompts_public: Annotated[
         bool,

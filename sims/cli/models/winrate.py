@@ -51,7 +51,7 @@ def winrate(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="Only the first so many prompts. [default: all; 2000 of the population]",
+            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
             show_default=False,
             min=2,
         ),
@@ -79,10 +79,15 @@ def winrate(
     kl: Annotated[
         bool, typer.Option("--kl/--no-kl", help="Estimate each model's divergence from OTHER.")
     ] = True,
-    temperature: Annotated[float, typer.Option(help="0: likeliest.")] = _DEFAULT.temperature,
-    top_p: Annotated[float, typer.Option(help="Likeliest tokens alone.")] = _DEFAULT.top_p,
+    temperature: Annotated[
+        float, typer.Option(help="0: always the likeliest token.")
+    ] = _DEFAULT.temperature,
+    top_p: Annotated[
+        float,
+        typer.Option(help="Draw from the likeliest tokens that have this probability together."),
+    ] = _DEFAULT.top_p,
     max_new_tokens: Annotated[
-        int, typer.Option(help="After so many an answer breaks off.")
+        int, typer.Option(help="The most tokens of an answer.")
     ] = _DEFAULT.max_new_tokens,
     seed: Annotated[int, typer.Option(help="Of prompts, answers and intervals.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
