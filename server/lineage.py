@@ -264,7 +264,8 @@ def lineage_of_saved(
         what: the option that names the model.
         path: what it names.
         option: the one that says what it cost.
-        given: what that says: nothing, ``public``, or ledgers, comma-separated.
+        given: what that says: nothing, ``public``, or ledgers, comma-separated. What its folder
+            says of private runs counts also where it is declared public.
         may_be_base: whether it may be a model that no run made, of which nothing is known.
 
     Raises:
@@ -272,7 +273,7 @@ def lineage_of_saved(
             nothing.
     """
     if given == "public":
-        return Lineage(public=True)
+        return _declared_public(what, path, option, may_be_base)
     said, elsewhere = _of_ledgers(option, given)
     advice = (
         f"say what it cost with {option} LEDGER (the ledger.jsonl of the run that made it; of "
@@ -293,6 +294,15 @@ def lineage_of_saved(
             f"it is not private either; if all its data were public, say so with {option} public"
         )
     return found
+
+
+def _declared_public(what: str, path: str, option: str, may_be_base: bool) -> Lineage:
+    """With the private runs that its folder states: a word does not take them back."""
+    try:
+        found = lineage_of_saved(what, path, option, "", may_be_base=may_be_base)
+    except InputError:  # nothing is stated, or nothing was promised
+        return Lineage(public=True)
+    return joined(found, Lineage(public=True))
 
 
 def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]) -> Lineage:

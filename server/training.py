@@ -274,6 +274,8 @@ def _rounds(
             line["heldout_accuracy"] = figure.accuracy
             if figure.loss is not None:
                 line["heldout_loss"] = figure.loss if math.isfinite(figure.loss) else None
+        if round_ > config.rounds - config.keep_last:
+            folder.keep_iterate(round_, optimizer.theta_D)
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         on_metrics(line)
         now = time.monotonic()

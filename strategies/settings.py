@@ -437,6 +437,16 @@ class Settings:
         good=a_share,
         expected="a share of the rounds, 0 to 1",
     )
+    keep_last: int = setting(
+        0,
+        "Keep the parameters after each of so many last rounds, for `align --pessimism`: released "
+        "under the same promise. [default: none]",
+        panel=TRAINING,
+        good=lambda value: value >= 0,
+        expected="a whole number that is not negative",
+        base=True,
+        steps=True,
+    )
     seed: int = setting(
         -1,
         "Repeat a simulation exactly. Without: from the operating system.",

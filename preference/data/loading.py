@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeGuard
+from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 from murmuration.preference.data.judgements import Judgements, OnBadRows
 from murmuration.preference.data.rows import BadRow, InputError
@@ -113,6 +113,45 @@ def load_responses(source: str) -> Iterator[tuple[str, str]]:
                 f"{place}: line {number} needs a `prompt` and a `response` that are text"
             )
         yield prompt, response
+
+
+def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
+    """A prompt and how it should be answered, of each row of a source as of `load_judgements`.
+
+    A row has `prompt` and `response` (or `completion`) that are text, or `messages` as chats are
+    written down, the last of them the assistant's. What stands before it is the prompt: of a single
+    message its text, of several lines of `role: text` with empty lines between.
+
+    Raises:
+        InputError: it cannot be read, or a row is none of these or has nothing to learn (names the
+            line).
+    """
+    for place, number, row in _rows(source, False):
+        found = _demonstration(row) if isinstance(row, Mapping) else None
+        if found is None or not all(_is_text(text) and text.strip() for text in found):
+            raise InputError(
+                f"{place}: line {number} needs a `prompt` and a `response` (or `completion`) that "
+                "are text, or `messages` of which the last is the assistant's"
+            )
+        yield found
+
+
+def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
+    """Prompt and answer of a row, whatever they are; None if it has none."""
+    if "messages" not in row:
+        return row.get("prompt"), row.get("response", row.get("completion"))
+    said = row["messages"]
+    if not isinstance(said, list) or len(said) < 2:
+        return None
+    if not all(isinstance(each, Mapping) and _is_text(each.get("content")) for each in said):
+        return None
+    *before, last = said
+    if last.get("role") != "assistant":
+        return None
+    if len(before) == 1:
+        return before[0]["content"], last["content"]
+    lines = (f"{each.get('role', '')}: {each['content']}" for each in before)
+    return "\n\n".join(lines), last["content"]
 
 
 def columns_of(source: str, rows: int = 100) -> list[str]:

@@ -113,8 +113,12 @@ class Writer:
         sampling: Sampling = Sampling(),
         seed: int | Sequence[int] = 0,
         progress: Callable[[int, int], None] = lambda *_: None,
+        *,
+        ended: bool = False,
     ) -> list[list[int]]:
         """As `write`, of prompts in tokens, which together with a response fit into the context.
+
+        ``ended``: with the token that ended a response; one that broke off has none.
 
         Raises:
             InputError: a negative seed.
@@ -136,7 +140,8 @@ class Writer:
             )
             tokens = self._continued([openings[place] for place in places_R], sampling, uniforms_RN)
             for place, ids in zip(places_R.tolist(), tokens, strict=True):
-                written[place] = ids
+                at_end = not ended and ids[-1:] and ids[-1] in self._texts.ends
+                written[place] = ids[:-1] if at_end else ids
             done += len(places_R)
             progress(done, len(openings))
         return written
@@ -144,7 +149,7 @@ class Writer:
     def _continued(
         self, openings: list[list[int]], sampling: Sampling, uniforms_RN: np.ndarray
     ) -> list[list[int]]:
-        """The tokens that follow, up to the end."""
+        """The tokens that follow, up to the end and with it."""
         from transformers import GenerationConfig, LogitsProcessorList
 
         pad, ends = self._texts.tokenizer.pad_token_id, self._texts.ends
@@ -175,7 +180,7 @@ class Writer:
         firsts = (
             next((at for at, token in enumerate(row) if token in ends), len(row)) for row in rows
         )
-        return [row[:first] for row, first in zip(rows, firsts, strict=True)]
+        return [row[: first + 1] for row, first in zip(rows, firsts, strict=True)]
 
 
 @contextmanager

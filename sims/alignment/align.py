@@ -6,6 +6,7 @@ read. What comes out costs nobody anything further, so its card carries the rewa
 A folder ``OUT`` holds:
 
     config.json       what was asked for, with digests of what was read
+    sft/              where demonstrations were learnt first: the base after that, and a card
     reference.jsonl   the reference's answers that guards were fitted to
     metrics.jsonl     a line for each evaluation
     answers/          what was written to the evaluation's prompts, by step
@@ -49,13 +50,17 @@ from murmuration.sims.alignment.evaluation import (
     Evaluation,
     Evaluator,
     check_readable,
+    kl_is,
     truth_of,
 )
+from murmuration.sims.alignment.iterates import files_of
 from murmuration.sims.alignment.reinforce import Steps, climb, last_checkpoint
 from murmuration.sims.alignment.rewards import AnswerReward, GuardedReward, Guards
+from murmuration.sims.alignment.supervised import Rows, Supervised, supervise
 
 FORMAT = "murmuration-aligned-1"
 PARTED, BUDGET = "parted", "kl"
+_ANSWERS = 4  # of the reference to each prompt, for guards
 #: What reasons of ending are called.
 WHY = {
     "": "all steps were made",
@@ -70,14 +75,14 @@ class Alignment:
 
     Attributes:
         reward: RUN/model of a reward.
-        base: the policy that it begins from, and its reference.
+        base: the policy that it begins from, and its reference unless demonstrations are learnt.
         prompts: where prompts are from.
         truth: ``population``, the folder of a reward model, or empty for none.
+        supervised: what is learnt first; the reference is what comes of that.
         steps, sampling, guards: how it climbs, writes, and is kept from gaming the reward.
-        lora_rank, lora_alpha, lora_targets, max_tokens, dtype: as of `BaseSettings`.
+        lora_rank, lora_alpha, lora_targets, max_tokens: as of `BaseSettings`.
         evaluate_every: steps between evaluations.
         evaluate_on: prompts that are held out for them.
-        reference_answers: of the reference to each prompt, for guards.
         kl_budget: nats; 0 for none.
         seed: of everything.
 
@@ -89,6 +94,7 @@ class Alignment:
     base: str
     prompts: str
     truth: str = ""
+    supervised: Supervised = field(default_factory=Supervised)
     steps: Steps = field(default_factory=Steps)
     sampling: Sampling = field(default_factory=Sampling)
     guards: Guards = field(default_factory=Guards)
@@ -96,15 +102,13 @@ class Alignment:
     lora_alpha: int = 32
     lora_targets: str = ""
     max_tokens: int = BaseSettings.max_tokens
-    dtype: str = "float32"
     evaluate_every: int = 10
     evaluate_on: int = 200
-    reference_answers: int = 4
     kl_budget: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("evaluate_every", 1), ("evaluate_on", 2), ("reference_answers", 2)):
+        for name, least in (("evaluate_every", 1), ("evaluate_on", 2)):
             if getattr(self, name) < least:
                 option = "--" + name.replace("_", "-")
                 raise InputError(f"{option} must be at least {least}; got {getattr(self, name)}")
@@ -123,12 +127,23 @@ class Alignment:
 Said = Callable[[str], None]
 
 
+@dataclass(frozen=True, eq=False)
+class Demonstrations:
+    """Public prompts with answers, and what stands beside what they make of the base: its README.md
+    from what is known by then, and more files, as of `align`."""
+
+    rows: Rows
+    card: Callable[[Mapping[str, Any]], str] = lambda result: ""
+    beside: Callable[[Path], Mapping[str, bytes]] | None = None
+
+
 def align(
     asked: Alignment,
     prompts: Sequence[str],
     out: Path,
     *,
     resume: bool = False,
+    demonstrations: Demonstrations | None = None,
     card: Callable[[Mapping[str, Any]], str] = lambda result: "",
     beside: Callable[[Path], Mapping[str, bytes]] | None = None,
     said: Said = lambda text: None,
@@ -140,6 +155,7 @@ def align(
         prompts: public ones.
         out: must not be there, unless ``resume``; then it must have been asked for the same.
         resume: go on from the last checkpoint.
+        demonstrations: what is learnt first, of ``asked.supervised``.
         card: README.md of the model, from the result.
         beside: more files of the model, by name, from its folder.
         said: is told what is being done.
@@ -154,7 +170,10 @@ def align(
             f"--prompts {asked.prompts}: {len(distinct):,} different prompts; --evaluate-on "
             f"{asked.evaluate_on} and a step's {asked.steps.batch // asked.steps.answers} need more"
         )
-    config = {**asked.to_json(), **_digests(asked, distinct)}
+    config = {
+        **asked.to_json(),
+        **_digests(asked, distinct, demonstrations.rows if demonstrations else ()),
+    }
     _check_place(config, out, resume)
     if resume and (out / "result.json").exists():
         return json.loads((out / "result.json").read_text(encoding="utf-8"))
@@ -162,27 +181,20 @@ def align(
     held = [distinct[place] for place in order[: asked.evaluate_on]]
     trained = [distinct[place] for place in order[asked.evaluate_on :]]
     said("loading")
-    reward = AnswerReward.load(asked.reward)
+    reward = AnswerReward.load(asked.reward, iterates=asked.guards.pessimism > 0)
     asked.guards.check(reward)
     truth = truth_of(asked.truth) if asked.truth else None
-    base = LanguageBase(
-        BaseSettings(
-            path=asked.base,
-            task="policy",
-            train="lora",
-            rank=asked.lora_rank,
-            alpha=asked.lora_alpha,
-            targets=asked.lora_targets,
-            max_tokens=asked.max_tokens,
-            dtype=asked.dtype,
-        )
-    )
+    base = _base(asked, asked.base, "sft" if demonstrations else "policy")
     base.texts.openings(held[:1], asked.sampling.max_new_tokens)  # or says what does not fit
     with closing(_begin(config, out)):
-        began = time.monotonic()
+        began, learnt = time.monotonic(), None
+        if demonstrations:
+            learnt = _learnt(asked, base, demonstrations, config, out, said)
+            base = _base(asked, str(out / "sft"), "policy")
         guarded = _guarded(asked, base, reward, trained, out, said)
         evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed)
-        watch = _Watch(asked, base, evaluator, out, said)
+        sofar = _SoFar(guarded, reward, began)
+        watch = _Watch(asked, base, evaluator, out, said, sofar)
         watch.start()
         if not watch.stopped:  # as it may have by a crash
             climb(
@@ -210,13 +222,15 @@ def align(
             "saved_step": chosen.step,
             "reference": watch.found[0].to_json(),
             "policy": chosen.to_json(),
+            "learnt": learnt,
             "prompts_trained": len(trained),
             "dimension": base.dimension,
             "clipped": guarded.clipped / max(1, guarded.seen),
             "too_long": reward.too_long,
             "range": [guarded.low, guarded.high],
             "slope": guarded.slope,
-            "seconds": round(time.monotonic() - began, 1),
+            "seconds": round(sofar.seconds, 1),
+            "kl_is": kl_is(asked.sampling),
             "resumed": resume,
         }
         LanguageReward(base.theta(), base).save(
@@ -227,16 +241,68 @@ def align(
         return result
 
 
-def _digests(asked: Alignment, prompts: Sequence[str]) -> dict[str, str]:
+def _base(asked: Alignment, path: str, task: str) -> LanguageBase:
+    return LanguageBase(
+        BaseSettings(
+            path=path,
+            task=task,
+            train="lora",
+            rank=asked.lora_rank,
+            alpha=asked.lora_alpha,
+            targets=asked.lora_targets,
+            max_tokens=asked.max_tokens,
+            dtype="float32",
+        )
+    )
+
+
+def _learnt(
+    asked: Alignment,
+    base: LanguageBase,
+    shown: Demonstrations,
+    config: Mapping[str, Any],
+    out: Path,
+    said: Said,
+) -> dict[str, Any]:
+    """Learn demonstrations into ``OUT/sft``, unless it is there, whole; what is told of it."""
+    file = out / "checkpoints" / "sft.json"
+    if not (out / "sft").exists():
+        theta_D, loss = supervise(
+            base,
+            shown.rows,
+            asked.supervised,
+            asked.seed,
+            out / "checkpoints" / "sft.pt",
+            lambda done, of: said(f"demonstrations: step {done:,} of {of:,}"),
+        )
+        found = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
+        _write(file, json.dumps(found) + "\n")
+        LanguageReward(theta_D, base).save(
+            out / "sft", shown.card({**config, "learnt": found}), beside=shown.beside
+        )
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _digests(asked: Alignment, prompts: Sequence[str], demonstrations: Rows) -> dict[str, str]:
     """Of all that is read: a folder that is gone on with must have been begun with the same, as its
     card tells one reward's promise."""
     folder = asked.truth not in ("", POPULATION)
+    iterates = [
+        hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in (files_of(asked.reward) if asked.guards.pessimism else [])
+    ]
     return {
         "base_digest": contents_of(resolve_base(asked.base)).digest,
         "reward_digest": digest_of(Path(asked.reward)),
+        "iterates_digest": _digest(iterates) if iterates else "",
         "truth_digest": digest_of(Path(asked.truth).expanduser()) if folder else "",
-        "prompts_digest": hashlib.sha256(json.dumps(list(prompts)).encode()).hexdigest(),
+        "prompts_digest": _digest(list(prompts)),
+        "demonstrations_digest": _digest(list(demonstrations)) if demonstrations else "",
     }
+
+
+def _digest(texts: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
@@ -282,7 +348,7 @@ def _guarded(
     said: Said,
 ) -> GuardedReward:
     """The reward that is climbed, with guards fitted to the reference's answers, which are kept."""
-    file, many = out / "reference.jsonl", asked.reference_answers
+    file, many = out / "reference.jsonl", _ANSWERS
     if not file.exists():
         writer = Writer(base.model, base.texts)
         asked_R = [prompt for prompt in prompts for _ in range(many)]
@@ -299,14 +365,45 @@ def _guarded(
     return GuardedReward(reward, asked.guards, prompts, answers_PK)
 
 
+class _SoFar:
+    """What was counted since the beginning, also in processes that ended before."""
+
+    def __init__(self, guarded: GuardedReward, reward: AnswerReward, began: float) -> None:
+        self._guarded, self._reward, self._began = guarded, reward, began
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def to_json(self) -> dict[str, float]:
+        return {
+            "clipped": self._guarded.clipped,
+            "seen": self._guarded.seen,
+            "too_long": self._reward.too_long,
+            "seconds": self.seconds,
+        }
+
+    def go_on(self, found: Mapping[str, Any]) -> None:
+        """From what an earlier process had counted."""
+        self._guarded.clipped, self._guarded.seen = int(found["clipped"]), int(found["seen"])
+        self._reward.too_long = int(found["too_long"])
+        self._began -= float(found["seconds"])
+
+
 class _Watch:
     """Evaluates, keeps what was evaluated, and says when to stop."""
 
     def __init__(
-        self, asked: Alignment, base: LanguageBase, evaluator: Evaluator, out: Path, said: Said
+        self,
+        asked: Alignment,
+        base: LanguageBase,
+        evaluator: Evaluator,
+        out: Path,
+        said: Said,
+        sofar: _SoFar,
     ) -> None:
         self._asked, self._base, self._evaluator = asked, base, evaluator
-        self._out, self._said = out, said
+        self._out, self._said, self._sofar = out, said, sofar
         self.found: list[Evaluation] = []
         self.stopped = ""
 
@@ -321,7 +418,9 @@ class _Watch:
                 answers = [json.loads(row)["response"] for row in text.splitlines()]
                 self._evaluator.remember(found.step, answers)
                 self._add(found)
-        if not self.found:
+        if self.found:
+            self._sofar.go_on(json.loads(self._counts(self.found[-1].step).read_bytes()))
+        else:
             self(0)
         check_readable(self.found[0], self._asked.base)
 
@@ -334,6 +433,7 @@ class _Watch:
         lines = _lines({"prompt": prompt, "response": answer} for prompt, answer in rows)
         _write(self._answers(step), lines)
         save_file({"theta_D": self._base.theta()}, self._theta(step))
+        _write(self._counts(step), json.dumps(self._sofar.to_json()) + "\n")
         self._add(found)
         _write(self._out / "metrics.jsonl", _lines(one.to_json() for one in self.found))
         self._said(self._told(found))
@@ -370,7 +470,8 @@ class _Watch:
 
     def _told(self, one: Evaluation) -> str:
         truth = "" if one.truth is None else f", true reward {one.truth:+.2f}"
-        return f"step {one.step}: reward {one.proxy:+.2f}, KL {one.kl:.2f}{truth}"
+        told = kl_is(self._asked.sampling)
+        return f"step {one.step}: reward {one.proxy:+.2f}, {told} {one.kl:.2f}{truth}"
 
     def _lines(self) -> list[dict[str, Any]]:
         try:
@@ -385,6 +486,9 @@ class _Watch:
 
     def _answers(self, step: int) -> Path:
         return self._out / "answers" / f"step-{step:06d}.jsonl"
+
+    def _counts(self, step: int) -> Path:
+        return self._out / "checkpoints" / f"counts-{step:06d}.json"
 
     def _theta(self, step: int) -> Path:
         return self._out / "checkpoints" / f"theta-{step:06d}.safetensors"

@@ -373,6 +373,11 @@ def _divergence(side: Side, drawn: PromptBootstrap) -> dict[str, Any]:
 
 def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> list[str]:
     found = [*result["judge"]["caveats"]]
+    if blind := [each["model"] for each in result["models"] if says_nothing(each, result)]:
+        found.append(
+            f"No answer of {', '.join(blind)} can be read, and none of "
+            f"{result['against']['model']}: there is no win rate, whatever number stands for it."
+        )
     for each in (*result["models"], result["against"]):
         share = each.get("unreadable", [0.0])[0]
         if share > _UNREADABLE:
@@ -408,6 +413,12 @@ def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> 
             which = ", ".join(side.model for side in sides if side.no_kl == why)
             found.append(f"No divergence for {which}: {why}.")
     return found
+
+
+def says_nothing(model: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+    """Whether no answer of a model can be read, and none of what it is compared with: all ties."""
+    shares = (each.get("unreadable", [0.0])[0] for each in (model, result["against"]))
+    return all(share == 1.0 for share in shares)
 
 
 def _plain(value: Any) -> Any:

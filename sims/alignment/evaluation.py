@@ -90,7 +90,8 @@ class Evaluation:
         proxy: mean reward by the model that is climbed, over that of the reference's answers to the
             same prompts.
         kl: nats by which an answer is likelier under the policy than under the reference, on
-            average over answers of the policy, at the temperature that it writes at.
+            average over answers of the policy, at the temperature that it writes at; `kl_is` says
+            what that estimates.
         kl_error: the standard error of that.
         truth: mean true reward, unread answers at the worst; None without a truth.
         truth_error: its standard error.
@@ -146,10 +147,12 @@ class Evaluator:
         """
         writer = Writer(self._base.model, self._base.texts)
         tokens = writer.continue_tokens(
-            self._openings, self._sampling, (self._seed, 1 + step), progress
+            self._openings, self._sampling, (self._seed, 1 + step), progress, ended=True
         )
         decode = self._base.texts.tokenizer.decode
-        answers = [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in tokens]
+        ends = set(self._base.texts.ends)
+        said = [ids[:-1] if ends.intersection(ids[-1:]) else ids for ids in tokens]
+        answers = [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in said]
         kl_P = divergences(self._base, self._openings, tokens, self._sampling)
         if not np.isfinite(kl_P).all():
             raise InputError(f"the policy of step {step} is not finite: lower --learning-rate")
@@ -204,20 +207,22 @@ def divergences(
 ) -> np.ndarray:
     """Nats by which each answer is likelier under the policy than with its LoRA layers off, (P,).
 
-    Both at the temperature of ``sampling``, with an answer's end unless it broke off there. Their
-    mean over answers that the policy wrote is its divergence from the reference, without bias if
-    they were drawn from everything (top-p 1); a single one can be negative. At temperature 0
-    nothing is drawn, and temperature 1 is taken.
+    Both at the temperature of ``sampling``; an answer has the token that ended it, unless it broke
+    off. Their mean over answers that the policy wrote is its divergence from the reference, without
+    bias if they were drawn from everything (top-p 1); a single one can be negative. At temperature
+    0 nothing is drawn, and temperature 1 is taken.
     """
-    end = base.texts.ends[:1]
-    written = [
-        [*answer, *(end if len(answer) < sampling.max_new_tokens else [])] for answer in answers
-    ]
     temperature = sampling.temperature or 1.0
-    policy_P = _log_likelihoods(base, openings, written, temperature)
+    policy_P = _log_likelihoods(base, openings, answers, temperature)
     network: Any = base.model
     with network.disable_adapter():
-        return policy_P - _log_likelihoods(base, openings, written, temperature)
+        return policy_P - _log_likelihoods(base, openings, answers, temperature)
+
+
+def kl_is(sampling: Sampling) -> str:
+    """What the mean of `divergences` estimates: the divergence only where everything was drawn
+    from."""
+    return "KL" if sampling.top_p == 1 else "mean log-ratio"
 
 
 def _log_likelihoods(

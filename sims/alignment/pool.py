@@ -9,20 +9,16 @@ Legend: P prompts, N answers to each.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
-from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.reward import SavedReward
+from murmuration.preference.reward import RewardModel
+from murmuration.sims.alignment.rewards import AnswerReward
 
-
-class Reward(Protocol):
-    """What `preference.language.reward.load_reward` gives."""
-
-    def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """The rewards of R prompts with R responses, (R,) float64."""
-        ...
+#: What scores answers.
+Reward = RewardModel | SavedReward
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +73,6 @@ def rewards(reward: Reward, prompts: Sequence[str], answers: Sequence[Sequence[s
     """
     asked = [(prompt, text) for prompt, row in zip(prompts, answers, strict=True) for text in row]
     place = {pair: number for number, pair in enumerate(dict.fromkeys(asked))}
-    found_T = reward.score([prompt for prompt, _ in place], [text for _, text in place])
-    if not np.isfinite(found_T).all():
-        raise InputError("--reward: the model gives rewards that are not finite")
+    found_T = AnswerReward(reward)([prompt for prompt, _ in place], [text for _, text in place])
     rows = np.array([found_T[place[pair]] for pair in asked], dtype=np.float64)
     return rows.reshape(len(prompts), -1)

@@ -46,10 +46,22 @@ def public_prompts(
         InputError: they cannot be read, or as of ``refuse_private``.
     """
     prompts = prompts_of(source, limit, seed)
+    refuse_private_of(prompts, source, models, declared_public)
+    return prompts
+
+
+def refuse_private_of(
+    prompts: Sequence[str],
+    source: str,
+    models: Sequence[str | Path],
+    declared_public: bool = False,
+    *,
+    option: str = "--prompts",
+) -> None:
+    """`refuse_private` for some models and those that they are adapters of."""
     for model in models:
         for each in _with_what_it_is_on(model):
-            refuse_private(prompts, source, each, declared_public)
-    return prompts
+            refuse_private(prompts, source, each, declared_public, option=option)
 
 
 def _with_what_it_is_on(model: str | Path) -> Iterator[str | Path]:
@@ -60,7 +72,12 @@ def _with_what_it_is_on(model: str | Path) -> Iterator[str | Path]:
 
 
 def refuse_private(
-    prompts: Sequence[str], source: str, model: str | Path, declared_public: bool = False
+    prompts: Sequence[str],
+    source: str,
+    model: str | Path,
+    declared_public: bool = False,
+    *,
+    option: str = "--prompts",
 ) -> bool:
     """Refuse prompts that users of the run that made a model were shown; whether any were compared.
 
@@ -79,7 +96,7 @@ def refuse_private(
     found = shown(run, prompts)
     if found:
         raise InputError(
-            f"--prompts {source}: {len(found):,} of {len(prompts):,} are prompts that users of the "
+            f"{option} {source}: {len(found):,} of {len(prompts):,} are prompts that users of the "
             f"run in {run} were shown, the first in row {found[0] + 1:,}; prompts must be public: "
             f"take others, or declare with {DECLARE} that these were before any user saw them"
         )

@@ -20,12 +20,12 @@ def draw(out: Path) -> None:
     text = (out / "metrics.jsonl").read_text(encoding="utf-8")
     result = json.loads((out / "result.json").read_text(encoding="utf-8"))
     rows = [json.loads(line) for line in text.splitlines()]
-    figure(rows, int(result["saved_step"])).savefig(out / "reward_kl.png", dpi=120)
+    figure(rows, int(result["saved_step"]), result["kl_is"]).savefig(out / "reward_kl.png", dpi=120)
 
 
-def figure(rows: Sequence[Mapping[str, Any]], saved: int) -> Figure:
-    """The reward that was climbed and the true one, both over the reference's, against KL and
-    against steps; with the policy that was saved."""
+def figure(rows: Sequence[Mapping[str, Any]], saved: int, kl_is: str = "KL") -> Figure:
+    """The reward that was climbed and the true one, both over the reference's, against KL, or what
+    stands for it, and against steps; with the policy that was saved."""
     drawn = Figure(figsize=(9.0, 3.8), layout="constrained")
     panels = drawn.subplots(1, 2, sharey=True)
     lines: dict[str, tuple[str, list[float], list[float] | None]]
@@ -38,7 +38,7 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int) -> Figure:
         truths = [row["truth"] - rows[0]["truth"] for row in rows]
         lines["true reward"] = ("C1", truths, errors)
     for axes, name, label in (
-        (panels[0], "kl", "divergence from the reference, nats"),
+        (panels[0], "kl", f"{kl_is} over the reference, nats"),
         (panels[1], "step", "step"),
     ):
         places = [row[name] for row in rows]
@@ -64,13 +64,27 @@ def card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()
         lineage: of the base, the reward, and a truth that is a model.
         public: which of these were declared to come from public data.
     """
-    base = str(result["base"])
     return _CARD.render(
         result=result,
-        base=base if is_hub_name(base) and not Path(base).exists() else "",
+        base=_public_name(str(result["base"])),
         why=WHY[result["stopped"]],
         promise=privacy_lines(lineage, [name.removeprefix("--") for name in public]),
     )
+
+
+def learnt_card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()) -> str:
+    """README.md of what demonstrations made of a base; arguments as of `card`, of the base alone,
+    with ``result`` as far as it is known by then."""
+    return _LEARNT.render(
+        result=result,
+        base=_public_name(str(result["base"])),
+        promise=privacy_lines(lineage, [name.removeprefix("--") for name in public]),
+    )
+
+
+def _public_name(base: str) -> str:
+    """A base's name on a hub; empty for a folder, whose name is nobody's business."""
+    return base if is_hub_name(base) and not Path(base).exists() else ""
 
 
 def _plain(value: object) -> str:
@@ -94,9 +108,15 @@ tags:
 # A language model aligned with a private reward
 
 LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.dimension) }} trained weights) on \
-{% if base %}`{{ base }}`{% else %}the base in `adapter_config.json`{% endif %} (SHA-256 \
+{% if base %}`{{ base }}`{% elif result.get("learnt") %}a base{% else %}the base in \
+`adapter_config.json`{% endif %} (SHA-256 \
 {{ result.base_digest }}), trained by {{ result.steps.method.upper() }} to climb a private reward \
 (SHA-256 {{ result.reward_digest }}) on {{ "{:,}".format(result.prompts_trained) }} public prompts.
+{% if result.get("learnt") %}
+
+Before that LoRA of the same shape learnt {{ "{:,}".format(result.learnt.demonstrations) }} public \
+demonstrations: what came of it is the reference below. All weights are in this folder.
+{% endif %}
 
 ## Privacy
 
@@ -113,7 +133,8 @@ protected by these figures.
 Saved after {{ result.saved_step }} of {{ result.steps.steps }} steps ({{ why }}). On \
 {{ result.evaluate_on }} public prompts that were held out, its answers score \
 {{ result.policy.proxy|signed }} logits over the reference's by the reward that was climbed, at a \
-divergence of {{ "%.1f"|format(result.policy.kl) }} nats an answer.
+{{ "divergence" if result.kl_is == "KL" else result.kl_is }} of \
+{{ "%.1f"|format(result.policy.kl) }} nats an answer.
 {% if result.policy.proxy <= 0 %}
 **That is no better than the base.**
 {% endif %}
@@ -129,4 +150,30 @@ No true reward was measured: a policy that climbs a reward can game it.
 
 - It writes what a reward likes that was learnt from a crowd. It does not know what is true, safe or
   good, and what it gained by the reward may be words, length or noise: have answers compared.
+""")
+_LEARNT = _JINJA.from_string("""\
+---
+library_name: murmuration
+tags:
+- text-generation
+- sft
+---
+
+# A language model that learnt public demonstrations
+
+LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.learnt.dimension) }} trained weights) \
+on {% if base %}`{{ base }}`{% else %}a base{% endif %} (SHA-256 {{ result.base_digest }}), \
+trained on {{ "{:,}".format(result.learnt.demonstrations) }} demonstrations \
+({{ "%.2f"|format(result.learnt.loss) }} nats a token in the last of \
+{{ result.supervised.epochs }} passes). An alignment with a private reward begins here; that \
+reward has no part in it.
+
+## Privacy
+
+{% for text in promise %}
+{{ text }}
+
+{% endfor %}
+The demonstrations were declared public: nobody's judgements or texts are protected by anything
+that was done here.
 """)

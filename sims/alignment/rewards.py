@@ -12,7 +12,8 @@ touch nobody's data and cost no privacy:
 - **length**: ``penalise`` takes off a number for each doubling of an answer's length beyond the
   reference's mean for the prompt; ``match`` takes off what length alone explains of the reward of
   the reference's answers (least squares on log words, within prompts), so that longer is no better;
-- **pessimism** (linear heads): takes off Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9 of
+- **pessimism**: of language models it takes off Γ standard deviations of the last rounds' rewards
+  (``alignment.iterates``); of linear heads Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9 of
   Chowdhury et al. on label-private rewards, so that directions which the reference hardly ever
   writes are not climbed. There Σ is of the judgements. Those are private here, so Σ is of the
   reference's answers to public prompts, φ̄ their mean for the prompt and λ the mean of Σ's diagonal;
@@ -37,6 +38,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.language.reward import SavedReward, load_reward
 from murmuration.preference.reward import RewardModel
+from murmuration.sims.alignment.iterates import Disagreement, Iterates
 
 LENGTHS = ("none", "penalise", "match")
 _AT_A_TIME = 1000
@@ -61,15 +63,21 @@ class AnswerReward:
     Attributes:
         model: what it is of.
         too_long: how many answers were, so far.
+        iterates: of a language model, where they were asked for.
     """
 
     def __init__(self, model: RewardModel | SavedReward) -> None:
         self.model, self.too_long = model, 0
+        self.iterates: Iterates | None = None
 
     @classmethod
-    def load(cls, folder: str | Path) -> "AnswerReward":
-        """From RUN/model; raises InputError if it is not a reward."""
-        return cls(load_reward(folder))
+    def load(cls, folder: str | Path, *, iterates: bool = False) -> "AnswerReward":
+        """From RUN/model, of a language model with the run's ``iterates`` if they are asked for;
+        raises InputError if it is not a reward, or they are not there."""
+        found = cls(load_reward(folder))
+        if iterates and isinstance(found.model, SavedReward):
+            found.iterates = Iterates.beside(folder)
+        return found
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """As `Scores`.
@@ -108,7 +116,8 @@ class Guards:
         clip: whether centred rewards are clipped to the reference's range.
         length: one of `LENGTHS`.
         length_penalty: of ``penalise``, in the reward's own logits for each doubling.
-        pessimism: Γ, in logits for an answer as unusual as the reference's are on average.
+        pessimism: Γ: of a linear head in logits for an answer as unusual as the reference's are on
+            average, of a language model in standard deviations over iterates.
 
     Raises:
         InputError: a value out of range.
@@ -130,10 +139,11 @@ class Guards:
 
     def check(self, scores: "Scores") -> None:
         """InputError if a reward has not what they need."""
-        if self.pessimism and not isinstance(getattr(scores, "model", None), RewardModel):
+        known = isinstance(getattr(scores, "model", None), RewardModel)
+        if self.pessimism and not (known or getattr(scores, "iterates", None)):
             raise InputError(
-                "--pessimism is for linear heads, whose features say how unusual an answer is; "
-                "use --kl-budget and --length with a language model's reward"
+                "--pessimism is for linear heads, whose features say how unusual an answer is, and "
+                "for language models that were trained with --keep-last"
             )
 
 
@@ -176,10 +186,14 @@ class GuardedReward:
         apart_R, longer_R = raw_R - self._reward_P[place_R], log_R - self._log_P[place_R]
         spread = float(longer_R @ longer_R)
         self.slope = float(longer_R @ apart_R) / spread if spread else 0.0
-        self._unusual = None
+        self._unusual: _Unusual | Disagreement | None = None
         if guards.pessimism:
-            features = scores.model.features  # type: ignore[attr-defined]  (checked above)
-            self._unusual = _Unusual(features, asked, flat, place_R)
+            assert isinstance(scores, AnswerReward)  # as was checked
+            if scores.iterates:
+                self._unusual = Disagreement(scores.iterates, asked, flat, place_R)
+            else:
+                features = scores.model.features  # type: ignore[union-attr]
+                self._unusual = _Unusual(features, asked, flat, place_R)
         self.low, self.high, self.clipped, self.seen = -math.inf, math.inf, 0, 0
         found_R = self(asked, flat)
         self.low, self.high = float(found_R.min()), float(found_R.max())

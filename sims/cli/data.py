@@ -142,7 +142,8 @@ def _users(found: look.Look) -> Group:
         told.append(
             Text(
                 "Every judgement has a user of its own. If people judged more than once, the "
-                "column of user_id is not who they are, and epsilon protects rows, not people.",
+                "column of user_id is not who they are, and epsilon would protect rows, not "
+                "people.",
                 style="yellow",
             )
         )

@@ -19,6 +19,7 @@ BAD = {
     "max_tokens": [-1],
     "batch_tokens": [-1],
     "user_memory": [-1],
+    "keep_last": [-1],
     "strategy": ["", "dp"],
     "model": ["", "elo"],
     "epsilon": [0.0, -1.0, math.nan, math.inf],

@@ -1,4 +1,4 @@
-"""docs/examples/sign_uls: a strategy of another package, from the command line to a node."""
+"""examples/own_strategy: a strategy of another package, from the command line to a node."""
 
 import importlib.util
 import json
@@ -24,7 +24,7 @@ from murmuration.strategies.planning import Asked
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "sign_uls"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_strategy"
 ROOT = Path(__file__).parents[2]
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 CACHED = (

@@ -10,15 +10,18 @@ from rich.markup import escape
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import Sampling
-from murmuration.sims.alignment.align import WHY, Alignment
+from murmuration.sims.alignment.align import WHY, Alignment, Demonstrations
 from murmuration.sims.alignment.align import align as aligned
 from murmuration.sims.alignment.evaluation import POPULATION
 from murmuration.sims.alignment.reinforce import METHODS, OPTIMIZERS, Steps
 from murmuration.sims.alignment.rewards import LENGTHS, Guards
+from murmuration.sims.alignment.supervised import Supervised
+from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.runtimes.tables import console, table_of
 
 _STEPS, _GUARDS, _SAMPLING, _ALIGNMENT = Steps(), Guards(), Sampling(), Alignment("", "", "")
-_CLIMB, _GUARD, _WRITE = "How it climbs", "Against gaming the reward", "How it writes"
+_SUPERVISED, _LEARN = Supervised(), "What is learnt before"
+_CLIMB, _GUARD = "How it climbs", "Against gaming the reward"
 _TRAINED, _LOOKED = "What is trained", "How it is evaluated"
 
 
@@ -51,7 +54,8 @@ def align(
         bool,
         typer.Option(
             "--prompts-public",
-            help="Declare that prompts which users were asked, too, were public before.",
+            help="Declare that prompts (of --prompts and --sft) which users were asked, too, were "
+            "public before.",
         ),
     ] = False,
     reward_privacy: Annotated[
@@ -65,6 +69,24 @@ def align(
     truth_privacy: Annotated[
         str, typer.Option(help="The same, of a --truth that is a model's folder.")
     ] = "",
+    sft: Annotated[
+        str,
+        typer.Option(
+            help="Public demonstrations to learn first: a file (or other source) with `prompt` and "
+            "`response` (or `completion`) in each row, or `messages`.",
+            show_default=False,
+            rich_help_panel=_LEARN,
+        ),
+    ] = "",
+    sft_epochs: Annotated[
+        int, typer.Option(help="Passes over them.", rich_help_panel=_LEARN)
+    ] = _SUPERVISED.epochs,
+    sft_batch: Annotated[
+        int, typer.Option(help="Demonstrations of a step.", rich_help_panel=_LEARN)
+    ] = _SUPERVISED.batch,
+    sft_learning_rate: Annotated[
+        float, typer.Option(help="The largest step there.", rich_help_panel=_LEARN)
+    ] = _SUPERVISED.rate,
     method: Annotated[
         str,
         typer.Option(
@@ -135,19 +157,9 @@ def align(
     evaluate_on: Annotated[
         int, typer.Option(help="Prompts held out for that.", rich_help_panel=_LOOKED)
     ] = _ALIGNMENT.evaluate_on,
-    temperature: Annotated[
-        float, typer.Option(help="Of answers.", rich_help_panel=_WRITE)
-    ] = _SAMPLING.temperature,
-    top_p: Annotated[
-        float,
-        typer.Option(
-            help="Draw from the likeliest tokens that have this probability together.",
-            rich_help_panel=_WRITE,
-        ),
-    ] = _SAMPLING.top_p,
-    max_new_tokens: Annotated[
-        int, typer.Option(help="The most tokens of an answer.", rich_help_panel=_WRITE)
-    ] = _SAMPLING.max_new_tokens,
+    temperature: Temperature = _SAMPLING.temperature,
+    top_p: TopP = _SAMPLING.top_p,
+    max_new_tokens: MaxNewTokens = _SAMPLING.max_new_tokens,
     lora_rank: Annotated[
         int, typer.Option(help="Of LoRA's factors.", rich_help_panel=_TRAINED)
     ] = _ALIGNMENT.lora_rank,
@@ -169,9 +181,9 @@ def align(
 
     A policy that climbs a reward can game it: watch the true reward, which needs --truth.
     """
-    from murmuration.server.lineage import joined, lineage_of_saved
-    from murmuration.sims.alignment.public_prompts import public_prompts
-    from murmuration.sims.alignment.report import card, draw
+    from murmuration.server.lineage import Lineage, joined, lineage_of_saved
+    from murmuration.sims.alignment.public_prompts import public_prompts, refuse_private_of
+    from murmuration.sims.alignment.report import card, draw, learnt_card
 
     if (reward is None) == (judgements is None):
         raise InputError("give --reward, a model's folder, or --judgements to train one first")
@@ -181,8 +193,9 @@ def align(
         assert reward is not None
         told = {"--base": base_privacy, "--reward": reward_privacy}
         models = [reward, base]
+        of_base = lineage_of_saved("--base", base, "--base-privacy", base_privacy, may_be_base=True)
         lineage = joined(
-            lineage_of_saved("--base", base, "--base-privacy", base_privacy, may_be_base=True),
+            of_base,
             lineage_of_saved("--reward", str(reward), "--reward-privacy", reward_privacy),
         )
         true = _truth(truth, prompts)
@@ -200,6 +213,7 @@ def align(
             base=base,
             prompts=prompts,
             truth=true,
+            supervised=Supervised(sft, sft_epochs, sft_batch, sft_learning_rate),
             steps=Steps(method, steps, batch, answers, learning_rate, beta, optimizer),
             sampling=Sampling(temperature, top_p, max_new_tokens),
             guards=Guards(clip, length, length_penalty, pessimism),
@@ -219,10 +233,22 @@ def align(
                 status.console.print(text, markup=False)
 
         found = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)
+        shown = None
+        if sft:
+            rows = asked.supervised.rows()
+            asked_of = [prompt for prompt, _ in rows]
+            refuse_private_of(asked_of, sft, models, prompts_public, option="--sft")
+            before = joined(of_base, Lineage(public=True))
+            shown = Demonstrations(
+                rows,
+                lambda found: learnt_card(found, before, ["--base"] if base_privacy else []),
+                before.files,
+            )
         result = aligned(
             asked,
             found,
             out,
+            demonstrations=shown,
             resume=resume and (judgements is None or out.exists()),  # or it ended before
             card=lambda result: card(result, lineage, public),
             beside=lineage.files,
@@ -279,7 +305,7 @@ def _tell(result: dict[str, Any], out: Path) -> None:
         "": "",
         "step": "step",
         "proxy": "reward",
-        "kl": "KL",
+        "kl": result["kl_is"],
         "truth": "true reward",
         "unreadable": "cannot be read",
         "words": "words",

@@ -10,6 +10,7 @@ import typer
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.privacy.durable_files import replace_file
+from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.population.prompts import prompts_of
 from murmuration.sims.runtimes.tables import console
 
@@ -38,16 +39,9 @@ def respond(
         ),
     ] = None,
     samples: Annotated[int, typer.Option(help="Responses to each prompt.", min=1)] = 1,
-    temperature: Annotated[
-        float, typer.Option(help="0: always the likeliest token.")
-    ] = _DEFAULT.temperature,
-    top_p: Annotated[
-        float,
-        typer.Option(help="Draw from the likeliest tokens that have this probability together."),
-    ] = _DEFAULT.top_p,
-    max_new_tokens: Annotated[
-        int, typer.Option(help="The most tokens of a response.")
-    ] = _DEFAULT.max_new_tokens,
+    temperature: Temperature = _DEFAULT.temperature,
+    top_p: TopP = _DEFAULT.top_p,
+    max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: Annotated[
         int, typer.Option(help="Of the population's prompts and of all draws.", min=0)
     ] = 0,
@@ -132,6 +126,7 @@ def _write_best(
     from murmuration.sims.alignment.pool import draw
     from murmuration.sims.alignment.public_prompts import public_prompts
 
+    reward = str(Path(reward).expanduser())
     try:
         judge = load_reward(reward)
     except InputError as error:

@@ -9,6 +9,7 @@ import typer
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.runtimes.tables import console
 
 _DEFAULT = Sampling()
@@ -48,16 +49,9 @@ def synthesize(
             click_type=click.Choice(["hard", "sampled"]),
         ),
     ] = "hard",
-    temperature: Annotated[
-        float, typer.Option(help="0: always the likeliest token.")
-    ] = _DEFAULT.temperature,
-    top_p: Annotated[
-        float,
-        typer.Option(help="Draw from the likeliest tokens that have this probability together."),
-    ] = _DEFAULT.top_p,
-    max_new_tokens: Annotated[
-        int, typer.Option(help="The most tokens of an answer.")
-    ] = _DEFAULT.max_new_tokens,
+    temperature: Temperature = _DEFAULT.temperature,
+    top_p: TopP = _DEFAULT.top_p,
+    max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: Annotated[
         int, typer.Option(help="Of the population's prompts and of all draws.", min=0)
     ] = 0,
@@ -103,6 +97,7 @@ def synthesize(
     sampling = Sampling(temperature, top_p, max_new_tokens)
     if out.exists() or out.is_symlink():
         raise InputError(f"--out {out} is there already; choose another folder")
+    reward = str(Path(reward).expanduser())
     try:
         judge = load_reward(reward)
     except InputError as error:
@@ -127,7 +122,7 @@ def synthesize(
         given = {"pairs": pairs, "labels": labels, "temperature": temperature, "top-p": top_p}
         named = f"fresh prompts of the embedded population ({prompts})"
         made = Made(
-            reward=digest_of(Path(reward).expanduser()),
+            reward=digest_of(Path(reward)),
             policy=contents_of(path).digest,
             policy_name="" if Path(path).is_dir() else path,
             source=named if prompts.startswith(PREFIX) else "public prompts",

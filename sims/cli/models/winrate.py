@@ -20,9 +20,11 @@ from murmuration.sims.alignment.comparison import (
     compare,
     is_answers,
     prompts_in,
+    says_nothing,
     write_sides,
 )
 from murmuration.sims.alignment.judges import POPULATION, judge_of
+from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.population.prompts import NAMES, prompts_of
 from murmuration.sims.runtimes.tables import console, table_of
 
@@ -79,16 +81,9 @@ def winrate(
     kl: Annotated[
         bool, typer.Option("--kl/--no-kl", help="Estimate each model's divergence from OTHER.")
     ] = True,
-    temperature: Annotated[
-        float, typer.Option(help="0: always the likeliest token.")
-    ] = _DEFAULT.temperature,
-    top_p: Annotated[
-        float,
-        typer.Option(help="Draw from the likeliest tokens that have this probability together."),
-    ] = _DEFAULT.top_p,
-    max_new_tokens: Annotated[
-        int, typer.Option(help="The most tokens of an answer.")
-    ] = _DEFAULT.max_new_tokens,
+    temperature: Temperature = _DEFAULT.temperature,
+    top_p: TopP = _DEFAULT.top_p,
+    max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: Annotated[int, typer.Option(help="Of prompts, answers and intervals.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
@@ -196,12 +191,13 @@ def _tell(found: Comparison, out: Path | None) -> None:
         headings |= {"reward": "true reward, of what can be read", "unreadable": "cannot be read"}
     if any(model["kl"] for model in result["models"]):
         headings["kl"] = "log-ratio, nats"
-    rows = [_row(model, truth) for model in (*result["models"], result["against"])]
+    rows = [_row(model, result) for model in (*result["models"], result["against"])]
     said.print(table_of(rows, headings))
     count, of = result["prompts"]["count"], result["prompts"]["source"]
     for model in result["models"]:
+        wins = _wins(model, result)
         said.print(
-            f"{model['model']} wins {_said(model['win_rate'], '.1%')} against "
+            f"{model['model']} wins {wins} against "
             f"{result['against']['model']}, of {count:,} prompts of {of}",
             markup=False,
         )
@@ -215,15 +211,21 @@ def _tell(found: Comparison, out: Path | None) -> None:
         said.print(f"look at {out / PAGE}", markup=False)
 
 
-def _row(model: Mapping[str, Any], truth: bool) -> dict[str, Any]:
+def _wins(model: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    if says_nothing(model, result):
+        return "– (nothing can be read)"
+    return _said(model["win_rate"], ".1%")
+
+
+def _row(model: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
     row = {"model": escape(model["model"]), "words": model["words"]}
     row |= {"wins": "", "ties": "", "kl": ""}
     if "win_rate" in model:  # not the one that they are compared with
         pairs = model["wins"] + model["ties"] + model["losses"]
-        row["wins"] = _said(model["win_rate"], ".1%")
+        row["wins"] = _wins(model, result)
         row["ties"] = format(model["ties"] / pairs, ".1%")
         row["kl"] = _said(model["kl"], ".2f") if model["kl"] else "–"
-    if truth:
+    if "reward" in result["against"]:
         row["reward"] = _said(model["reward"], "+.3f")
         row["unreadable"] = _said(model["unreadable"], ".1%")
     return row

@@ -23,7 +23,7 @@ from murmuration.sims.alignment.evaluation import PopulationTruth
 from murmuration.sims.population.population import Population
 from murmuration.sims.reproductions.alignment.rewards import features
 from murmuration.sims.reproductions.entry import in_processes, tracked
-from murmuration.sims.reproductions.policies.written import reference
+from murmuration.sims.reproductions.policies.reference import reference
 
 SAMPLING = Sampling(temperature=0.7, max_new_tokens=100)
 #: Of the reference, on the topics of the prompts: 12 minutes or so of two cores.

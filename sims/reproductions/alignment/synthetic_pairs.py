@@ -37,7 +37,8 @@ from murmuration.sims.alignment.synthesis import preferences
 from murmuration.sims.population.population import Judgement, Population
 from murmuration.sims.population.win_rate import worth
 from murmuration.sims.reproductions.entry import Row, Rows, in_processes, mean_sd, tracked
-from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, cautions, reference
+from murmuration.sims.reproductions.policies.reference import reference
+from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, cautions
 
 SYNTHETIC, RELABELLED, TRUE = "synthetic", "synthetic, the crowd's labels", "true judgements"
 REWARD = "the private reward itself"

@@ -32,7 +32,8 @@ from murmuration.sims.population.wording import MAX_DRAWS, Draws, exchange
 from murmuration.sims.reproductions.corruption import Corruption
 from murmuration.sims.reproductions.entry import Row, Rows, in_processes, mean_sd, tracked, where
 from murmuration.sims.reproductions.plots import open_corner
-from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, cautions, reference
+from murmuration.sims.reproductions.policies.reference import reference
+from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, cautions
 
 PAIRS, ALPHA, EPSILON = 1697, 0.1, 0.5
 LOSSES = {"χPO": "chipo", "Square-χPO": "square-chipo"}

@@ -35,7 +35,8 @@ from murmuration.sims.reproductions.entry import (
     where,
 )
 from murmuration.sims.reproductions.plots import legend_below, open_corner
-from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, cautions, reference
+from murmuration.sims.reproductions.policies.reference import reference
+from murmuration.sims.reproductions.policies.written import Contest, Pairs, Won, cautions
 
 METHODS = {
     "Square-χPO": "square-chipo",

@@ -1,15 +1,12 @@
 """Answers of small policies beside those of their reference: what reruns that write share.
 
-The reference is a small model of public text, made here, whose answers can mostly be read
-(`docs/language-models.md`). A policy is fitted to pairs without clipping or noise, as labels were
-randomized before they came; both answer the same prompts by draws of their own.
+The reference is a small model of public text (``policies.reference``), whose answers can mostly be
+read (`docs/language-models.md`). A policy is fitted to pairs without clipping or noise, as labels
+were randomized before they came; both answer the same prompts by draws of their own.
 """
 
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
@@ -22,12 +19,10 @@ from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.sims.population.population import Weights
-from murmuration.sims.population.tiny_language_model import TinyBase, build
 from murmuration.sims.population.win_rate import win_rate, worth
 from murmuration.sims.reproductions.entry import Rows
+from murmuration.sims.reproductions.policies.reference import SHAPE
 
-#: Of the reference, which makes one pass over its texts.
-SHAPE = TinyBase(kind="llama", epochs=1, batch=8, rate=4e-3)
 #: What of it is fitted: of the directions that a loss pulls in, those of the last layer have most
 #: in common between judgements (`docs/policies.md`).
 LAYER = f"{SHAPE.layers - 1}.mlp.down_proj"
@@ -52,15 +47,6 @@ def cautions(rows: Rows) -> list[str]:
         f"{fmean(shares):.0%} of all answers cannot be read, so wins say NOTHING about losses or "
         "privacy: the reference had too little text, or steps were too long."
     ]
-
-
-@contextmanager
-def reference(texts: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """The folder of a reference, made of public exchanges, for as long as it is needed."""
-    with tempfile.TemporaryDirectory(prefix="murmuration-reference-") as folder:
-        path = str(Path(folder) / "model")
-        build(path, SHAPE, texts)
-        yield path
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import pytest
 from murmuration.preference.data import loading
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import (
+    load_demonstrations,
     load_judgements,
     load_prompts,
     load_responses,
@@ -426,3 +427,50 @@ def test_responses_may_be_empty_and_must_be_text(tmp_path):
         )
         with pytest.raises(InputError, match=r"r.jsonl: line 2 needs"):
             list(load_responses(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ({"prompt": "a", "response": "b", "more": 1}, ("a", "b")),
+        ({"prompt": "a", "completion": "b"}, ("a", "b")),
+        (
+            {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
+            ("a", "b"),
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "system", "content": "s"},
+                    {"role": "user", "content": "a"},
+                    {"role": "assistant", "content": "b"},
+                ]
+            },
+            ("system: s\n\nuser: a", "b"),
+        ),
+    ],
+)
+def test_demonstrations_as_they_are_written_down(tmp_path, row, found):
+    file = tmp_path / "shown.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    assert list(load_demonstrations(str(file))) == [found]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "a"},
+        {"prompt": "a", "response": " "},
+        {"prompt": 1, "response": "b"},
+        {"messages": [{"role": "user", "content": "a"}]},
+        {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]},
+        {"messages": [{"role": "user", "content": ["a"]}, {"role": "assistant", "content": "b"}]},
+        {"messages": "a"},
+        ["a", "b"],
+    ],
+)
+def test_rows_that_demonstrate_nothing_are_named(tmp_path, row):
+    file = tmp_path / "shown.jsonl"
+    file.write_text('{"prompt": "a", "response": "b"}\n' + json.dumps(row) + "\n")
+    with pytest.raises(InputError, match="line 2 needs a `prompt` and a `response`"):
+        list(load_demonstrations(str(file)))

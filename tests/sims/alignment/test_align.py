@@ -10,12 +10,13 @@ import pytest
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.likelihood import load_scorer
+from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.alignment import align as module
-from murmuration.sims.alignment.align import Alignment, align
+from murmuration.sims.alignment.align import Alignment, Demonstrations, align
 from murmuration.sims.alignment.reinforce import Steps
 from murmuration.sims.alignment.rewards import Guards
+from murmuration.sims.alignment.supervised import Supervised
 
 pytest.importorskip("peft")
 pytest.importorskip("trl")
@@ -186,9 +187,10 @@ def test_killed_and_continued_it_is_the_policy_of_a_run_that_was_not(asked, tmp_
         align(asked(), PROMPTS, tmp_path / "parts", said=said)
     assert not (tmp_path / "parts" / "model").exists()
     parts = align(asked(), PROMPTS, tmp_path / "parts", resume=True)
-    for name in ("stopped", "saved_step", "prompts_trained", "dimension"):
+    for name in ("stopped", "saved_step", "prompts_trained", "dimension", "clipped", "too_long"):
         assert parts[name] == whole[name]
     assert [parts["slope"], *parts["range"]] == pytest.approx([whole["slope"], *whole["range"]])
+    assert parts["seconds"] > 0
     for part in ("policy", "reference"):
         assert parts[part]["truth"] is whole[part]["truth"] is None
         for name in ("step", "proxy", "kl", "kl_error", "words"):
@@ -217,7 +219,7 @@ def test_what_is_refused(asked, tmp_path):
 def test_a_guard_that_a_reward_has_nothing_for_is_refused_before_anything_is_made(
     asked, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(module.AnswerReward, "load", lambda folder: lambda *given: None)
+    monkeypatch.setattr(module.AnswerReward, "load", lambda folder, **_: lambda *given: None)
     with pytest.raises(InputError, match="--pessimism is for linear heads"):
         align(asked(guards=Guards(pessimism=1.0)), PROMPTS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -357,3 +359,85 @@ def test_a_rate_that_breaks_the_policy_is_told_in_one_line(asked, tmp_path):
     with pytest.raises(InputError, match="not finite"):
         align(asked(steps=steps), PROMPTS, tmp_path / "out")
     assert not (tmp_path / "out" / "result.json").exists()
+
+
+SHOWN = [(f"{name} now ?", "put some aside first") for name in ("loan", "buy", "bet", "spend")]
+
+
+def with_demonstrations(asked, out, **more):
+    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
+    return align(wanted, PROMPTS, out, demonstrations=Demonstrations(SHOWN), **more)
+
+
+def test_what_was_learnt_first_is_the_reference_and_the_policy_needs_no_other_folder(
+    asked, tmp_path, language_model
+):
+    out = tmp_path / "out"
+    result = with_demonstrations(asked, out)
+    assert result["learnt"]["demonstrations"] == 4
+    assert result["reference"]["kl"] == 0 < result["policy"]["kl"]
+    prompts, answers = map(list, zip(*SHOWN, strict=True))
+    before, after = (
+        SavedLikelihood.load(folder) for folder in (language_model("llama"), out / "sft")
+    )
+    gained = after.score(prompts, answers) - before.score(prompts, answers)
+    assert (gained > 3.0).all()
+    # What was written at step 0 is what the taught model writes.
+    rows = [json.loads(row) for row in (out / "answers/step-000000.jsonl").read_text().splitlines()]
+    written = Writer.load(out / "sft").write([row["prompt"] for row in rows], SHORT, (0, 1))
+    assert written == [row["response"] for row in rows]
+    shutil.copytree(out / "model", tmp_path / "elsewhere")
+    shutil.rmtree(out)
+    assert not (tmp_path / "elsewhere" / "adapter_config.json").exists()
+    rows = Writer.load(tmp_path / "elsewhere").write(PROMPTS[:2], SHORT)
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("when", ["demonstrations: step 7", "step 0: reward"])
+def test_killed_while_it_learns_or_after_it_comes_to_the_same(asked, tmp_path, when):
+    whole = with_demonstrations(asked, tmp_path / "whole")
+
+    def killed(text):
+        if text.startswith(when):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with_demonstrations(asked, tmp_path / "parts", said=killed)
+    told = []
+    parts = with_demonstrations(asked, tmp_path / "parts", resume=True, said=told.append)
+    steps = [text for text in told if text.startswith("demonstrations")]
+    assert len(steps) == (14 if "step 7" in when else 0)  # one pass is one step
+    assert parts["learnt"] == pytest.approx(whole["learnt"])
+    assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
+
+
+def test_it_goes_on_only_with_the_demonstrations_that_it_was_begun_with(asked, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        with_demonstrations(asked, tmp_path / "out", said=killed_at_the_reference)
+    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
+    with pytest.raises(InputError, match="begun with another demonstrations_digest"):
+        align(
+            wanted,
+            PROMPTS,
+            tmp_path / "out",
+            resume=True,
+            demonstrations=Demonstrations(SHOWN[:3]),
+        )
+
+
+def test_what_is_counted_is_of_all_processes(asked, tmp_path):
+    def killed(text):
+        if text.startswith("step 4: reward"):
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, out, said=killed)
+    file = out / "checkpoints/counts-000002.json"
+    counts = json.loads(file.read_text())
+    assert counts["seconds"] > 0
+    assert counts["seen"] == 2 * 8
+    file.write_text(json.dumps(counts | {"seconds": 1e6, "clipped": counts["seen"]}))
+    found = align(asked(), PROMPTS, out, resume=True)
+    assert 1e6 < found["seconds"] < 1e6 + 1000
+    assert found["clipped"] >= 16 / 48

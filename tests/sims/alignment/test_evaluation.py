@@ -9,12 +9,14 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.generation import Sampling
+from murmuration.sims.alignment import evaluation as module
 from murmuration.sims.alignment.evaluation import (
     Evaluation,
     Evaluator,
     PopulationTruth,
     check_readable,
     divergences,
+    kl_is,
     truth_of,
 )
 from murmuration.sims.population.population import Population, true_reward
@@ -53,10 +55,10 @@ def by_hand(policy, opening, answer, temperature):
 def test_divergence_is_the_log_ratio_of_what_was_written_and_its_end(policy):
     moved(policy)
     openings = policy.texts.openings(["what now ?", "save"], SAMPLING.max_new_tokens)
-    ended, broken = [8, 9], [8, 9, 10, 11, 12, 13]
+    # With the end that was written, of those that end an answer, and none where it broke off.
+    ended, broken = [8, 9, policy.texts.ends[0]], [8, 9, 10, 11, 12, 13]
     found = divergences(policy, openings, [ended, broken], SAMPLING)
-    end = policy.texts.ends[0]
-    for place, answer in enumerate(([*ended, end], broken)):
+    for place, answer in enumerate((ended, broken)):
         here = by_hand(policy, openings[place], answer, SAMPLING.temperature)
         with policy.model.disable_adapter():
             there = by_hand(policy, openings[place], answer, SAMPLING.temperature)
@@ -137,3 +139,31 @@ def test_a_truth_is_the_population_or_a_reward():
     assert isinstance(truth_of("population"), PopulationTruth)
     with pytest.raises(InputError, match="no such model folder"):
         truth_of("nowhere/model")
+
+
+def test_of_several_ends_the_one_that_was_written_is_counted(policy, monkeypatch):
+    other = policy.texts.ends[0] + 7
+    monkeypatch.setitem(policy.texts.__dict__, "ends", [policy.texts.ends[0], other])
+    moved(policy)
+    seen = []
+    honest = module.divergences
+
+    def watched(base, openings, answers, sampling):
+        seen.extend(answers)
+        return honest(base, openings, answers, sampling)
+
+    monkeypatch.setattr(module, "divergences", watched)
+    prompts = [f"{prompt} {more}" for prompt in PROMPTS for more in ("?", "!", "now", "wait")]
+    evaluator = Evaluator(policy, prompts, words, None, Sampling(max_new_tokens=40), seed=3)
+    evaluator(0)
+    last = {answer[-1] for answer in seen if len(answer) < 40}
+    assert last == {policy.texts.ends[0], other}
+    assert not any({*answer[:-1]} & {*policy.texts.ends} for answer in seen)
+    texts = evaluator.answers[0]
+    words_of = [policy.texts.tokenizer.decode(ids[:-1]) for ids in seen if len(ids) < 40]
+    assert set(words_of) <= set(texts)
+
+
+def test_what_is_drawn_from_a_part_estimates_no_divergence():
+    assert kl_is(Sampling(0.7)) == "KL"
+    assert kl_is(Sampling(0.7, top_p=0.9)) == "mean log-ratio"

@@ -124,11 +124,6 @@ def test_it_ends_where_it_is_told_to(language_model, tmp_path):
     assert steps == [2, 4]
 
 
-def test_a_reward_that_is_not_finite_ends_it(language_model, tmp_path):
-    with pytest.raises(InputError, match="reward is not finite"):
-        run(policy(language_model), tmp_path, reward=lambda p, _: np.full(len(p), np.inf))
-
-
 def test_fewer_prompts_than_a_step_takes_are_refused(language_model, tmp_path):
     with pytest.raises(InputError, match="4 prompts are fewer than the 8 of a step"):
         run(policy(language_model), tmp_path, batch=32)

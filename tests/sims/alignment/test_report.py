@@ -15,7 +15,7 @@ RESULT = {
     "base": "org/writer", "base_digest": "ab", "reward_digest": "cd", "reward": "runs/a/model",
     "lora_rank": 16, "dimension": 16384,
     "steps": {"method": "rloo", "steps": 20}, "prompts_trained": 500, "saved_step": 10,
-    "stopped": "parted", "evaluate_on": 200, "truth": "population",
+    "kl_is": "KL", "stopped": "parted", "evaluate_on": 200, "truth": "population",
     "policy": {"proxy": 1.0, "kl": 0.5, "truth": -0.4}, "reference": {"truth": -1.2},
 }  # fmt: skip
 ONCE = Lineage((Trained("1:a", 3.0, 1e-5, "add-remove"),), ((b"", b""),))
@@ -71,3 +71,11 @@ def test_a_card_says_what_was_declared_public_and_that_no_truth_was_measured():
     said = card(rows, Lineage(public=True), ["--reward"])
     assert "The reward was declared to come from public data" in said
     assert "No true reward was measured" in said
+
+
+def test_what_is_no_divergence_is_not_called_one():
+    rows = RESULT | {"kl_is": "mean log-ratio"}
+    assert "at a mean log-ratio of 0.5 nats" in " ".join(card(rows, ONCE).split())
+    assert "at a divergence of 0.5 nats" in " ".join(card(RESULT, ONCE).split())
+    labels = [figure(ROWS, 10, kind).axes[0].get_xlabel() for kind in ("KL", "mean log-ratio")]
+    assert labels == ["KL over the reference, nats", "mean log-ratio over the reference, nats"]

@@ -182,3 +182,43 @@ def test_a_policy_that_is_no_better_than_its_base_is_told_as_that(
     assert code == 0
     assert "no better than the base's" in stdout
     assert "no better than the base" in (out / "model" / "README.md").read_text()
+
+
+def test_demonstrations_are_learnt_first_if_they_are_public(
+    cli, language_model, reward, asked, write_rows, crowd, tmp_path
+):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    theirs = json.loads(open(crowd).readline())["prompt"]  # noqa: PTH123, SIM115
+    rows = [
+        {"prompt": "what now ?", "response": "save it"},
+        {"prompt": theirs, "completion": "wait"},
+    ]
+    shown = write_rows(rows, "shown.jsonl")
+    code, _, lines = cli(*given, "--sft", shown)
+    assert (code, len(lines)) == (2, 1)
+    assert f"--sft {shown}: 1 of 2 are prompts that users" in lines[0]
+    assert theirs not in lines[0]
+    assert not out.exists()
+    assert cli(*given, "--sft", write_rows(rows[:1], "mine.jsonl"))[0] == 0
+    card = (out / "model" / "README.md").read_text()
+    assert "learnt 1 public demonstrations" in card
+    assert str(tmp_path) not in card
+    assert "were declared public" in (out / "sft" / "README.md").read_text()
+    (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
+    assert run.epsilon == pytest.approx(2, rel=0.01)
+    taught = lineage_of_model("policy", str(out / "sft"), "advice")
+    assert (taught.runs, taught.public) == ((), True)
+
+
+def test_demonstrations_that_say_nothing_are_refused_before_anything_is_made(
+    cli, language_model, reward, asked, write_rows, tmp_path
+):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    for row in ({"prompt": "what now ?"}, {"messages": [{"role": "user", "content": "what ?"}]}):
+        code, _, lines = cli(*given, "--sft", write_rows([row], "shown.jsonl"))
+        assert (code, len(lines)) == (2, 1)
+        assert "line 1 needs a `prompt` and a `response`" in lines[0]
+    assert cli(*given, "--sft", tmp_path / "none.jsonl")[0] == 2
+    assert not out.exists()

@@ -1,12 +1,9 @@
 """Policies that are fitted and write: labels decide, and nothing else changes between fits."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from murmuration.sims.population.population import Population
-from murmuration.sims.population.tiny_language_model import TinyBase
 from murmuration.sims.reproductions.policies import written
 from murmuration.sims.reproductions.policies.written import Contest, Pairs
 
@@ -56,13 +53,6 @@ def test_what_was_fitted_before_does_not_matter(contest, language_model):
 def test_answers_that_cannot_be_read_are_counted(contest):
     won = contest.won("dpo", contest.pairs.first_J)
     assert won == (0.5, 1.0)  # neither can: this network says nothing
-
-
-def test_a_reference_is_there_for_as_long_as_it_is_needed(monkeypatch):
-    monkeypatch.setattr(written, "SHAPE", TinyBase(width=16, layers=1, heads=2, epochs=1))
-    with written.reference(Population().texts("train", 4)) as path:
-        assert written.Writer.load(path).write(["What now?"], written.Sampling(max_new_tokens=2))
-    assert not Path(path).exists()
 
 
 def test_what_is_fitted_is_the_last_layer_of_the_reference():

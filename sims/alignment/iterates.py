@@ -1,0 +1,120 @@
+"""The last parameters that a run of a language model released, as an ensemble of rewards.
+
+A run with ``--keep-last N`` keeps in ``RUN/iterates`` the parameters after each of its last N
+rounds. They were made of what the ledger charged and of nothing else, so they are covered by the
+run's promise together with the model (`docs/privacy.md`). They are of one release, each a few steps
+from the next, and share most of its error: how far they differ says where noise still moves the
+reward, and is no confidence bound.
+
+Legend: I iterates, R answers, P prompts, D parameters.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from murmuration.preference.bases import base_of
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.language_head import LanguageHead
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.reward import read_about
+from murmuration.preference.language.tokens import length_batches
+
+FOLDER = "iterates"  # beside the model, in the run's folder
+
+
+class Iterates:
+    """Rewards of texts by each of several parameters of one model."""
+
+    def __init__(self, base: LanguageBase | LanguageHead, theta_ID: Sequence[np.ndarray]) -> None:
+        """Raises InputError if there are fewer than two, or they are not of the model."""
+        if len(theta_ID) < 2:
+            raise InputError(
+                "--pessimism: of a language model's reward it needs the parameters of several "
+                "rounds: train it with --keep-last, and name it as RUN/model"
+            )
+        if any(one.shape != (base.dimension,) or not np.isfinite(one).all() for one in theta_ID):
+            raise InputError(f"--pessimism: {FOLDER}/ beside the reward is of another model")
+        self._base, self._theta_ID = base, theta_ID
+
+    @classmethod
+    def beside(cls, model: str | Path) -> "Iterates":
+        """Those of the run whose model is in a folder.
+
+        Raises:
+            InputError: there are none, or they cannot be read.
+        """
+        folder = Path(model).expanduser().resolve()
+        base = base_of(read_about(folder)["base"])
+        assert isinstance(base, LanguageBase | LanguageHead)  # or it would be no language model
+        return cls(base, [_theta(file) for file in files_of(folder)])
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """(I, R) float64; NaN of an answer that is too long to be read. Only differences for one
+        prompt and one iterate mean anything."""
+        found_IR = np.full((len(self._theta_ID), len(responses)), np.nan)
+        texts = self._base.texts if isinstance(self._base, LanguageBase) else self._base
+        read = np.flatnonzero(texts.fits(prompts, responses)).tolist()
+        asked, said = [prompts[at] for at in read], [responses[at] for at in read]
+        if not len(read):
+            return found_IR
+        if isinstance(self._base, LanguageHead):
+            phi_RD = self._base(asked, said).astype(np.float64)
+            found_IR[:, read] = np.stack(self._theta_ID).astype(np.float64) @ phi_RD.T
+            return found_IR
+        tokens = self._base.texts(asked, said)
+        for place, theta_D in enumerate(self._theta_ID):
+            self._base.put(theta_D)
+            with torch.no_grad():
+                for texts_R in length_batches(tokens.lengths_T, self._base.batch_tokens):
+                    rewards_R = self._base.rewards(tokens, texts_R).double().cpu().numpy()
+                    found_IR[place, [read[at] for at in texts_R]] = rewards_R
+        return found_IR
+
+
+class Disagreement:
+    """The standard deviation over iterates of what an answer is worth over the reference's answers
+    to its prompt, in logits."""
+
+    def __init__(
+        self,
+        iterates: Iterates,
+        prompts: Sequence[str],
+        answers: Sequence[str],
+        place_R: np.ndarray,
+    ) -> None:
+        self._iterates = iterates
+        rewards_IR = iterates(prompts, answers)
+        self._mean_IP = np.stack(
+            [
+                [np.nanmean(row_R[place_R == place]) for place in range(place_R.max() + 1)]
+                for row_R in rewards_IR
+            ]
+        )
+        self._most = 0.0
+        self._most = float(self(prompts, answers, place_R).max())
+
+    def __call__(
+        self, prompts: Sequence[str], responses: Sequence[str], place_R: np.ndarray
+    ) -> np.ndarray:
+        """(R,); of an answer that cannot be read the most that the reference's answers have."""
+        apart_IR = self._iterates(prompts, responses) - self._mean_IP[:, place_R]
+        found_R = apart_IR.std(axis=0, ddof=1)
+        return np.where(np.isnan(found_R), self._most, found_R)
+
+
+def files_of(model: str | Path) -> list[Path]:
+    """The files of the run whose model is in a folder, in the order of rounds."""
+    run = Path(model).expanduser().resolve().parent
+    return sorted((run / FOLDER).glob("round-*.safetensors"))
+
+
+def _theta(file: Path) -> np.ndarray:
+    try:
+        return load_file(file)["theta_D"]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from None

@@ -1,0 +1,171 @@
+"""Supervised fine-tuning before a reward is climbed: on public demonstrations, with our templating.
+
+What is learnt is the next token of each answer, its end included, after its prompt, whose tokens
+are not scored: the mean over the tokens of a step. LoRA layers are trained, in θ's units as by
+`preference.language.policy_fit`, and saved as an adapter. A policy that is trained on top of an
+adapter is saved whole, so that it needs neither the base nor this folder to be where it was.
+
+It is post-processing like what follows: demonstrations must be public, their answers as much as
+their prompts.
+
+Legend: J demonstrations, N of a step, D trained parameters, L tokens, V words.
+"""
+
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_demonstrations
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.tokens import Tokens, length_batches
+from murmuration.privacy.durable_files import replace_file
+
+_LONGEST, _WARMUP = 1.0, 0.05  # gradient; share of the steps in which the rate rises
+
+Rows = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """How demonstrations are learnt.
+
+    Attributes:
+        source: where they are from; empty for none.
+        epochs: passes over them.
+        batch: of a step.
+        rate: the largest step, in θ's units.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    source: str = ""
+    epochs: int = 1
+    batch: int = 16
+    rate: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"--sft-{name} must be at least 1; got {getattr(self, name)}")
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise InputError(f"--sft-learning-rate must be a positive number; got {self.rate}")
+
+    def rows(self) -> Rows:
+        """The demonstrations; InputError where they cannot be read, or there are none."""
+        try:
+            found = list(load_demonstrations(self.source))
+        except InputError as error:
+            raise InputError(f"--sft {error}") from None
+        if not found:
+            raise InputError(f"--sft {self.source} is empty")
+        return found
+
+
+def supervise(
+    base: LanguageBase,
+    rows: Rows,
+    how: Supervised,
+    seed: int,
+    state: Path,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> tuple[np.ndarray, float]:
+    """θ after all steps, (D,), and the last pass's loss in nats a token.
+
+    Args:
+        base: moved to that θ; with LoRA layers and a task that says the next token.
+        rows: prompts and answers; at least one.
+        how: how long, in which steps.
+        seed: of their order.
+        state: where it is written after each pass, to be gone on with; its folder is there.
+        progress: is told steps done, and how many there are.
+
+    Raises:
+        InputError: an answer does not fit into the context, or a step is not finite.
+    """
+    try:
+        tokens = base.texts([prompt for prompt, _ in rows], [told for _, told in rows], ended=True)
+    except InputError as error:
+        raise InputError(f"--sft {how.source}: {error}") from None
+    theta_D = torch.zeros(base.dimension, device=base.device, requires_grad=True)
+    optimizer, done, loss = torch.optim.Adam([theta_D], how.rate), 0, math.nan
+    if state.exists():
+        kept = torch.load(state, map_location=base.device, weights_only=True)
+        theta_D.data.copy_(kept["theta_D"])
+        optimizer.load_state_dict(kept["optimizer"])
+        done, loss = int(kept["epochs"]), float(kept["loss"])
+    each = -(-len(rows) // how.batch)
+    steps = each * how.epochs
+    for epoch in range(done, how.epochs):
+        order_J, losses = np.random.default_rng([seed, 3, epoch]).permutation(len(rows)), []
+        for at in range(each):
+            step = epoch * each + at
+            rising = min(1.0, (step + 1) / max(1.0, _WARMUP * steps))
+            optimizer.param_groups[0]["lr"] = how.rate * rising * (1.0 - step / steps)
+            base.put(theta_D.detach())
+            taken_N = order_J[at * how.batch : (at + 1) * how.batch]
+            theta_D.grad, found = _gradient(base, tokens, taken_N)
+            optimizer.step()
+            losses.append(found)
+            progress(step + 1, steps)
+        loss = float(np.mean(losses))
+        _keep(state, theta_D, optimizer, epoch + 1, loss)
+    base.put(theta_D.detach())
+    return theta_D.detach().cpu().numpy(), loss
+
+
+def _keep(
+    state: Path, theta_D: torch.Tensor, optimizer: torch.optim.Optimizer, epochs: int, loss: float
+) -> None:
+    written = io.BytesIO()
+    torch.save(
+        {
+            "theta_D": theta_D.detach(),
+            "optimizer": optimizer.state_dict(),
+            "epochs": epochs,
+            "loss": loss,
+        },
+        written,
+    )
+    try:
+        replace_file(state, written.getvalue())
+    except OSError as error:
+        raise InputError(f"{state} cannot be written: {error.strerror}") from None
+
+
+def _gradient(
+    base: LanguageBase, tokens: Tokens, taken_N: np.ndarray
+) -> tuple[torch.Tensor, float]:
+    """That of the mean loss of a step's answers at the θ that was put, (D,), at most of length one;
+    and that loss, in nats a token."""
+    first_N = np.maximum(tokens.second_T[taken_N], 1)
+    length_N = tokens.lengths_T[taken_N]
+    scored, total = int((length_N - first_N).sum()), 0.0
+    most = min(base.batch_tokens, max(1, base.most_logits // base.words))
+    with base.computing(), base.differentiable() as parameters:
+        for places in length_batches(length_N, most):
+            ids_NL, mask_NL = tokens.batch(taken_N[places], base.tokenizer.pad_token_id)
+            inputs = base.inputs(tokens, taken_N[places], ids_NL, mask_NL)
+            logits_NLV = base.model(**inputs).logits[:, :-1].float()
+            answer_NL = torch.arange(ids_NL.shape[1]) >= torch.from_numpy(first_N[places])[:, None]
+            next_NL = torch.where(mask_NL & answer_NL, ids_NL, -100)[:, 1:].to(base.device)
+            loss = torch.nn.functional.cross_entropy(
+                logits_NLV.flatten(0, 1), next_NL.flatten(), reduction="sum"
+            )
+            (loss * (base.scale / scored)).backward()
+            total += float(loss.detach())
+        flat = [
+            (torch.zeros_like(p) if p.grad is None else p.grad).float().reshape(1, -1)
+            for p in parameters.values()
+        ]
+        grad_D = base.to_theta(torch.cat(flat, dim=1))[0].clone()
+    length = float(grad_D.norm())
+    if not math.isfinite(length):
+        raise InputError("a step of --sft is not finite: use a smaller --sft-learning-rate")
+    return grad_D * min(1.0, _LONGEST / max(length, 1e-30)), total / scored
