@@ -148,8 +148,7 @@ def hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
     offline = config.HF_HUB_OFFLINE
     config.HF_HUB_OFFLINE = offline or not hub_is_reachable()
     try:
-        more = {"name": named.config} if named.config else {}
-        rows = datasets.load_dataset(named.name, split=split, **more)
+        rows = datasets.load_dataset(named.name, name=named.config or None, split=split)
     except Exception as error:  # the hub client's errors have many unrelated types
         raise InputError(
             f"{named.name}: no such file or folder here, and the dataset hub does not give its "
