@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.features.hashing import parse_features
+from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig, read_settings, typed
 from murmuration.server.run_files import CHECK
@@ -59,7 +60,9 @@ def settings(given: dict[str, Any]) -> RunConfig:
 
         chosen["policies"] = with_digest(chosen["policies"])
     if "features" in chosen:
-        named = chosen["features"].strip()
+        given, named = chosen["features"].strip(), chosen_features(chosen["features"]).strip()
+        if given == AUTO:
+            print(f"--features auto: {named}", file=sys.stderr)
         chosen["features"] = parse_features(named).get("path", named)
     if resume:
         if not out:
