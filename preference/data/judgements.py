@@ -17,6 +17,8 @@ Decisions:
 Shape suffixes: R rows (judgements), U users.
 """
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -24,6 +26,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from murmuration.preference.data.columns import taken, told
 from murmuration.preference.data.rows import (
     FIELDS,
     REQUIRED,
@@ -91,6 +94,7 @@ class Judgements:
         most_responses: K, as declared: no judgement has more.
         flip_R: float64, the probability of each label not to be the true one, where that differs
             between judgements; None where `channel` says it all.
+        notes: what is to be said of how the rows were read, where their columns have other names.
     """
 
     user_ids: tuple[str, ...]
@@ -104,6 +108,7 @@ class Judgements:
     kind: Kind = "pairs"
     most_responses: int = 2
     flip_R: np.ndarray | None = None
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         rows = len(self.prompts)
@@ -154,7 +159,8 @@ class Judgements:
         """
         chosen_S, start_S, rows = rows_of(user_indices, self.start_U)
         ids = tuple(self.user_ids[i] for i in chosen_S)
-        return self._with_rows(rows, start_U=start_S, user_ids=ids, set_aside=(), left_out=0)
+        apart: dict[str, Any] = {"set_aside": (), "left_out": 0, "notes": ()}
+        return self._with_rows(rows, start_U=start_S, user_ids=ids, **apart)
 
     def keep(self, kept_R: np.ndarray) -> "Judgements":
         """Some of the rows, (R,) bool, of all users: who has none left stays."""
@@ -218,22 +224,29 @@ class Judgements:
         whole where it turns out to be empty.
         """
         names = _column_names(columns)
-        left_out = LeftOut(on_bad_rows)
+        if schema.one_user_per_row:
+            del names["user_id"]
+        left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         found: dict[str, list[Row]] = {}
+        alike: Counter[str] = Counter()
         texts: dict[str, str] = {}  # one object per distinct text: prompts recur
         placed = iter(rows)
         for file, line, row in placed:
             try:
-                judged = parse_row(row, names)
+                judged = parse_row(row, names, schema.kind)
                 schema.check(judged)
+                if schema.one_user_per_row:
+                    judged = replace(judged, user_id=_own_user(judged, alike))
                 schema.check_count(len(found.get(judged.user_id, ())))
             except OtherKind as other:
                 rest = placed if on_bad_rows == "refuse" else iter(())
-                left_out.add(f"{file}:{line}", _declare(other, schema, _readable(rest, names)))
+                readable = _readable(rest, names, schema.kind)
+                left_out.add(f"{file}:{line}", _declare(other, schema, readable))
             except BadRow as reason:
                 left_out.add(f"{file}:{line}", reason)
             else:
                 found.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
+                notes.update(taken(row, names))
                 continue
             if (user := readable_user(row, names)) is not None:
                 found.setdefault(user, [])
@@ -256,6 +269,7 @@ class Judgements:
             kind=schema.kind,
             most_responses=schema.responses,
             flip_R=flip_R,
+            notes=told(notes),
         )
 
 
@@ -325,12 +339,14 @@ class LeftOut:
 
 
 def _readable(
-    rows: Iterator[tuple[str, int, Mapping[str, object] | BadRow]], names: Mapping[str, str]
+    rows: Iterator[tuple[str, int, Mapping[str, object] | BadRow]],
+    names: Mapping[str, str],
+    declared: Kind,
 ) -> Iterator[Row]:
     """Those that are rows of any kind."""
     for _, _, row in rows:
         try:
-            yield parse_row(row, names)
+            yield parse_row(row, names, declared)
         except BadRow:
             continue
 
@@ -344,6 +360,15 @@ def _declare(other: OtherKind, schema: Schema, rows: Iterable[Row]) -> BadRow:
         f"{other}, and {schema.kind} are declared: pass {suits}, and keep pairs, the best of "
         "several and rankings apart"
     )
+
+
+def _own_user(judged: Row, alike: Counter[str]) -> str:
+    """A user for a row alone, named by what it holds: no other row decides what a row is called,
+    but how many of the very same there are."""
+    parts = (judged.prompt, *judged.responses, repr(judged.y))
+    name = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+    alike[name] += 1
+    return f"row {name} {alike[name]}"
 
 
 def _with_shared_texts(judged: Row, texts: dict[str, str]) -> Row:

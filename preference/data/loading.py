@@ -2,7 +2,7 @@
 
 Decisions:
 - One reader per kind of file; each yields rows with the file and line they stand in, so that every
-  complaint about a row can be found with an editor. Parquet counts rows instead of lines.
+  complaint about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
 - A folder is its files of known kinds in the order of their names; users may span files.
 - Files are streamed; only the judgements themselves are held.
 - Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
@@ -11,8 +11,8 @@ Decisions:
 - Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
   endless is that row's alone, and so is a cell of Parquet. Only of CSV this cannot be had: an open
   quote swallows what follows, and to end every row at its line would let a text with line breaks
-  in it pass for somebody else's rows. Where several people's rows must be kept apart, CSV is not
-  read (``isolate``).
+  in it pass for somebody else's rows. Nor of a JSON array, which is one text. Where several
+  people's rows must be kept apart, these are not read (``isolate``).
 """
 
 from __future__ import annotations
@@ -31,15 +31,12 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
+from murmuration.preference.data.data_sets import Named, files_of, hub_rows, parse_source
 from murmuration.preference.data.judgements import Judgements, OnBadRows
+from murmuration.preference.data.messages import prompt_cell
 from murmuration.preference.data.rows import BadRow, InputError
 from murmuration.preference.data.schema import PAIRS, Schema
-from murmuration.preference.data.sources import (
-    first_line,
-    hub_is_reachable,
-    is_hub_name,
-    looks_like_path,
-)
+from murmuration.preference.data.sources import first_line, is_hub_name, looks_like_path
 from murmuration.preference.data.texts import UserTexts
 
 if TYPE_CHECKING:
@@ -50,7 +47,8 @@ Placed = tuple[str, int, Mapping[str, object] | BadRow]
 #: Bytes of a line of JSONL; a judgement over 64 responses of 100,000 characters may have them.
 MOST_LINE = 2**26
 
-_SPLIT = "train"  # of a dataset on the hub
+#: What `datasets` writes beside the rows of a data set.
+_ABOUT_ROWS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 
@@ -64,14 +62,16 @@ def load_judgements(
     """Judgements from a source, grouped by user.
 
     Args:
-        source: a `.jsonl`, `.csv` or `.parquet` file, each also with `.gz`; a folder of such files;
+        source: a `.jsonl`, `.csv`, `.parquet`, `.arrow` or `.json` file (an array, or lines), each
+            also with `.gz`; a folder of such files, or one that `datasets` saved;
             `package.module:function`, called without arguments, that gives an iterable of mappings;
-            or the name of a dataset on the Hugging Face hub, of which the split `train` is read.
-            What exists here as a path is a path.
+            or the name of a data set on the Hugging Face hub. Of the last and of folders a split
+            and a configuration may be named (`preference.data.data_sets`). What exists here as a
+            path is a path.
         columns: field → column, for the fields of `preference.data.rows.FIELDS`.
         on_bad_rows: `refuse` the whole source at its first bad row, or `skip`: leave bad rows out,
             as the result's `set_aside` says; `isolate`, for nodes, does so even if nothing is left,
-            leaves out files of a folder that cannot be read, and reads no CSV.
+            leaves out files of a folder that cannot be read, and reads no CSV and no `.json`.
         schema: what the rows are declared to be; a row that is something else is bad.
 
     Raises:
@@ -90,10 +90,16 @@ def load_prompts(source: str) -> Iterator[str]:
         InputError: it cannot be read, or a row has none that is a text (names the line).
     """
     for place, number, row in _rows(source, False):
-        prompt = row.get("prompt") if isinstance(row, Mapping) else None
-        if not isinstance(prompt, str) or not prompt.strip():
-            raise InputError(f"{place}: line {number} has no prompt")
-        yield prompt
+        yield _prompt(place, number, row)
+
+
+def _prompt(place: str, number: int, row: Mapping[str, object] | BadRow) -> str:
+    try:
+        if isinstance(row, BadRow) or not isinstance(row, Mapping) or row.get("prompt") is None:
+            raise BadRow("there is none")
+        return prompt_cell(row["prompt"], "prompt")
+    except BadRow as reason:
+        raise InputError(f"{place}: line {number} has no prompt: {reason}") from None
 
 
 def load_responses(source: str) -> Iterator[tuple[str, str]]:
@@ -105,22 +111,20 @@ def load_responses(source: str) -> Iterator[tuple[str, str]]:
         InputError: it cannot be read, or a row has not both as texts (names the line).
     """
     for place, number, row in _rows(source, False):
-        prompt, response = (
-            row.get(name) if isinstance(row, Mapping) else None for name in ("prompt", "response")
-        )
-        if not (_is_text(prompt) and _is_text(response)):
+        response = row.get("response") if isinstance(row, Mapping) else None
+        if not _is_text(response):
             raise InputError(
                 f"{place}: line {number} needs a `prompt` and a `response` that are text"
             )
-        yield prompt, response
+        yield _prompt(place, number, row), response
 
 
 def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
     """A prompt and how it should be answered, of each row of a source as of `load_judgements`.
 
     A row has `prompt` and `response` (or `completion`) that are text, or `messages` as chats are
-    written down, the last of them the assistant's. What stands before it is the prompt: of a single
-    message its text, of several lines of `role: text` with empty lines between.
+    written down, the last of them the assistant's. What stands before it is the prompt, as in
+    `preference.data.messages`.
 
     Raises:
         InputError: it cannot be read, or a row is none of these or has nothing to learn (names the
@@ -148,10 +152,10 @@ def _demonstration(row: Mapping[str, object]) -> tuple[Any, Any] | None:
     *before, last = said
     if last.get("role") != "assistant":
         return None
-    if len(before) == 1:
-        return before[0]["content"], last["content"]
-    lines = (f"{each.get('role', '')}: {each['content']}" for each in before)
-    return "\n\n".join(lines), last["content"]
+    try:
+        return prompt_cell(before, "messages"), last["content"]
+    except BadRow:
+        return None
 
 
 def columns_of(source: str, rows: int = 100) -> list[str]:
@@ -174,10 +178,13 @@ def _is_text(cell: object) -> TypeGuard[str]:
 
 def check_isolated(path: Path) -> None:
     """InputError for a file in which one row's bytes could reach others'."""
-    if _kind(path.name) == ".csv":
+    reasons = {
+        ".csv": "in CSV one open quote swallows the rows of others",
+        ".json": "in a JSON array one broken character takes away the rows of others",
+    }
+    if reason := reasons.get(_kind(path.name) or ""):
         raise InputError(
-            f"{path}: in CSV one open quote swallows the rows of others, so a node does not "
-            "read it; write the rows as .jsonl or .parquet"
+            f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
         )
 
 
@@ -199,19 +206,22 @@ def parse_columns(option: str) -> dict[str, str]:
 def _rows(source: str, isolate: bool) -> Iterator[Placed]:
     if not source.strip():
         raise InputError("no source of judgements is named")
-    path = Path(os.path.expanduser(source))  # noqa: PTH111 (a ~ of nobody stays what it is)
+    named = parse_source(source)
+    path = Path(os.path.expanduser(named.name))  # noqa: PTH111 (a ~ of nobody stays what it is)
     if os.path.isdir(path):  # noqa: PTH112 (says no where it cannot look, whatever the reason)
-        return _isolated_folder(path) if isolate else _folder(path)
+        return _isolated_folder(path, named) if isolate else _folder(path, named)
     if os.path.lexists(path):
+        if named != Named(named.name):
+            raise InputError(f"{source}: a single file has no splits: name it without the #")
         if isolate:
             check_isolated(path)
         return _file(path)
     function = _FUNCTION.fullmatch(source)
     if function:
         return _function(source, *function.groups())
-    if looks_like_path(source) or not is_hub_name(source):
+    if looks_like_path(named.name) or not is_hub_name(named.name):
         raise InputError(f"{source}: no such file or folder")
-    return _hub(source)
+    return hub_rows(named)
 
 
 def _kind(path: str) -> str | None:
@@ -220,12 +230,17 @@ def _kind(path: str) -> str | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Of known kinds, in order; also those whose reading will say why they cannot be."""
+    """Of known kinds, in order; also those whose reading will say why they cannot be.
+
+    What is named `.json` may be about the rows beside it, and is read only where it is alone.
+    """
     try:
         named = [file for file in folder.iterdir() if _kind(file.name)]
     except OSError as error:
         raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
-    return sorted(file for file in named if not file.name.startswith(".") and _is_file(file))
+    files = sorted(file for file in named if not file.name.startswith(".") and _is_file(file))
+    rows = [file for file in files if _kind(file.name) != ".json"]
+    return rows or [file for file in files if file.name not in _ABOUT_ROWS]
 
 
 def _is_file(path: Path) -> bool:
@@ -236,18 +251,22 @@ def _is_file(path: Path) -> bool:
         return True
 
 
-def _folder(path: Path) -> Iterator[Placed]:
-    files = _files(path)
+def _folder(path: Path, named: Named) -> Iterator[Placed]:
+    found = _files(path)
+    files = files_of(path, named, found)
+    files = found if files is None else files
     if not files:
         raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
     for file in files:
         yield from _file(file)
 
 
-def _isolated_folder(path: Path) -> Iterator[Placed]:
+def _isolated_folder(path: Path, named: Named) -> Iterator[Placed]:
     """As ``_folder``, where files are different people's: one that cannot be read is theirs alone,
-    and a folder may be empty."""
-    for file in _files(path):
+    a folder may be empty, and no split is concluded from what is there."""
+    found = _files(path)
+    files = files_of(path, named, found) if named.split or named.config else None
+    for file in found if files is None else files:
         try:
             check_isolated(file)
             yield from _file(file)
@@ -266,6 +285,8 @@ def _file(path: Path) -> Iterator[Placed]:
                 yield str(path), number, row
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
+    except _NoRows as error:
+        raise InputError(f"{path}: not readable as JSON: {first_line(error)}") from error
     except csv.Error as error:
         raise InputError(f"{path}: not readable as CSV: {first_line(error)}") from error
     except OSError as error:
@@ -273,10 +294,11 @@ def _file(path: Path) -> Iterator[Placed]:
             f"{path}: cannot be read: {error.strerror or first_line(error)}"
         ) from error
     except Exception as error:
-        if kind != ".parquet":
+        if kind not in (".parquet", ".arrow"):
             raise
         # Of damaged bytes pyarrow raises errors of many types, some of them not its own.
-        raise InputError(f"{path}: not readable as Parquet: {first_line(error)}") from error
+        name = kind[1:].capitalize()
+        raise InputError(f"{path}: not readable as {name}: {first_line(error)}") from error
 
 
 def _known_kinds() -> str:
@@ -318,6 +340,26 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
+class _NoRows(ValueError):
+    """A JSON file that holds neither an array nor an object on each line."""
+
+
+def _json(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
+    """An array of rows, which is held as a whole, or lines as in JSONL."""
+    first = stream.read(1)
+    while first.isspace() or first in (b"\xef", b"\xbb", b"\xbf"):
+        first = stream.read(1)
+    stream.seek(0)
+    if first != b"[":
+        yield from _jsonl(stream)
+        return
+    try:
+        rows = json.loads(stream.read().removeprefix(b"\xef\xbb\xbf").decode())
+    except (ValueError, RecursionError) as error:
+        raise _NoRows(first_line(error)) from error
+    yield from enumerate(rows, start=1)
+
+
 def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
     # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
     lines = (line.decode(errors="surrogateescape") for line in stream)
@@ -338,8 +380,26 @@ def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow
 def _parquet(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object]]]:
     import pyarrow.parquet
 
+    return _batches(pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=1024))
+
+
+def _arrow(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """The file or the stream format, which `datasets` writes."""
+    import pyarrow
+
+    begins = stream.read(6)
+    stream.seek(0)
+    if begins == b"ARROW1":
+        file = pyarrow.ipc.open_file(stream)
+        return _batches(file.get_batch(at) for at in range(file.num_record_batches))
+    return _batches(iter(pyarrow.ipc.open_stream(stream)))
+
+
+def _batches(
+    batches: Iterable[pyarrow.RecordBatch],
+) -> Iterator[tuple[int, Mapping[str, object]]]:
     number = 0
-    for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=1024):
+    for batch in batches:
         try:
             rows = batch.to_pylist()
         except Exception:  # of some cell
@@ -361,7 +421,13 @@ def _cell(cell: pyarrow.Scalar) -> object:
         return b""
 
 
-_READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+_READERS = {
+    ".jsonl": _jsonl,
+    ".csv": _csv,
+    ".parquet": _parquet,
+    ".arrow": _arrow,
+    ".json": _json,
+}
 
 
 def _function(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
@@ -386,30 +452,6 @@ def _function(source: str, module_name: str, function_name: str) -> Iterator[Pla
         raise InputError(
             f"{source}: failed: {type(error).__name__}: {first_line(error)}"
         ) from error
-
-
-def _hub(name: str) -> Iterator[Placed]:
-    try:
-        import datasets
-        from datasets import config
-    except ImportError:
-        raise InputError(
-            f"{name}: no such file or folder, and reading it from the dataset hub needs datasets: "
-            f"pip install 'murmuration-rlhf[hub]'"
-        ) from None
-    offline = config.HF_HUB_OFFLINE
-    config.HF_HUB_OFFLINE = offline or not hub_is_reachable()
-    try:
-        rows = datasets.load_dataset(name, split=_SPLIT)
-    except Exception as error:  # the hub client's errors have many unrelated types
-        raise InputError(
-            f"{name}: no such file or folder here, and the dataset hub does not give its split "
-            f"{_SPLIT!r} (unknown name or split, or no network): {first_line(error)}"
-        ) from error
-    finally:
-        config.HF_HUB_OFFLINE = offline
-    for number, row in enumerate(rows, start=1):
-        yield name, number, dict(row)
 
 
 # What a run learns: a reward from judgements, or a language model from texts.

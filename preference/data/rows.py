@@ -1,24 +1,48 @@
 """One row of judgements: what it must hold, and why it is refused.
 
 Three kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`), the
-best of several (`responses`, `best`) and rankings (`responses`, `ranking`). A cell of text that
-should be a list, as in CSV, is read as JSON.
+best of several (`responses`, `best`) and rankings (`responses`, `ranking`). A row with `responses`
+and `scores` is whichever of these is declared. Texts may be lists of chat messages, and the prompt
+of a pair what its two texts share (`preference.data.messages`). A cell of text that should be a
+list, as in CSV, is read as JSON.
 """
 
-import json
 import math
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal
 
 import numpy as np
 
+from murmuration.preference.data.cells import (
+    BadRow,
+    found_kind,
+    list_cell,
+    user_cell,
+)
+from murmuration.preference.data.columns import (
+    RANKING_COLUMNS,
+    check_columns,
+    may_lack_prompt,
+    with_user,
+)
+from murmuration.preference.data.messages import exchange, prompt_cell, response_cell
+
 Kind = Literal["pairs", "top-1", "ranking"]
 
 REQUIRED = ("user_id", "prompt", "chosen", "rejected")
-FIELDS = (*REQUIRED, "tie", "responses", "best", "ranking", "flip_probability")
+FIELDS = (
+    *REQUIRED,
+    "tie",
+    "score_chosen",
+    "score_rejected",
+    "responses",
+    "best",
+    "ranking",
+    "scores",
+    "flip_probability",
+)
 
 #: Every judgement of a node takes as much memory as one over the most responses.
 MOST_RESPONSES = 64
@@ -27,10 +51,6 @@ MOST_RESPONSES = 64
 class InputError(ValueError):
     """Input that a user can correct: one line that names the file, row or option and says what to
     do."""
-
-
-class BadRow(ValueError):
-    """Why one row cannot be used; whoever knows the row's place adds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +75,16 @@ class Row:
     flip_probability: float | None
 
 
-def parse_row(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> Row:
+def parse_row(
+    row: Mapping[str, object] | BadRow, names: Mapping[str, str], declared: Kind = "pairs"
+) -> Row:
     """A row's judgement.
 
     `names` maps the fields of `REQUIRED`, and others that were asked for, to the row's own keys.
-    What was asked for must be there; other fields have their own names and may be absent. Numbers
+    What was asked for must be there; other fields have their own names and may be absent, and so
+    may the prompt of a pair whose texts share it (`preference.data.messages`). Without a `user_id`
+    in `names` the row is nobody's: the id is empty. Of `scores` a judgement of the ``declared``
+    kind is made. Numbers
     become ids by their value: 7 and 7.0 are the user `7`. The same text twice among the best is a
     tie however it is marked: nobody can prefer a text to itself, and real collections hold such
     rows.
@@ -70,27 +95,49 @@ def parse_row(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> R
     if isinstance(row, BadRow):
         raise row
     try:
-        return _judgement(row, names)
+        return _judgement(row, names, declared)
     except BadRow:
         raise
     except Exception as error:  # a cell may hold anything
         raise BadRow(f"a cell that cannot be read ({type(error).__name__})") from None
 
 
-def _judgement(row: Mapping[str, object], names: Mapping[str, str]) -> Row:
+def _judgement(row: Mapping[str, object], names: Mapping[str, str], declared: Kind) -> Row:
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     listed = "responses" in names or ("responses" in row and names["chosen"] not in row)
-    needed = {**names, "responses": names.get("responses", "responses")} if listed else names
-    unused = ("chosen", "rejected") if listed else ()
-    check_columns(row, {f: column for f, column in needed.items() if f not in unused})
-    cells = {field: row.get(names.get(field, field)) for field in FIELDS}
+    names = _columns_of(row, names, listed)
     columns = {field: names.get(field, field) for field in FIELDS}
-    prompt = text_cell(cells["prompt"], columns["prompt"])
-    kind, responses, y = (_listed if listed else _pair)(cells, columns)
-    user_id = user_cell(cells["user_id"], columns["user_id"])
+    cells = {field: row.get(column) for field, column in columns.items()}
+    if listed:
+        prompt = prompt_cell(cells["prompt"], columns["prompt"])
+        kind, responses, y = _listed(cells, columns, declared)
+    else:
+        prompt, *pair = exchange(cells, columns, "prompt" in names)
+        kind, responses, y = _pair(pair[0], pair[1], cells, columns)
+    user_id = user_cell(cells["user_id"], columns["user_id"]) if "user_id" in names else ""
     flip = _flip(cells["flip_probability"], columns["flip_probability"], kind, len(responses))
     return Row(user_id, prompt, responses, y, kind, flip)
+
+
+def _columns_of(
+    row: Mapping[str, object], names: Mapping[str, str], listed: bool
+) -> Mapping[str, str]:
+    """The columns of a row's fields, in ``listed`` form or as a pair; BadRow if one is missing.
+
+    A pair may be without a prompt, unless one was named or seems to have another name.
+    """
+    found = {**with_user(row, names)}
+    if listed:
+        found = {f: c for f, c in found.items() if f not in ("chosen", "rejected")}
+        found.setdefault("responses", "responses")
+        ranks = [column for column in RANKING_COLUMNS if column in row]
+        if "ranking" not in found and len(ranks) == 1:
+            found["ranking"] = ranks[0]
+    elif may_lack_prompt(row, found):
+        del found["prompt"]
+    check_columns(row, found)
+    return found
 
 
 def readable_user(row: object, names: Mapping[str, str]) -> str | None:
@@ -98,57 +145,105 @@ def readable_user(row: object, names: Mapping[str, str]) -> str | None:
     if not isinstance(row, Mapping):
         return None
     try:
-        return user_cell(row.get(names["user_id"]), names["user_id"])
+        column = with_user(row, names)["user_id"]
+        return user_cell(row.get(column), column)
     except Exception:  # a cell may hold anything
         return None
-
-
-def check_columns(row: Mapping[str, object], needed: Mapping[str, str]) -> None:
-    """BadRow, with the columns that there are, unless a row has those of all ``needed`` fields."""
-    missing = [field for field, column in needed.items() if column not in row]
-    if missing:
-        wanted = ", ".join(repr(needed[field]) for field in missing)
-        found = _shortened(", ".join(str(column) for column in row)) or "none"
-        example = ",".join(f"{field}=NAME" for field in missing)
-        raise BadRow(
-            f"no column {wanted}; the columns are: {found}. Name yours with --columns {example}"
-        )
 
 
 _Judged = tuple[Kind, tuple[str, ...], float]
 
 
-def _pair(cells: Mapping[str, object], columns: Mapping[str, str]) -> _Judged:
-    chosen, rejected = (text_cell(cells[side], columns[side]) for side in ("chosen", "rejected"))
+def _pair(
+    chosen: str, rejected: str, cells: Mapping[str, object], columns: Mapping[str, str]
+) -> _Judged:
     tie = _tie(cells["tie"], columns["tie"]) or chosen == rejected
+    scores = [_score(cells[field], columns[field]) for field in ("score_chosen", "score_rejected")]
+    if scores[0] is not None and scores[1] is not None:
+        if scores[0] < scores[1] and not tie:
+            raise BadRow(
+                f"{columns['score_chosen']!r} is below {columns['score_rejected']!r}: the response "
+                "that was preferred would be the worse one"
+            )
+        tie = tie or scores[0] == scores[1]
     return "pairs", (chosen, rejected), 0.5 if tie else 1.0
 
 
-def _listed(cells: Mapping[str, object], columns: Mapping[str, str]) -> _Judged:
-    """A row with `responses`, and either `best` or `ranking`."""
-    found = _list(cells["responses"])
+def _listed(cells: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> _Judged:
+    """A row with `responses`, and one of `best`, `ranking` and `scores`."""
+    found = list_cell(cells["responses"])
     if found is None or not 2 <= len(found) <= MOST_RESPONSES:
         raise BadRow(
             f"{columns['responses']!r} must be a list of 2 to {MOST_RESPONSES} texts, "
-            f"found {_kind(cells['responses'])}"
+            f"found {found_kind(cells['responses'])}"
         )
-    responses = [text_cell(response, columns["responses"]) for response in found]
+    responses = [response_cell(response, columns["responses"]) for response in found]
     best, ranking = (
         None if isinstance(cell, str) and not cell.strip() else cell
         for cell in (cells["best"], cells["ranking"])
     )
+    if best is None and ranking is None and cells["scores"] is not None:
+        return _scored(responses, cells, columns, declared)
     if (best is None) == (ranking is None):
         said = "both" if best is not None else "neither"
         raise BadRow(
-            f"a row with {columns['responses']!r} needs {columns['best']!r} or "
-            f"{columns['ranking']!r}; found {said}. Name yours with --columns best=NAME"
+            f"a row with {columns['responses']!r} needs {columns['best']!r}, "
+            f"{columns['ranking']!r} or {columns['scores']!r}; found {said}. Name yours with "
+            "--columns best=NAME"
         )
     if _tie(cells["tie"], columns["tie"]):
         raise BadRow(f"{columns['tie']!r} is for pairs: list all that tie in {columns['best']!r}")
     if ranking is not None:
         order = _order(ranking, columns["ranking"], len(responses))
         return "ranking", tuple(responses[place] for place in order), 1.0
-    tied = _best(best, columns["best"], len(responses))
+    return _best_first(responses, _best(best, columns["best"], len(responses)))
+
+
+def _scored(
+    responses: list[str],
+    cells: Mapping[str, object],
+    columns: Mapping[str, str],
+    declared: Kind,
+) -> _Judged:
+    """By a score of each: a ranking where rankings are declared, a pair of two, else the best."""
+    found = list_cell(cells["scores"]) or []
+    scores = [_score(score, columns["scores"]) for score in found]
+    numbers = [score for score in scores if score is not None]
+    if len(numbers) != len(responses) or len(scores) != len(responses):
+        raise BadRow(
+            f"{columns['scores']!r} must give a number for each of the {len(responses)} responses; "
+            f"found {found_kind(cells['scores'])}"
+        )
+    order = sorted(range(len(numbers)), key=lambda place: -numbers[place])
+    tied = [place for place in order if numbers[place] == numbers[order[0]]]
+    if declared == "ranking":
+        if len(set(numbers)) < len(numbers):
+            raise BadRow(
+                f"{columns['scores']!r} are equal for some responses, and a ranking has no ties: "
+                "pass --kind top-1 to learn from the best of them"
+            )
+        return "ranking", tuple(responses[place] for place in order), 1.0
+    if declared == "pairs" and len(responses) == 2:
+        first, second = (responses[place] for place in order)
+        return "pairs", (first, second), 0.5 if len(tied) == 2 or first == second else 1.0
+    return _best_first(responses, tied)
+
+
+def _score(value: object, column: str) -> float | None:
+    """A finite number, also as text; None for an empty cell."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        number = float(value) if isinstance(value, (str, Real)) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, (bool, np.bool_)) or not math.isfinite(number):
+        raise BadRow(f"{column!r} must hold finite numbers, found {found_kind(value)}")
+    return number
+
+
+def _best_first(responses: list[str], tied: list[int]) -> _Judged:
+    """The best of several, by the places of those that are."""
     tied_texts = {responses[place] for place in tied}
     first = [response for response in responses if response in tied_texts]
     others = [response for response in responses if response not in tied_texts]
@@ -157,26 +252,26 @@ def _listed(cells: Mapping[str, object], columns: Mapping[str, str]) -> _Judged:
 
 def _best(value: object, column: str, responses: int) -> list[int]:
     """The places that are best, from one number or a list of them."""
-    listed = _list(value)
+    listed = list_cell(value)
     places = [_whole(place) for place in ([value] if listed is None else listed)]
     known = [place for place in places if place is not None and 0 <= place < responses]
     if not places or len(set(known)) < len(places):
         raise BadRow(
             f"{column!r} must be the place of a response, counted from 0 to {responses - 1}, or a "
-            f"list of those that tie; found {_kind(value)}"
+            f"list of those that tie; found {found_kind(value)}"
         )
     return known
 
 
 def _order(value: object, column: str, responses: int) -> list[int]:
     """Which response comes first, second, …, from the rank of each."""
-    ranks = [_whole(rank) for rank in _list(value) or ()]
+    ranks = [_whole(rank) for rank in list_cell(value) or ()]
     if sorted(rank for rank in ranks if rank is not None) != [*range(1, responses + 1)] or (
         len(ranks) != responses
     ):
         raise BadRow(
             f"{column!r} must give each of the {responses} responses a place of its own, 1 for the "
-            f"best to {responses}; found {_kind(value)}"
+            f"best to {responses}; found {found_kind(value)}"
         )
     return [ranks.index(place) for place in range(1, responses + 1)]
 
@@ -192,23 +287,11 @@ def _flip(value: object, column: str, kind: Kind, responses: int) -> float | Non
     if isinstance(value, (bool, np.bool_)) or not 0.0 <= number < most:
         raise BadRow(
             f"{column!r} must be at least 0 and below {most:.3g}, which is pure chance among "
-            f"{responses} responses; found {_kind(value)}"
+            f"{responses} responses; found {found_kind(value)}"
         )
     if kind == "ranking":
         raise BadRow(f"{column!r} is about one label, not about a ranking")
     return number
-
-
-def _list(value: object) -> list[object] | None:
-    """A list, also one written as JSON; None if it is no list."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else None
 
 
 def _whole(value: object) -> int | None:
@@ -223,44 +306,6 @@ def _whole(value: object) -> int | None:
     return int(number) if number.is_integer() else None
 
 
-def user_cell(value: object, column: str) -> str:
-    """A user's id as text; BadRow if it is none.
-
-    Spellings that cannot be told apart by looking are one user: an accent that is a character of
-    its own (NFC), blanks and other invisible characters around.
-    """
-    if isinstance(value, Integral) and not isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
-        number = float(value)
-        if not math.isfinite(number):
-            raise BadRow(f"{column!r} is {number}, which is no user id")
-        return str(int(number)) if number.is_integer() else repr(number)
-    name = unicodedata.normalize("NFC", text_cell(value, column))
-    seen = [place for place, letter in enumerate(name) if _visible(letter)]
-    if not seen:
-        raise BadRow(f"{column!r} is empty: nothing in it can be seen")
-    return name[seen[0] : seen[-1] + 1]
-
-
-def _visible(letter: str) -> bool:
-    """Whether a character is more than a blank, a mark of order or direction, or a control."""
-    return not letter.isspace() and unicodedata.category(letter) not in ("Cf", "Cc")
-
-
-def text_cell(value: object, column: str) -> str:
-    """A cell's text, as it is; BadRow if it is empty or none."""
-    if not isinstance(value, str):
-        raise BadRow(f"{column!r} must be text, found {_kind(value)}")
-    if not value.strip():
-        raise BadRow(f"{column!r} is empty")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise BadRow(f"{column!r} is not valid Unicode (half of a surrogate pair)") from None
-    return value
-
-
 def _tie(value: object, column: str) -> bool:
     if value is None:
         return False
@@ -269,16 +314,4 @@ def _tie(value: object, column: str) -> bool:
         return bool(value)
     if isinstance(value, str) and value.strip().lower() in known:
         return known[value.strip().lower()]
-    raise BadRow(f"{column!r} must be true or false, found {_kind(value)}")
-
-
-def _kind(value: object) -> str:
-    """What was found, without quoting a whole text."""
-    if value is None:
-        return "nothing"
-    return f"{type(value).__name__} {_shortened(repr(value), 40)}"
-
-
-def _shortened(text: str, most: int = 400) -> str:
-    """A text of at most so many characters: a reason is kept, and what it quotes may be huge."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    raise BadRow(f"{column!r} must be true or false, found {found_kind(value)}")

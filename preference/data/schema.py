@@ -31,6 +31,8 @@ class Schema:
             false. True labels may be randomized on demand; these are told as they are.
         most_judgements: of one user that a node keeps, the first ones; texts likewise.
         most_characters: of a text.
+        one_user_per_row: whether each row counts as a user of its own, for want of better: what is
+            promised is then promised to single rows.
     """
 
     kind: Kind = "pairs"
@@ -38,6 +40,7 @@ class Schema:
     labels: str = "true"
     most_judgements: int = 10_000
     most_characters: int = 100_000
+    one_user_per_row: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -88,7 +91,8 @@ class Schema:
             value = getattr(self, field.name)
             of_pairs = field.name == "responses" and self.kind == "pairs"
             if value != field.default and not of_pairs:
-                given += [f"--{field.name.replace('_', '-')} {value}"]
+                option = f"--{field.name.replace('_', '-')}"
+                given += [option if value is True else f"{option} {value}"]
         return " ".join(given)
 
     def check(self, row: Row) -> None:

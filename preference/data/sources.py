@@ -11,7 +11,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-_FILE_ENDINGS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".parquet", ".gz", ".zip")
+_FILE_ENDINGS = (
+    ".jsonl",
+    ".json",
+    ".ndjson",
+    ".csv",
+    ".tsv",
+    ".txt",
+    ".parquet",
+    ".arrow",
+    ".gz",
+    ".zip",
+)
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 

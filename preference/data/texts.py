@@ -7,11 +7,14 @@ user, a bad row is refused with its place or left out while its user stays, and 
 Shape suffixes: R rows (texts), U users.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from murmuration.preference.data.cells import BadRow, text_cell, user_cell
+from murmuration.preference.data.columns import check_columns, taken, told, with_user
 from murmuration.preference.data.judgements import (
     CLEAN,
     LabelChannel,
@@ -20,14 +23,7 @@ from murmuration.preference.data.judgements import (
     check_grouped,
     rows_of,
 )
-from murmuration.preference.data.rows import (
-    BadRow,
-    InputError,
-    check_columns,
-    readable_user,
-    text_cell,
-    user_cell,
-)
+from murmuration.preference.data.rows import InputError, readable_user
 from murmuration.preference.data.schema import PAIRS, Schema
 
 FIELDS = ("user_id", "text")
@@ -43,6 +39,7 @@ class UserTexts:
         texts: R texts, none of them empty.
         set_aside: `file:line: reason` of the first rows that were left out when loading.
         left_out: how many were.
+        notes: as those of judgements.
     """
 
     user_ids: tuple[str, ...]
@@ -50,6 +47,7 @@ class UserTexts:
     texts: list[str]
     set_aside: tuple[str, ...] = ()
     left_out: int = 0
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_grouped(self.user_ids, self.start_U, len(self.texts), "texts")
@@ -100,7 +98,9 @@ class UserTexts:
             InputError: a bad row (unless bad rows are left out), or no row left.
         """
         names = _column_names(columns or {})
-        left_out = LeftOut(on_bad_rows)
+        if schema.one_user_per_row:
+            raise InputError("--one-user-per-row is about judgements: texts name their user_id")
+        left_out, notes = LeftOut(on_bad_rows), Counter[str]()
         found: dict[str, list[str]] = {}
         for file, line, row in rows:
             try:
@@ -113,6 +113,7 @@ class UserTexts:
                     found.setdefault(named, [])
             else:
                 found.setdefault(user, []).append(text)
+                notes.update(taken(row, names))
         left_out.check(sum(map(len, found.values())), f"{source}: no texts: there are no rows")
         return cls(
             user_ids=tuple(found),
@@ -120,6 +121,7 @@ class UserTexts:
             texts=[text for texts in found.values() for text in texts],
             set_aside=tuple(left_out.reasons),
             left_out=left_out.rows,
+            notes=told(notes),
         )
 
 
@@ -129,6 +131,7 @@ def _parse(row: Mapping[str, object] | BadRow, names: Mapping[str, str]) -> tupl
         raise row
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    names = with_user(row, names)
     check_columns(row, names)
     user, text = (row[names[field]] for field in FIELDS)
     return user_cell(user, names["user_id"]), text_cell(text, names["text"])

@@ -1,6 +1,7 @@
 """Prompt and response as the tokens that a language model reads.
 
-A model with a chat template reads the exchange as its template writes it; an encoder reads a pair
+A model with a chat template reads the exchange as its template writes it, a prompt of several turns
+(`preference.data.messages`) turn by turn; an encoder reads a pair
 of texts between its special tokens; any other reads the prompt, an empty line and the response. No
 end of text is added: models learn to forget at it what stood before, and the reward is read off the
 last token. Only where next tokens are learnt is an end written, and learnt. Where it all is longer
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.messages import messages_of
 from murmuration.preference.features.mapped_rows import gathered
 from murmuration.preference.language.token_cache import Arrays, kept
 
@@ -242,17 +244,34 @@ class TextTokens:
         """What the chat template writes, up to where the response begins and from there on."""
         heads, tails = [], []
         for prompt, response in zip(prompts, responses, strict=True):
-            user = {"role": "user", "content": prompt}
-            answer = {"role": "assistant", "content": response}
-            write = self.tokenizer.apply_chat_template
-            head = write([user], tokenize=False, add_generation_prompt=True)
-            whole = write([user, answer], tokenize=False)
+            head, whole = self._templated(prompt, response)
             # Some templates begin an answer otherwise than they invite one: what both share.
             same = next((i for i, (a, b) in enumerate(zip(head, whole, strict=False)) if a != b), 0)
             at = len(head) if whole.startswith(head) else same
             heads.append(whole[:at])
             tails.append(whole[at:])
         return heads, tails
+
+    def _templated(self, prompt: str, response: str) -> tuple[str, str]:
+        """The prompt's turns and an invitation to answer; and the turns with the response.
+
+        Where a template takes no such turns (many have none of the system, or want them to
+        alternate), the prompt is one message of the user with names before its turns.
+        """
+        write = self.tokenizer.apply_chat_template
+        answer = {"role": "assistant", "content": response}
+        turns = messages_of(prompt)
+        if len(turns) > 1 and turns[-1] == {"role": "assistant", "content": ""}:
+            turns = turns[:-1]  # which only invites an answer
+        alone = {"role": "user", "content": prompt}
+        for given in (turns, [alone]):
+            try:
+                head = write(given, tokenize=False, add_generation_prompt=True)
+                return head, write([*given, answer], tokenize=False)
+            except Exception:  # of a template's own making
+                if given == [alone]:
+                    raise
+        raise AssertionError("one of the two is returned")
 
     def _special(self) -> tuple[list[int], list[int], list[int]]:
         """Special tokens before, between and after prompt and response."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murmuration.preference.data import loading
+from murmuration.preference.data import data_sets
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import (
     load_demonstrations,
@@ -383,7 +383,7 @@ def test_a_hub_name(monkeypatch, reachable):
             return [*ROWS, {"user_id": ""}]
 
     monkeypatch.setitem(sys.modules, "datasets", Hub)
-    monkeypatch.setattr(loading, "hub_is_reachable", lambda: reachable)
+    monkeypatch.setattr(data_sets, "hub_is_reachable", lambda: reachable)
     judgements = load_judgements("owner/rows", on_bad_rows="skip")
     assert asked == [("owner/rows", "train", not reachable)]
     assert Hub.config.HF_HUB_OFFLINE is False

@@ -83,9 +83,9 @@ def test_a_text_against_itself_is_a_tie():
 
 def test_missing_columns_name_what_is_there_and_what_to_do():
     with pytest.raises(BadRow) as caught:
-        parse_row({"annotator": "u", "prompt": "p", "chosen": "x", "worse": "y"}, NAMES)
+        parse_row({"who": "u", "prompt": "p", "chosen": "x", "worse": "y"}, NAMES)
     assert str(caught.value) == (
-        "no column 'user_id', 'rejected'; the columns are: annotator, prompt, chosen, worse. "
+        "no column 'user_id', 'rejected'; the columns are: who, prompt, chosen, worse. "
         "Name yours with --columns user_id=NAME,rejected=NAME"
     )
 
@@ -159,7 +159,7 @@ def test_a_response_that_is_no_text(text):
 
 @pytest.mark.parametrize("more", [{}, {"best": 0, "ranking": [1, 2, 3]}, {"best": None}])
 def test_responses_need_one_judgement(more):
-    with pytest.raises(BadRow, match=r"needs 'best' or 'ranking'; found (neither|both)"):
+    with pytest.raises(BadRow, match=r"needs 'best', 'ranking' or 'scores'; found (neither|both)"):
         listed(**more)
 
 

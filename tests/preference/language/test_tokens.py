@@ -40,6 +40,26 @@ def test_a_chat_template_is_used(tokens_of):
     assert text == "[USER] what now ? [BOT] save it ."
 
 
+TURNS = "\n\nHuman: Now?\n\nAssistant: It.\n\nHuman: What now?"
+
+
+@pytest.mark.parametrize("more", ["", "\n\nAssistant:"])
+def test_a_chat_template_gets_the_turns_of_a_prompt(tokens_of, more):
+    _, (text,) = tokens_of("gpt2-chat", [TURNS + more], ["Save it."])
+    assert text == "[USER] now ? [BOT] it . [USER] what now ? [BOT] save it ."
+
+
+def test_a_template_that_refuses_turns_gets_one_message(language_model):
+    from transformers import AutoTokenizer
+
+    texts = TextTokens(AutoTokenizer.from_pretrained(language_model("gpt2-chat")), 99)
+    strict = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    texts.tokenizer.chat_template = strict + str(texts.tokenizer.chat_template)
+    heads, _ = texts._exchanges(["\n\nSystem: a\n\nHuman: b", TURNS], ["c", "c"])
+    assert "System: a" in heads[0]
+    assert "Human" not in heads[1]
+
+
 @pytest.mark.parametrize(
     ("kind", "limit", "expected"),
     [("gpt2", 5, "now ? save it ."), ("bert", 7, "[CLS] ? [SEP] save it . [SEP]")],

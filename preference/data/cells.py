@@ -1,0 +1,75 @@
+"""Single cells of a row: text, user ids, lists; and why one cannot be used."""
+
+import json
+import math
+import unicodedata
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+
+
+class BadRow(ValueError):
+    """Why one row cannot be used; whoever knows the row's place adds it."""
+
+
+def user_cell(value: object, column: str) -> str:
+    """A user's id as text; BadRow if it is none.
+
+    Spellings that cannot be told apart by looking are one user: an accent that is a character of
+    its own (NFC), blanks and other invisible characters around.
+    """
+    if isinstance(value, Integral) and not isinstance(value, (bool, np.bool_)):
+        return str(int(value))
+    if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
+        number = float(value)
+        if not math.isfinite(number):
+            raise BadRow(f"{column!r} is {number}, which is no user id")
+        return str(int(number)) if number.is_integer() else repr(number)
+    name = unicodedata.normalize("NFC", text_cell(value, column))
+    seen = [place for place, letter in enumerate(name) if _visible(letter)]
+    if not seen:
+        raise BadRow(f"{column!r} is empty: nothing in it can be seen")
+    return name[seen[0] : seen[-1] + 1]
+
+
+def _visible(letter: str) -> bool:
+    """Whether a character is more than a blank, a mark of order or direction, or a control."""
+    return not letter.isspace() and unicodedata.category(letter) not in ("Cf", "Cc")
+
+
+def text_cell(value: object, column: str) -> str:
+    """A cell's text, as it is; BadRow if it is empty or none."""
+    if not isinstance(value, str):
+        raise BadRow(f"{column!r} must be text, found {found_kind(value)}")
+    if not value.strip():
+        raise BadRow(f"{column!r} is empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadRow(f"{column!r} is not valid Unicode (half of a surrogate pair)") from None
+    return value
+
+
+def list_cell(value: object) -> list[object] | None:
+    """A list, also one written as JSON; None if it is no list."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else None
+
+
+def found_kind(value: object) -> str:
+    """What was found, without quoting a whole text."""
+    if value is None:
+        return "nothing"
+    return f"{type(value).__name__} {shortened(repr(value), 40)}"
+
+
+def shortened(text: str, most: int = 400) -> str:
+    """A text of at most so many characters: a reason is kept, and what it quotes may be huge."""
+    return text if len(text) <= most else text[: most - 1] + "…"

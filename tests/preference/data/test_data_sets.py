@@ -1,0 +1,172 @@
+"""Data sets that the `datasets` library saved, and what its hub would give."""
+
+import json
+import shutil
+import sys
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from murmuration.preference.data.data_sets import Named, absolute, parse_source, with_parts
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_judgements
+
+datasets = pytest.importorskip("datasets")
+
+PAIR = {"prompt": "p", "chosen": "x", "rejected": "y"}
+
+
+def rows(*users):
+    return [{"user_id": user, **PAIR} for user in users]
+
+
+def users(source, **more):
+    return load_judgements(str(source), **more).user_ids
+
+
+def refusal(source, **more):
+    with pytest.raises(InputError) as caught:
+        load_judgements(str(source), **more)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    whole = datasets.DatasetDict(
+        train=datasets.Dataset.from_list(rows("a", "b", "c")),
+        test=datasets.Dataset.from_list(rows("d")),
+    )
+    whole.save_to_disk(str(tmp_path / "all"), num_shards={"train": 2, "test": 1})
+    return tmp_path / "all"
+
+
+def test_a_saved_data_set(saved):
+    assert users(saved / "train") == ("a", "b", "c")
+    assert users(f"{saved}#test") == ("d",)
+    assert "which split? there are: train, test; name one with --split" in refusal(saved)
+    assert "no split 'dev'; there are: train, test" in refusal(f"{saved}#dev")
+
+
+def test_a_saved_data_set_with_messages(tmp_path):
+    turns = [{"role": "user", "content": "q"}]
+    pair = {
+        side: [[*turns, {"role": "assistant", "content": text}]]
+        for side, text in (("chosen", "x"), ("rejected", "y"))
+    }
+    datasets.Dataset.from_dict({"worker": [7], **pair}).save_to_disk(str(tmp_path / "set"))
+    found = load_judgements(str(tmp_path / "set"))
+    assert (found.user_ids, found.prompts, found.responses) == (("7",), ["q"], [("x", "y")])
+
+
+def test_a_node_reads_the_files_and_concludes_nothing_from_what_lies_beside(saved):
+    assert users(saved / "train", on_bad_rows="isolate") == ("a", "b", "c")
+    assert users(f"{saved}#test", on_bad_rows="isolate") == ("d",)
+    assert users(saved, on_bad_rows="isolate") == ()
+
+
+def test_a_damaged_saved_data_set(saved):
+    (saved / "train" / "state.json").write_text("{")
+    assert "state.json: cannot be read" in refusal(saved / "train")
+    (saved / "train" / "state.json").write_text('{"_data_files": []}')
+    assert "names no files" in refusal(saved / "train")
+    part = next((saved / "test").glob("*.arrow"))
+    part.write_bytes(part.read_bytes()[:100])
+    assert "not readable as Arrow" in refusal(f"{saved}#test")
+    shutil.rmtree(saved / "test")
+    assert "state.json: cannot be read" in refusal(f"{saved}#test")
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
+def test_arrow_files(tmp_path, new):
+    path, table = tmp_path / "rows.arrow", pa.Table.from_pylist(rows("a", "b"))
+    with new(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=1)
+    assert users(path) == ("a", "b")
+    assert users(path, on_bad_rows="isolate") == ("a", "b")
+
+
+def test_shards_of_several_splits(tmp_path):
+    place = tmp_path / "data"
+    place.mkdir()
+    for name, who in (
+        ("train_prefs-00000-of-00002", "a"),
+        ("train_prefs-00001-of-00002", "b"),
+        ("test_prefs-00000-of-00001", "c"),
+    ):
+        pq.write_table(pa.Table.from_pylist(rows(who)), place / f"{name}.parquet")
+    assert users(f"{tmp_path}#train_prefs") == users(f"{place}#train_prefs") == ("a", "b")
+    assert "which split? there are: test_prefs, train_prefs" in refusal(tmp_path)
+    place.rename(tmp_path / "small")
+    assert users(f"{tmp_path}#small/test_prefs") == ("c",)
+    assert users(f"{tmp_path}/small", on_bad_rows="isolate") == ("c", "a", "b")
+
+
+@pytest.mark.parametrize("start", ["", " \n", "\ufeff"])
+def test_json_arrays_and_lines(tmp_path, start):
+    path = tmp_path / "rows.json"
+    path.write_text(start + json.dumps(rows("a", "b"), indent=1), encoding="utf-8")
+    assert users(path) == users(tmp_path) == ("a", "b")
+    path.write_text("\n".join(map(json.dumps, rows("a", "b"))))
+    assert users(path) == ("a", "b")
+
+
+def test_json_that_is_broken(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(rows("a"))[:-3])
+    assert refusal(path).startswith(f"{path}: not readable as JSON: ")
+    path.write_text("[1]")
+    assert refusal(path).startswith(f"{path}:1: expected an object")
+
+
+def test_a_node_reads_no_json_array(tmp_path):
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(rows("a")))
+    assert "a node does not read it; write the rows as .jsonl" in refusal(
+        path, on_bad_rows="isolate"
+    )
+    found = load_judgements(str(tmp_path), on_bad_rows="isolate")
+    assert (found.user_ids, found.left_out) == ((), 1)
+
+
+def test_json_about_rows_is_no_rows(tmp_path):
+    (tmp_path / "truth.json").write_text("{}")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(rows("a")[0]))
+    assert users(tmp_path) == ("a",)
+
+
+def test_the_parts_of_a_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert parse_source("o/n") == Named("o/n")
+    assert parse_source("o/n#s") == Named("o/n", "s")
+    assert parse_source("o/n#c/s") == Named("o/n", "s", "c")
+    assert parse_source("o/n#c/") == Named("o/n", "", "c")
+    assert with_parts("o/n", "s", "c") == "o/n#c/s"
+    assert with_parts("o/n#s", "s", "") == "o/n#s"
+    with pytest.raises(InputError, match="--split t: o/n#s names 's' already"):
+        with_parts("o/n#s", "t", "")
+    with pytest.raises(InputError, match="write NAME#SPLIT"):
+        parse_source("o/n#")
+    (tmp_path / "x#y.jsonl").write_text(json.dumps(rows("a")[0]))
+    assert users("x#y.jsonl") == ("a",)
+    assert "a single file has no splits" in refusal("x#y.jsonl#train")
+    assert absolute("x#y.jsonl") == str(tmp_path / "x#y.jsonl")
+    (tmp_path / "set").mkdir()
+    assert absolute("set#test") == f"{tmp_path / 'set'}#test"
+    assert absolute("o/n#test") == "o/n#test"
+
+
+def test_split_and_configuration_are_asked_of_the_hub(monkeypatch):
+    asked = []
+
+    def load_dataset(path, split, **more):
+        asked.append((path, split, more))
+        return rows("a")
+
+    hub = SimpleNamespace(config=SimpleNamespace(HF_HUB_OFFLINE=True), load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", hub)
+    users("o/n#train_prefs")
+    users("o/n#default/test_prefs")
+    assert asked == [("o/n", "train_prefs", {}), ("o/n", "test_prefs", {"name": "default"})]

@@ -1,0 +1,216 @@
+"""Every form in which pairs and prompts with chat turns are kept."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.messages import messages_of, prompt_cell, text_of
+from murmuration.preference.data.rows import BadRow, parse_row
+
+NAMES = {field: field for field in ("user_id", "prompt", "chosen", "rejected")}
+
+
+def said(*turns):
+    return [
+        {"role": role, "content": content}
+        for role, content in zip(["user", "assistant"] * len(turns), turns, strict=False)
+    ]
+
+
+ASKED = said("What is the sky?")
+LONG = said("Hi", "Hello", "What is the sky?")
+FOLLOWED = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: What is the sky?"
+
+
+def answer(text):
+    return {"role": "assistant", "content": text}
+
+
+FORMS = {
+    "implicit prompt, messages": (
+        {"chosen": [*ASKED, answer("Blue.")], "rejected": [*ASKED, answer("Green.")]},
+        "What is the sky?",
+    ),
+    "implicit prompt, several turns": (
+        {"chosen": [*LONG, answer("Blue.")], "rejected": [*LONG, answer("Green.")]},
+        FOLLOWED,
+    ),
+    "explicit prompt, messages": (
+        {"prompt": ASKED, "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
+        "What is the sky?",
+    ),
+    "explicit prompt of several turns": (
+        {"prompt": LONG, "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
+        FOLLOWED,
+    ),
+    "prompt as text, whole conversations": (
+        {
+            "prompt": "What is the sky?",
+            "chosen": [*ASKED, answer("Blue.")],
+            "rejected": [*ASKED, answer("Green.")],
+        },
+        "What is the sky?",
+    ),
+    "prompt as text, answers as messages": (
+        {"prompt": "What?", "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
+        "What?",
+    ),
+    "prompt as messages, answers as text": (
+        {"prompt": LONG, "chosen": "Blue.", "rejected": "Green."},
+        FOLLOWED,
+    ),
+    "names before the turns": (
+        {
+            "chosen": f"{FOLLOWED}\n\nAssistant: Blue.",
+            "rejected": f"{FOLLOWED}\n\nAssistant: Green.",
+        },
+        FOLLOWED,
+    ),
+    "one turn with a name": (
+        {
+            "chosen": "\n\nHuman: What is the sky?\n\nAssistant: Blue.",
+            "rejected": "\n\nHuman: What is the sky?\n\nAssistant: Green.",
+        },
+        "What is the sky?",
+    ),
+    "texts that share their beginning": (
+        {"chosen": "The sky is Blue.", "rejected": "The sky is Green."},
+        "The sky is",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cells", ["as they are", "JSON, as in CSV"])
+def test_pairs_in_every_form(form, cells):
+    row, prompt = FORMS[form]
+    if cells == "JSON, as in CSV":
+        row = {k: json.dumps(v) if isinstance(v, list) else v for k, v in row.items()}
+    found = parse_row({"user_id": "u", **row}, NAMES)
+    assert (found.prompt, found.responses, found.y) == (prompt, ("Blue.", "Green."), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (
+            {"chosen": said("a", "x"), "rejected": said("b", "y")},
+            "do not answer the same prompt",
+        ),
+        ({"chosen": said("a"), "rejected": said("a")}, "do not answer the same prompt"),
+        ({"chosen": "yes", "rejected": "no"}, "no column 'prompt', and .* do not begin"),
+        ({"chosen": "the same", "rejected": "the same"}, "no column 'prompt', and"),
+        (
+            {"question": "q", "chosen": "I a", "rejected": "I b"},
+            "no column 'prompt'; the columns are: user_id, question.* --columns prompt=NAME",
+        ),
+        ({"prompt": None, "chosen": "I a", "rejected": "I b"}, "'prompt' must be text"),
+        ({"prompt": "p", "chosen": [*ASKED, answer("x")], "rejected": "y"}, "begins with a turn"),
+        ({"prompt": "p", "chosen": [answer(" ")], "rejected": [answer("y")]}, "'chosen' is empty"),
+        (
+            {"prompt": "p", "chosen": [{"role": "bot", "content": "x"}], "rejected": "y"},
+            "role must be one of",
+        ),
+        ({"prompt": "p", "chosen": [{"text": "x"}], "rejected": "y"}, "'role' and 'content'"),
+        (
+            {"prompt": "p", "chosen": [{"role": "assistant", "content": 3}], "rejected": "y"},
+            "content of a message must be text",
+        ),
+        ({"prompt": [], "chosen": "x", "rejected": "y"}, "'prompt' must be text"),
+    ],
+)
+def test_what_is_no_pair(row, reason):
+    with pytest.raises(BadRow, match=reason):
+        parse_row({"user_id": "u", **row}, NAMES)
+
+
+def test_conversations_that_part_early_are_judged_from_there():
+    row = {"chosen": said("q", "a", "b", "c"), "rejected": said("q", "x", "b", "c")}
+    found = parse_row({"user_id": "u", **row}, NAMES)
+    assert found.prompt == "q"
+    assert found.responses[0] == "a\n\nHuman: b\n\nAssistant: c"
+
+
+def test_equal_conversations_are_a_tie_over_the_last_answer():
+    row = {"chosen": said("q", "a", "b", "c"), "rejected": said("q", "a", "b", "c")}
+    found = parse_row({"user_id": "u", **row}, NAMES)
+    assert (found.prompt, found.responses, found.y) == (
+        "\n\nHuman: q\n\nAssistant: a\n\nHuman: b",
+        ("c", "c"),
+        0.5,
+    )
+
+
+def test_texts_that_happen_to_be_json_stay_texts():
+    row = {"user_id": "u", "prompt": '["a"]', "chosen": '[{"a": 1}]', "rejected": "[no"}
+    found = parse_row(row, NAMES)
+    assert (found.prompt, *found.responses) == ('["a"]', '[{"a": 1}]', "[no")
+
+
+def test_parts_of_text_are_joined_and_invitations_dropped():
+    parts = [{"type": "text", "text": "What "}, {"type": "text", "text": "now?"}]
+    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": ""}]
+    assert prompt_cell(messages, "prompt") == "What now?"
+    with pytest.raises(BadRow, match="content of a message must be text"):
+        prompt_cell([{"role": "user", "content": [{"type": "image"}]}], "prompt")
+
+
+_TEXTS = st.lists(
+    st.sampled_from(["\n", " ", "Human:", "Assistant:", "System:", "Tool", ":", "a"]), max_size=8
+).map("".join) | st.text(max_size=8)
+_MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": _TEXTS}
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(_MESSAGES)
+def test_messages_come_back_exactly(messages):
+    """Whatever a message holds: no user's text can pass for a turn of somebody else."""
+    assert messages_of(text_of(messages)) == messages
+
+
+@given(_MESSAGES, _MESSAGES)
+def test_different_prompts_are_different_texts(one, other):
+    assert (text_of(one) == text_of(other)) == (one == other)
+
+
+@given(_TEXTS)
+def test_a_single_message_is_its_text(text):
+    found = messages_of(text)
+    assert len(found) > 1 or found[0]["content"] == text or text.startswith("\n\n")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | _TEXTS,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["role", "content", "text"]), inner, max_size=3)
+        ),
+        max_leaves=8,
+    ),
+    st.recursive(_TEXTS, lambda inner: st.lists(inner, max_size=2), max_leaves=3) | _MESSAGES,
+)
+def test_whatever_a_cell_holds_is_read_or_refused(one, other):
+    row = {"user_id": "u", "chosen": one, "rejected": other}
+    for more in ({}, {"prompt": other}):
+        try:
+            found = parse_row(row | more, NAMES)
+        except BadRow:
+            continue
+        assert all(text.strip() for text in (found.prompt, *found.responses))
+
+
+def test_what_was_taken_is_said_with_how_often():
+    rows = [{"worker": n, "chosen": "The sky is a", "rejected": "The sky is b"} for n in (1, 2)]
+    assert Judgements.from_rows(rows).notes == (
+        "who judged is read from the column 'worker' (2 rows)",
+        "no column 'prompt': it is what 'chosen' and 'rejected' share (2 rows)",
+    )
