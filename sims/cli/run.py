@@ -66,7 +66,7 @@ def settings(given: dict[str, Any]) -> RunConfig:
         chosen["features"] = parse_features(named).get("path", named)
     if resume:
         if not out:
-            raise InputError("--resume needs --out: which run is to be continued?")
+            raise InputError("--resume needs --out, the folder of the run to continue")
         chosen = {**_former(Path(out).expanduser()), **chosen}
     elif "data" not in chosen:
         data, test = _EMBEDDED.get(chosen.get("task", "reward"), _EMBEDDED["reward"])

@@ -43,7 +43,7 @@ def test_paths_become_absolute(cli, executed, crowd, crowd_test, monkeypatch):
 
 def test_resume_needs_a_place(cli):
     code, _, lines = cli("run", "--resume")
-    assert (code, lines) == (2, ["error: --resume needs --out: which run is to be continued?"])
+    assert (code, lines) == (2, ["error: --resume needs --out, the folder of the run to continue"])
 
 
 @pytest.mark.parametrize(
