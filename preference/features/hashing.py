@@ -191,7 +191,7 @@ def chosen_features(option: str) -> str:
     """
     if option.strip() != AUTO:
         return option
-    from murmuration.preference.features.encoders import MINILM, has_minilm
+    from murmuration.preference.language.checkpoint import MINILM, has_minilm
 
     return MINILM if has_minilm() else "hashing"
 

@@ -38,8 +38,8 @@ def features_for(people: int, epsilon: float) -> Features:
 
 def works(features: str) -> bool:
     """Whether a run could use such features here, now; loads what they need, if it is there."""
-    from murmuration.preference.features.encoders import has_minilm
     from murmuration.preference.features.hashing import feature_map, parse_features
+    from murmuration.preference.language.checkpoint import has_minilm
 
     if features == "minilm" and not has_minilm():
         return False

@@ -16,7 +16,7 @@ from rich.text import Text
 from murmuration.preference.data.loading import load_scorable
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.likelihood import load_scorer
-from murmuration.privacy.durable_files import replacing
+from murmuration.privacy.durable_files import replace_file
 
 #: Rows that are read and scored at a time; models make smaller batches of them.
 _ROWS = 1024
@@ -73,9 +73,7 @@ def _score_rows(scorer: Any, data: str, out: Path, as_json: bool) -> None:
         raise InputError(f"--out {out}: is there already; choose another name")
     started, counted = time.perf_counter(), {"rows": 0, "texts": 0, "pairs": 0, "right": 0.0}
     try:
-        with replacing(out) as file:
-            for line in _scored(scorer, data, counted):
-                file.write(line.encode())
+        replace_file(out, (memoryview(line.encode()) for line in _scored(scorer, data, counted)))
     except OSError as error:
         raise InputError(f"--out {out}: cannot be written: {error.strerror or error}") from None
     seconds = time.perf_counter() - started
