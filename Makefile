@@ -27,6 +27,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 demo: install
 	$(BIN)/murmuration run --strategy uls --epsilon 3 --delta 1e-5 --rounds 200 --cohort 500 --seed 0 --out $(OUT)
+	@echo "To use these commands yourself: . $(BIN)/activate"
 
 test: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal

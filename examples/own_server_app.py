@@ -4,7 +4,8 @@
 
 The strategy is an ordinary `flwr.serverapp.Strategy`. The plan fixes who is sampled, how gradients
 are clipped, the noise and the account of it; the ledger is on disk before any noise is drawn. Nodes
-run our ClientApp unchanged. Here Flower simulates two of them, who host the embedded population.
+run our ClientApp unchanged. Two of them, who host the embedded population, are in this process here;
+in a Flower app name the object that `server_app` returns in `[tool.flwr.app.components]`.
 """
 
 import argparse
@@ -12,8 +13,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+from flwr.app import Context, RecordDict
 from flwr.serverapp import ServerApp
-from flwr.simulation import run_simulation
 
 from murmuration import RewardModel
 from murmuration.client.app import app as client_app
@@ -22,6 +23,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.protocol.users import Registry
@@ -77,7 +79,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/own-server-app"))
     given = parser.parse_args()
     given.out.mkdir(parents=True)
-    run_simulation(server_app(given.out.absolute(), given.rounds), client_app, num_supernodes=2)
+    config = {"data": "murmuration.population:train"}
+    nodes = LocalGrid(client_app, 2, config)
+    context = Context(1, 0, {}, RecordDict(), config)
+    server_app(given.out, given.rounds)(nodes, context)
     model = RewardModel.load(given.out / "model")
     for answer in ("Put it into your emergency fund first.", "Book the trip, you only live once!"):
         print(f"{model.score('A bonus came. What now?', answer):+.3f}  {answer}")

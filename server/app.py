@@ -58,7 +58,12 @@ def _log_rounds(rounds: int) -> Callable[[Mapping[str, Any]], None]:
 
 
 def _one_line(record: logging.LogRecord) -> bool:
-    """Of what a user can mend, the line that says it, without the trace of our code."""
+    """Of what a user can mend, the line that says it, without the trace of our code.
+
+    Nodes of a simulation log here, too; what one of them raises ends the run, which says it again.
+    """
+    if f"{InputError.__module__}.{InputError.__name__}: " in record.getMessage():
+        return False
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, InputError | RunAborted):
         record.msg, record.args, record.exc_info = "error: %s", (str(error),), None

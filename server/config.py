@@ -162,6 +162,8 @@ def read_settings(path: Path) -> dict[str, Scalar]:
             settings[name] = typed(name, value, str(path))
     if of_a_run and settings.get("strategy") in registry.solved():
         settings.pop("cohort", None)  # everybody takes part
+    if of_a_run and not settings.get("cohort"):
+        settings.pop("cohort", None)  # it was left out there, too
     return settings
 
 

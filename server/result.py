@@ -101,9 +101,9 @@ def _lost(ledger: Ledger) -> list[str]:
         return []
     times = "once" if len(ledger.lost) == 1 else f"{len(ledger.lost)} times"
     return [
-        f"THE LEDGER WAS LOST {times} and the run went on by leave (--accept-ledger-loss): epsilon "
-        "counts the whole plan again for what nobody can know any more, and may be above the "
-        f"budget. What happened: {'; '.join(ledger.lost)}."
+        f"THE LEDGER WAS LOST {times} and the run was told to go on (--accept-ledger-loss): "
+        "epsilon counts the whole plan again for what nobody can know any more, and may be above "
+        f"the budget. What happened: {'; '.join(ledger.lost)}."
     ]
 
 

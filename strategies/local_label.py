@@ -374,7 +374,7 @@ class LocalLabelSettings(Solved, Leveled):
     )
     label_delta: float = setting(
         0.0,
-        "User level: the part of delta that labels are told with.",
+        "User level: the part of delta that is spent on labels.",
         good=not_negative,
         expected="between 0 and --delta, which it is part of",
     )

@@ -31,7 +31,7 @@ Scalar = bool | int | float | str
 Own = TypeVar("Own")
 
 #: Panels of ``--help``, in their order. What is of single strategies stands behind them.
-DATA, PROMISE, TRAINING = "Data", "Promise", "Training"
+DATA, PROMISE, TRAINING = "Data", "Privacy", "Training"
 MODEL, RUNTIME, OUTPUT = "Model", "Runtime", "Output"
 PANELS = (DATA, PROMISE, TRAINING, MODEL, RUNTIME, OUTPUT)
 OF_STRATEGY = "Only for"
@@ -133,10 +133,13 @@ class Settings:
     )
     test: str = setting(
         "",
-        "As --data, of other users, declared public. Without it, a share of users is held out.",
+        "Judgements of other users to measure accuracy on, declared public; named as --data is. "
+        "Without it, a share of the users is held out.",
         panel=DATA,
     )
-    columns: str = setting("", "Renamed columns: user_id=annotator,chosen=better,…", panel=DATA)
+    columns: str = setting(
+        "", "Columns of other names, as field=column: user_id=annotator,chosen=better,…", panel=DATA
+    )
     on_bad_rows: str = setting(
         "refuse",
         "refuse (default) or skip: set aside rows that cannot be used.",
@@ -184,12 +187,12 @@ class Settings:
     )
     heldout_epsilon: float = setting(
         0.0,
-        "What the accuracy on users held out may cost. [default: half of --epsilon; all of it "
-        "where users are replaced, which is free]",
+        "Budget for the accuracy on held-out users. [default: half of --epsilon, which is part of "
+        "it; under replace and replace-labels all of it, at no extra cost]",
         panel=PROMISE,
     )
     exact_heldout: bool = setting(
-        False, "Tell the exact accuracy on users held out, OUTSIDE THE GUARANTEE.", panel=PROMISE
+        False, "Report the exact accuracy on held-out users, OUTSIDE THE GUARANTEE.", panel=PROMISE
     )
     strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING)
     model: str = setting(
@@ -261,27 +264,27 @@ class Settings:
     )
     base_privacy: str = setting(
         "",
-        "What --base, or an encoder, cost those whom it was trained on, where its folder does not "
-        "say: public, or the ledger.jsonl of the run that made it (of several, comma-separated). "
-        "[default: as its folder says]",
+        "Privacy cost of training --base, or an encoder, where its folder does not record it: "
+        "public, or the ledger.jsonl of the run that made it (of several, comma-separated). "
+        "[default: as its folder records]",
         panel=PROMISE,
     )
     population: str = setting(
         "",
-        "Who is trained on, by a name of your own. Where --base, or an encoder, was trained on the "
-        "same, or on nobody named, epsilons add up.",
+        "A name of your own for the people trained on. If --base, or an encoder, was trained on "
+        "the same people, or on people without such a name, epsilons add up.",
         panel=PROMISE,
     )
     disjoint: bool = setting(
         False,
-        "Declare that nobody of --population is in another one that --base, or an encoder, was "
+        "Declare that nobody in --population is among the people that --base, or an encoder, was "
         "trained on.",
         panel=PROMISE,
     )
     task: str = setting(
         "reward",
         "reward: from judgements. text: the next token of users' own texts (user_id, text). sft: "
-        "that of the responses in judgements. policy: which responses to say, from judgements. "
+        "that of the responses in judgements. policy: a model that answers as people prefer. "
         "[default: reward]",
         panel=MODEL,
         choices=TASKS,
@@ -296,7 +299,7 @@ class Settings:
     )
     beta: float = setting(
         0.0,
-        "policy: what reward a log-ratio of one stands for. [default: 1]",
+        "policy: the reward that a log-ratio of one stands for. [default: 1]",
         panel=MODEL,
         base=True,
         **POSITIVE,
@@ -310,11 +313,13 @@ class Settings:
         **POSITIVE,
     )
     as_published: bool = setting(
-        False, "sft: learn chosen responses only. Looks at labels.", panel=MODEL
+        False,
+        "sft: train on chosen responses only, as published; that looks at labels.",
+        panel=MODEL,
     )
     policies: str = setting(
         "",
-        "policy: a class of policies to choose from, which murmuration policies commit wrote; "
+        "policy: a class of policies to choose from, written by `murmuration policies commit`; "
         "--base is the reference.",
         panel=MODEL,
         base=True,
@@ -324,8 +329,8 @@ class Settings:
     )
     head_first: float = setting(
         0.3,
-        "Share of rounds in which only a reward's head learns: from a head that is zero what is "
-        "below it learns nothing, and would get noise alone.",
+        "Share of rounds, the first ones, in which only a reward's head learns: below a head that "
+        "is still zero gradients are zero, and layers there would get noise alone.",
         panel=MODEL,
         good=a_share,
         expected="in [0, 1]",
@@ -396,7 +401,7 @@ class Settings:
     batch_users: bool = setting(
         False,
         "Let nodes compute several users at once (language models; a GPU). That no user moves "
-        "the others' vectors is then measured, not so by construction.",
+        "the others' vectors is then only measured, not proven.",
         panel=MODEL,
         steps=True,
     )
@@ -463,7 +468,7 @@ class Settings:
     resume: bool = setting(False, "Continue the run in --out.", panel=OUTPUT, changeable=True)
     accept_ledger_loss: bool = setting(
         False,
-        "With --resume: go on though the ledger lost charges; the plan is charged again.",
+        "With --resume: continue although the ledger lost charges; its plan is charged again.",
         panel=OUTPUT,
         changeable=True,
     )
@@ -477,14 +482,16 @@ class Settings:
     )
     honest_nodes: int = setting(
         0,
-        "Of --noise distributed: how many nodes at least add their shares and stay. [default: more "
-        "than two thirds of those registered]",
+        "--noise distributed: the least number of nodes that add their shares of noise honestly "
+        "and stay. [default: more than two thirds of those registered]",
         panel=PROMISE,
         good=lambda value: value == 0 or value >= 2,
         expected="at least 2",
     )
     secure_aggregation: bool = setting(
-        False, "Let nodes mask their sums: the server sees the cohort's sum only.", panel=PROMISE
+        False,
+        "Let nodes mask their sums: the server sees only the sum over the cohort.",
+        panel=PROMISE,
     )
     timeout: float = setting(
         0.0,

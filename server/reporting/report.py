@@ -229,10 +229,10 @@ release it where that matters.
 {% elif level == "claimed" %}
 The figures below repeat that claim. Treat the model as one without protection.
 {% elif level == "item" %}
-Read it so: a user who gave k judgements has spent up to k times this ε on them together. That is
-what the ledger counts, for the user with the most judgements.
+In other words: a user who gave k judgements has spent up to k times this ε on them together. That
+is what the ledger counts, for the user with the most judgements.
 {% else %}
-Read it so: whatever one looks for in what this run released, it is at most e^{{ epsilon_text }}
+In other words: whatever one looks for in what this run released, it is at most e^{{ epsilon_text }}
 {%- if epsilon < 20 %}, about {{ (e ** epsilon)|round_digits }},{% endif %} times as likely with
 one of two neighbouring data sets as with the other, plus at most {{ delta_text }}. This holds for
 all rounds' models taken together, whatever else is known, and for anything that is computed from

@@ -17,7 +17,10 @@ from murmuration.sims.cli import about_data
 def agent(
     data: Annotated[Path, typer.Option(help="the judgements of this machine's users")],
     policy: Annotated[Path, typer.Option(help="what may leave: policy.toml")],
-    state: Annotated[Path, typer.Option(help="a private folder: own ledger, labels told")],
+    state: Annotated[
+        Path,
+        typer.Option(help="a private folder: the owner's ledger, and which labels were released"),
+    ],
     socket: Annotated[Path, typer.Option(help="where the SuperNode's app finds the agent")],
     group: Annotated[
         str | None, typer.Option(help="let this group use the socket, not only its owner")

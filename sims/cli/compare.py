@@ -110,6 +110,8 @@ def compare(
         "features": features,
     }
     base = settings({**given, "out": str(out / "runs")})
+    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir()):
+        raise InputError(f"--out {out} holds something else; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=as_json)
     with RunsProgress() as progress:

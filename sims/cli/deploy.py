@@ -60,15 +60,15 @@ def init(
             show_default=False,
         ),
     ] = 0,
-    epsilon: Annotated[float, typer.Option(help="of one run")] = Terms.epsilon,
-    delta: Annotated[float, typer.Option(help="of one run")] = Terms.delta,
-    rounds: Annotated[int, typer.Option(help="of one run")] = Terms.rounds,
-    clip: Annotated[float, typer.Option(help="length of a user's part of a round")] = Terms.clip,
+    epsilon: Annotated[float, typer.Option(help="privacy budget of one run")] = Terms.epsilon,
+    delta: Annotated[float, typer.Option(help="delta of one run")] = Terms.delta,
+    rounds: Annotated[int, typer.Option(help="rounds of one run")] = Terms.rounds,
+    clip: Annotated[float, typer.Option(help="clip norm of a user's part of a round")] = Terms.clip,
     group_size: Annotated[
         int, typer.Option(help="judgements of a user that count in a round")
     ] = Terms.group_size,
     repeats: Annotated[
-        int, typer.Option(help="answers to one round, where the server crashed")
+        int, typer.Option(help="how often a node answers the same round, if the server crashes")
     ] = Terms.repeats,
 ) -> None:
     """Write certificates, one key for each client, commands and units; start nothing.
@@ -104,7 +104,9 @@ def client(
     socket: Annotated[
         Path | None, typer.Option(help="instead of --data: an agent answers here; run the node")
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="look and tell, run nothing")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="only check and report; run nothing")
+    ] = False,
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
     one_user_per_row: about_data.OneUserPerRow = None,
@@ -161,7 +163,7 @@ def registered(
     folder: Folder,
     wait: Annotated[float, typer.Option(help="seconds to wait for the SuperLink")] = 120.0,
 ) -> None:
-    """Let every client's key in that is not yet; a second time does no harm."""
+    """Register every client's key that is not registered yet; safe to repeat."""
     register(folder, wait=wait, say=_say)
 
 

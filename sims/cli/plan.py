@@ -39,7 +39,8 @@ def planned(
     ] = "uls",
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget.")] = None,
     noise_multiplier: Annotated[
-        float | None, typer.Option(help="Standard deviation of the noise over the clip norm.")
+        float | None,
+        typer.Option(help="Standard deviation of the noise, divided by the clip norm."),
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds.")] = None,
     cohort: Annotated[
@@ -60,14 +61,19 @@ def planned(
         int | None, typer.Option(help="els, group: most judgements that a user keeps.")
     ] = None,
     sampling_probability: Annotated[
-        float | None, typer.Option(help="els, group: of each kept judgement, in each round.")
+        float | None,
+        typer.Option(help="els, group: chance of each kept judgement to be in a round."),
     ] = None,
     variant: Annotated[
-        str, typer.Option(help="aup: which.", click_type=click.Choice(_choices("variant")))
+        str,
+        typer.Option(help="aup: which form of it.", click_type=click.Choice(_choices("variant"))),
     ] = "centred",
     adaptation: Annotated[
         str,
-        typer.Option(help="aup centred: by what.", click_type=click.Choice(_choices("adaptation"))),
+        typer.Option(
+            help="aup centred: how the radius adapts.",
+            click_type=click.Choice(_choices("adaptation")),
+        ),
     ] = "quantile",
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
@@ -75,14 +81,14 @@ def planned(
     heldout: Annotated[
         float | None,
         typer.Option(
-            help="Share of users held out where there is no --test, beside --users.",
+            help="Share of users held out, besides --users, where there is no --test.",
             show_default=False,
         ),
     ] = None,
     heldout_epsilon: Annotated[
         float | None,
         typer.Option(
-            help="What is told of them may cost. [default: as in run]".replace("[", r"\["),
+            help="Budget for the accuracy on them. [default: as in run]".replace("[", r"\["),
             show_default=False,
         ),
     ] = None,
@@ -111,7 +117,7 @@ def planned(
     most_judgements: about_data.MostJudgements = None,
     most_characters: about_data.MostCharacters = None,
     batch_users: Annotated[
-        bool, typer.Option("--batch-users", help="As in run; costs nothing that is accounted.")
+        bool, typer.Option("--batch-users", help="As in run; does not change epsilon.")
     ] = False,
 ) -> dict[str, Any]:
     """All numbers of a plan, and what they mean, from what the options of ``plan`` say.

@@ -35,7 +35,9 @@ def privatize(
     data: Annotated[
         str | None, typer.Option(help="Judgements, as for `murmuration run --data`.")
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the level.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy budget of a user, or of an item: see --level.")
+    ] = None,
     level: Annotated[
         str,
         typer.Option(
@@ -46,8 +48,8 @@ def privatize(
     cap: Annotated[
         int | None,
         typer.Option(
-            help="Most labels a user ever tells, now and later. [default: at user level, as many "
-            "as they have now; at item level, any number]",
+            help="Most labels of a user that are ever released, now and later. [default: at user "
+            "level, as many as they have now; at item level, any number]",
             show_default=False,
             min=1,
         ),
@@ -56,7 +58,10 @@ def privatize(
         float, typer.Option(help="At user level: allow a larger epsilon for each label.")
     ] = 0.0,
     state: Annotated[
-        Path | None, typer.Option(help="Remembers what was told; keep it, and keep it private.")
+        Path | None,
+        typer.Option(
+            help="File that remembers which labels were released; keep it, and keep it private."
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The .jsonl or .jsonl.gz file to write.")] = None,
     columns: about_data.Columns = None,
@@ -65,7 +70,10 @@ def privatize(
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
     on_bad_rows: Annotated[
-        str, typer.Option(help="Or set them aside.", click_type=click.Choice(["refuse", "skip"]))
+        str,
+        typer.Option(
+            help="refuse, or skip: set bad rows aside.", click_type=click.Choice(["refuse", "skip"])
+        ),
     ] = "refuse",
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,

@@ -97,7 +97,7 @@ def _former(folder: Path) -> dict[str, Any]:
     if settings.pop(CHECK, None) is None:
         raise InputError(
             f"--resume: the run in {folder} was begun by an earlier version, whose unfinished runs "
-            "cannot be gone on with (or its config.json was edited): begin again with another --out"
+            "cannot be resumed (or its config.json was edited): begin again with another --out"
         )
     return {**settings, "seed": seed.get("seed")}
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import tomllib
+import traceback
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,11 @@ def test_what_a_user_can_mend_is_one_line_in_flowers_log(crowd, caplog, monkeypa
     monkeypatch.setattr(logging.getLogger("flwr"), "filters", [])
     with pytest.raises(InputError):
         run(settings(crowd, epsylon=3.0))  # the app was begun
-    logging.getLogger("flwr").error("ServerApp raised an exception", exc_info=error)
+    log = logging.getLogger("flwr")
+    log.error("".join(traceback.format_exception(error)))  # as Flower logs what a node raises
+    assert ("Error: a bug" in caplog.text) is traced and "Error: no such file" not in caplog.text
+    caplog.clear()
+    log.error("ServerApp raised an exception", exc_info=error)
     assert ("error: no such file: x" in caplog.text) is not traced
     assert ("raised an exception" in caplog.text) is traced
 

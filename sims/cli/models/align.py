@@ -36,7 +36,7 @@ def align(
             "each row, or `population:seen` or `population:unseen`."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the policy and what is told of it.")],
+    out: Annotated[Path, typer.Option(help="Folder for the policy, its report and its card.")],
     reward: Annotated[
         Path | None, typer.Option(help="A reward model's folder, as in RUN/model.")
     ] = None,
@@ -47,8 +47,8 @@ def align(
             "the folder OUT-reward, by `uls` over 200 rounds."
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Of that reward.")] = None,
-    delta: Annotated[str, typer.Option(help="Of that reward.")] = "1e-5",
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of that reward.")] = None,
+    delta: Annotated[str, typer.Option(help="Privacy budget of that reward.")] = "1e-5",
     limit: Annotated[int, typer.Option(help="How many prompts at most.", min=2)] = 1000,
     prompts_public: Annotated[
         bool,
@@ -61,7 +61,7 @@ def align(
     reward_privacy: Annotated[
         str,
         typer.Option(
-            help="What a reward cost whose folder does not say it: `public`, or ledgers, "
+            help="Privacy cost of a reward whose folder does not record it: `public`, or ledgers, "
             "comma-separated."
         ),
     ] = "",

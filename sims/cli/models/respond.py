@@ -33,7 +33,7 @@ def respond(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="Only the first so many prompts. [default: all; 2000 of the population]",
+            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
             show_default=False,
             min=1,
         ),
@@ -60,13 +60,13 @@ def respond(
     reward_privacy: Annotated[
         str,
         typer.Option(
-            help="With --reward: what it cost, where nothing at hand says so: `public`, or the "
-            "ledgers of its runs, comma-separated.",
+            help="With --reward: its privacy cost, where its folder does not record it: "
+            "`public`, or the ledgers of its runs, comma-separated.",
             show_default=False,
         ),
     ] = "",
     model_privacy: Annotated[
-        str, typer.Option(help="The same of the model.", show_default=False)
+        str, typer.Option(help="The same, for the model.", show_default=False)
     ] = "",
     prompts_public: Annotated[
         bool,

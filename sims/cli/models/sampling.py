@@ -7,9 +7,18 @@ import typer
 _PANEL = "How it writes"
 
 Temperature = Annotated[
-    float, typer.Option(help="What logits are divided by; 0: likeliest.", rich_help_panel=_PANEL)
+    float,
+    typer.Option(
+        help="Sampling temperature; 0: always the likeliest token.", rich_help_panel=_PANEL
+    ),
 ]
-TopP = Annotated[float, typer.Option(help="Likeliest tokens alone.", rich_help_panel=_PANEL)]
+TopP = Annotated[
+    float,
+    typer.Option(
+        help="Draw from the likeliest tokens that have this probability together.",
+        rich_help_panel=_PANEL,
+    ),
+]
 MaxNewTokens = Annotated[
-    int, typer.Option(help="After so many an answer breaks off.", rich_help_panel=_PANEL)
+    int, typer.Option(help="The most tokens of an answer.", rich_help_panel=_PANEL)
 ]

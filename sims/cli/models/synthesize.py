@@ -29,7 +29,7 @@ def synthesize(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="Only the first so many prompts. [default: all; 2000 of the population]",
+            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
             show_default=False,
             min=1,
         ),
@@ -58,13 +58,13 @@ def synthesize(
     reward_privacy: Annotated[
         str,
         typer.Option(
-            help="What the reward cost, where nothing at hand says so: `public`, or the ledgers of "
-            "its runs, comma-separated.",
+            help="Privacy cost of the reward, where its folder does not record it: `public`, or "
+            "the ledgers of its runs, comma-separated.",
             show_default=False,
         ),
     ] = "",
     policy_privacy: Annotated[
-        str, typer.Option(help="The same of the policy.", show_default=False)
+        str, typer.Option(help="The same, for the policy.", show_default=False)
     ] = "",
     prompts_public: Annotated[
         bool,

@@ -53,7 +53,7 @@ def winrate(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="Only the first so many prompts. [default: all; 2000 of the population]",
+            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
             show_default=False,
             min=2,
         ),

@@ -94,3 +94,20 @@ def test_a_strategy_that_fails_is_told_apart_from_one_that_is_refused(
     assert rows[1]["refused"] and not rows[1]["failed"]
     assert rows[2]["accuracy_mean"] is not None
     assert "FAILED: " in (tmp_path / "c" / "report.md").read_text()
+
+
+def test_a_folder_of_something_else_is_refused_first(cli, crowd, tmp_path):
+    (tmp_path / "mine.txt").write_text("kept")
+    code, out, lines = cli("compare", "--data", crowd, "--out", tmp_path, "--seeds", 1)
+    assert (code, out) == (2, "") and len(lines) == 1 and "something else" in lines[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_without_a_terminal_runs_are_counted(cli, crowd, tmp_path):
+    options = ["--strategies", "uls,nonprivate", "--epsilon", "1,3", "--seeds", 1, "--rounds", 2]
+    told = ["--data", crowd, "--users", 40, "--out", tmp_path / "c"]
+    code, _, lines = cli("compare", *told, *options)
+    counted = [line for line in lines if line.startswith(("3 runs", "run "))]
+    assert code == 0 and len(counted) == 4
+    assert counted[0] == "3 runs" and counted[-1] == "run 3 of 3 ended: nonprivate-seed0"
+    assert " left" in counted[1]

@@ -157,7 +157,7 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
         assert option in own
         assert option not in solved
     assert "--ridge" in solved
-    for panel in ("Data", "Promise", "Training", "Model", "Runtime", "Output", "Only for els"):
+    for panel in ("Data", "Privacy", "Training", "Model", "Runtime", "Output", "Only for els"):
         assert f"─ {panel}" in everything
 
 
