@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from murmuration.preference.data.columns import taken, told
+from murmuration.preference.data.columns import SHARED_WORDS, taken, told
 from murmuration.preference.data.rows import (
     FIELDS,
     REQUIRED,
@@ -253,6 +253,12 @@ class Judgements:
             if (user := readable_user(row, names)) is not None:
                 found.setdefault(user, [])
         left_out.check(sum(map(len, found.values())), f"{source}: no judgements: there are no rows")
+        without = notes[SHARED_WORDS]
+        if on_bad_rows == "refuse" and 0 < without < sum(map(len, found.values())):
+            raise InputError(
+                f"{source}: {without} rows have no prompt and others have one: give them theirs, "
+                "or take them out"
+            )
         ordered = [judged for mine in found.values() for judged in mine]
         flip_R = None
         if schema.labels == "randomized":

@@ -3,6 +3,7 @@
 Everything here is exact and about the users' own data. Nothing is written.
 """
 
+import contextlib
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,8 @@ from typing import get_args
 
 import numpy as np
 
+from murmuration.preference.data.cells import BadRow
+from murmuration.preference.data.columns import with_user
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
 from murmuration.preference.data.rows import FIELDS, MOST_RESPONSES, InputError, Kind
@@ -102,6 +105,8 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
         schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
     found = columns_of(source)
     taken = {field: field for field in FIELDS} | parse_columns(columns)
+    with contextlib.suppress(BadRow):  # which is among the reasons
+        taken = {**with_user(dict.fromkeys(found), taken)}
     taken = {field: column for field, column in taken.items() if column in found}
     return Look(judgements, schema, kinds, found, taken, _grouped(judgements.set_aside))
 
