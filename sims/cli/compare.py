@@ -126,10 +126,11 @@ def compare(
     composed = composed_epsilon(cells, adjacency, delta)
     write(cells, composed, base, out)
     console.print(_table(base, cells))
-    console.print(
-        f"released together, with secret seeds, it would cost ε = {composed:.3g}; these seeds are "
-        "public: release none of it"
-    )
+    if composed:
+        console.print(
+            f"All of it together would cost ε = {composed:.3g}, had the seeds been secret. They "
+            "are public: release none of it."
+        )
     console.print(f"table, plot and runs: {out}", markup=False)
     if as_json:
         rows = [cell.row() for cell in cells]

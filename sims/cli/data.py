@@ -113,6 +113,7 @@ def _there(found: look.Look) -> Text:
         f"kind: {found.schema.kind}{over}",
         f"columns used: {', '.join(listed) or 'none of these names'}",
         f"columns not used: {', '.join(unused) or 'none'}",
+        *judgements.notes,
     ]
     kinds = found.kinds.items()
     others = {kind: rows for kind, rows in kinds if kind != found.schema.kind and rows}

@@ -121,7 +121,9 @@ def privatize(
     except ValueError as error:
         raise InputError(f"--epsilon {epsilon:g}: {error}") from None
     if not len(answer.rows_N):
-        raise InputError(f"{data}: nobody here has room for another label; nothing is written")
+        raise InputError(
+            f"{data}: every user has released as many labels as they may; nothing is written"
+        )
     lines = _lines(judgements, answer)
     # Without the time in its head, so that the same answers are the same file.
     _write(out, gzip.compress(lines, mtime=0) if out.suffix == ".gz" else lines)

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from murmuration.preference.data.data_sets import absolute
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.features.hashing import parse_features
+from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig, read_settings, typed
 from murmuration.server.run_files import CHECK
@@ -61,11 +62,13 @@ def settings(given: dict[str, Any]) -> RunConfig:
 
         chosen["policies"] = with_digest(chosen["policies"])
     if "features" in chosen:
-        named = chosen["features"].strip()
+        given, named = chosen["features"].strip(), chosen_features(chosen["features"]).strip()
+        if given == AUTO:
+            print(f"--features auto: {named}", file=sys.stderr)
         chosen["features"] = parse_features(named).get("path", named)
     if resume:
         if not out:
-            raise InputError("--resume needs --out: which run is to be continued?")
+            raise InputError("--resume needs --out, the folder of the run to continue")
         chosen = {**_former(Path(out).expanduser()), **chosen}
     elif "data" not in chosen:
         data, test = _EMBEDDED.get(chosen.get("task", "reward"), _EMBEDDED["reward"])

@@ -86,8 +86,8 @@ def solve(
     """
     if strategy not in STRATEGIES:
         raise InputError(
-            f"--optimize weighs uls and els, not {strategy}; adaptive, aup and dp-fedavg sample "
-            "users as uls does, so plan for uls and take over its --group-size and --cohort"
+            f"--optimize compares uls and els, not {strategy}; adaptive, aup and dp-fedavg sample "
+            "users as uls does, so plan for uls and use its --group-size and --cohort"
         )
     if compute is None or compute < 1:
         raise InputError("--optimize needs --compute, the judgements whose gradients a round takes")

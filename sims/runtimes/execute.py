@@ -125,8 +125,8 @@ def _keep_prompts(config: RunConfig, folder: Path) -> None:
             keep(folder, _prompts(config))
     except OSError as error:
         raise InputError(
-            f"--out {folder}: what users were shown cannot be noted: {error.strerror}; mend that, "
-            "and continue with --resume"
+            f"--out {folder}: the prompts that users were shown cannot be recorded: "
+            f"{error.strerror}; mend that, and continue with --resume"
         ) from None
 
 

@@ -55,7 +55,7 @@ def test_what_is_said_of_the_data_becomes_settings(cli, executed, crowd, monkeyp
 
 def test_resume_needs_a_place(cli):
     code, _, lines = cli("run", "--resume")
-    assert (code, lines) == (2, ["error: --resume needs --out: which run is to be continued?"])
+    assert (code, lines) == (2, ["error: --resume needs --out, the folder of the run to continue"])
 
 
 @pytest.mark.parametrize(

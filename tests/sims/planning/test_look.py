@@ -61,6 +61,15 @@ def test_columns_that_were_taken_and_bad_rows_by_reason(written):
     assert first.endswith("rows.jsonl:2: 'chosen' is empty")
 
 
+def test_a_users_column_by_another_known_name_is_shown(written):
+    rows = [pair("u", "x", "y") for _ in range(3)]
+    for row in rows:
+        row["annotator"] = row.pop("user_id")
+    found = look.look_at(written(rows), "", {})
+    assert found.taken["user_id"] == "annotator" and len(found.judgements) == 3
+    assert any("annotator" in note for note in found.judgements.notes)
+
+
 def judged(rows, **declared):
     return Judgements.from_rows(rows, schema=Schema(**declared))
 
