@@ -127,3 +127,9 @@ def test_scripts_and_languages():
 def test_few_words_say_nothing_of_a_language():
     _, languages = look.written_in(judged([{**pair("a", "Okay", "x"), "prompt": "Go?"}]))
     assert languages == {"unclear": 2}
+
+
+def test_the_column_of_users_is_the_one_that_a_run_takes(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"worker": 1, "prompt": "p", "chosen": "a", "rejected": "b"}\n')
+    assert look.look_at(str(path), "", {}).taken["user_id"] == "worker"
