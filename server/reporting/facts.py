@@ -72,6 +72,8 @@ _LACKING: dict[str, Any] = {
     "policy_chosen_tokens": None,
     "policy_written_tokens": None,
     "choice": None,
+    "baselines": None,
+    "versions": {},
 }
 
 
