@@ -35,10 +35,12 @@ from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
+from murmuration.server.reporting.baselines import on_public_test
 from murmuration.server.reporting.model_card import model_card
 from murmuration.server.reporting.report import write_report
 from murmuration.server.result import Pace, result_of
 from murmuration.server.run_directory import RunDirectory
+from murmuration.server.versions import versions
 from murmuration.strategies import registry
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import StatedPlan
@@ -148,6 +150,7 @@ def _train(
         result = result_of(config, context, built, ledger, figure, pace, folder) | beside
     took = {"attention": features.attention} if isinstance(features, LanguageBase) else {}
     result["features"] = {**described, **took}
+    result["versions"] = versions()
     if isinstance(features, PolicyClass):
         result["choice"] |= _chosen(theta_D, features, test)  # type: ignore[operator]
     lineage = lineage.with_run(result, config, folder.ledger_path)
@@ -157,6 +160,9 @@ def _train(
     if isinstance(features, LanguageBase) and features.device.type == "meta":
         features = base_of(features.to_config())
     model = reward_model(theta_D, features, config.model)
+    score = model.score if isinstance(model, RewardModel) else None
+    if (public := on_public_test(config, score)) is not None:
+        result["baselines"] = public
     files = {} if isinstance(model, RewardModel) else {"beside": lineage.files}
     model.save(folder.path / "model", model_card(result), overwrite=True, **files)
     result["weights"] = weights_digest(folder.path / "model")

@@ -47,6 +47,7 @@ COMMANDS = {
         "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
         "bars."
     ),
+    "report": "Write the report of a run again, or compare runs: a page and a table.",
     "reproduce": "Rerun a figure or table of the papers, or one of our own.",
     "privatize": (
         "Randomize the labels of judgements, once and for all, and record how likely each is false."

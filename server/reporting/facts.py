@@ -73,6 +73,8 @@ _LACKING: dict[str, Any] = {
     "policy_chosen_tokens": None,
     "policy_written_tokens": None,
     "choice": None,
+    "baselines": None,
+    "versions": {},
 }
 
 

@@ -14,7 +14,7 @@ from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.policy_class import KIND as CLASS
 from murmuration.server.reporting.facts import facts
-from murmuration.server.reporting.figures import round_digits
+from murmuration.server.reporting.figures import round_digits, share_text
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -53,6 +53,7 @@ _JINJA = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
+_JINJA.filters |= {"share": share_text}
 _JINJA.filters |= {"round_digits": round_digits, "count": "{:,}".format, "number": "{:g}".format}
 # A line that is indented goes on with the one before.
 _CARD = _JINJA.from_string("""\
@@ -186,6 +187,16 @@ On the {{ words.rows }} of {{ heldout_users|count }} users who were not trained 
   (ties left out); {{ by_user_text }} averaged by user, with a standard error of at most
   {{ error_text }}. Guessing would be right
   {{ "half" if heldout_chance in (none, 0.5) else "%.0f %%" % (100 * heldout_chance) }} of the time.
+{% endif %}
+{% if baselines and baselines.longer_wins is not none %}
+
+On the same public test, always taking the response with more words would be right
+  {{ baselines.longer_wins|share }} of the time.
+  {% if baselines.near %}
+  On its {{ baselines.near.pairs|count }} pairs of nearly equal length (word counts differ by at
+  most {{ (100 * baselines.near.within)|number }} % of the larger one) the model is right
+  {{ baselines.near.accuracy|share }} of the time, that rule {{ baselines.near.longer_wins|share }}.
+  {% endif %}
 {% endif %}
 
 ## Use

@@ -3,8 +3,8 @@
 Decisions:
 - The claim comes first, in words, with the adjacency it is made under; warnings come before any
   figure that they qualify.
-- It is written from ``result.json`` and ``metrics.jsonl`` alone, so it shows nothing that those do
-  not, and it leaves out the path of the folder, since a report is passed on.
+- It is written from files of the run that are for release, so it shows nothing that those do not,
+  and of paths it shows the last name alone, since a report is passed on.
 - Figures are rounded to what they can carry, epsilon always upwards.
 - One page: one column, light or dark as the reader has it, no script, nothing fetched from
   anywhere. Jinja escapes every text, so that none can be forgotten.
@@ -13,19 +13,32 @@ Decisions:
 import base64
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 
 from murmuration.privacy.durable_files import replace_file
 from murmuration.server.reporting import plots
 from murmuration.server.reporting.facts import facts
 from murmuration.server.reporting.figures import delta_text, epsilon_text, round_digits, share_text
+from murmuration.server.reporting.provenance import (
+    Provenance,
+    name_of,
+    provenance,
+    without_folders,
+)
+from murmuration.server.reporting.spent import found_at_most, sure_at_most
 
 
 def write_report(
-    folder: Path, result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
+    folder: Path,
+    result: Mapping[str, Any],
+    metrics: Sequence[Mapping[str, Any]],
+    *,
+    twin: Mapping[str, Any] | None = None,
+    audit: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write ``plots/accuracy.png``, ``plots/noise.png`` and ``report.html``; returns the last.
 
@@ -33,6 +46,8 @@ def write_report(
         folder: the run directory.
         result: the figures of ``result.json``.
         metrics: the lines of ``metrics.jsonl``, in order of rounds; may be empty.
+        twin: those of a run without privacy. The page then is ``private/report-with-twin.html``.
+        audit: a line of ``murmuration audit --json`` about the mechanism.
     """
     folder = Path(folder)
     (folder / "plots").mkdir(parents=True, exist_ok=True)
@@ -42,20 +57,53 @@ def write_report(
         replace_file(folder / "plots" / f"{name}.png", light)
         images[name] = light, draw(result, metrics, plots.DARK)
     path = folder / "report.html"
-    replace_file(path, page(result, images).encode())
+    if twin is not None:
+        path = folder / "private" / "report-with-twin.html"
+    beside = replace(provenance(folder), twin=twin, audit=audit)
+    replace_file(path, page(result, images, beside).encode())
     return path
 
 
-def page(result: Mapping[str, Any], images: Mapping[str, tuple[bytes, bytes]]) -> str:
+def page(
+    result: Mapping[str, Any],
+    images: Mapping[str, tuple[bytes, bytes]],
+    beside: Provenance | None = None,
+) -> str:
     """The report as HTML; ``images`` are PNGs for light and for dark paper, of both plots."""
     uris = {
         name: [f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}" for png in both]
         for name, both in images.items()
     }
-    return _PAGE.render(facts(result), style=_STYLE, images=uris)
+    beside, found = beside or Provenance(), facts(result)
+    found["warnings"] = [without_folders(str(text)) for text in found["warnings"]]
+    if beside.twin is not None:
+        found["warnings"].append(_TWIN)
+    told = {"beside": beside, "attacker": _attacker(found)}
+    return _PAGE.render(found, style=STYLE, images=uris, **told)
 
 
-_STYLE = """:root { color-scheme: light dark; --paper: #f6f7f8; --card: #ffffff; --ink: #1f252b;
+_TWIN = (
+    "THIS PAGE SHOWS A RUN WITHOUT PRIVACY beside the private one. Its accuracy is an exact figure "
+    "about the same people, and no epsilon covers it. Do not publish this page or the twin, unless "
+    "the data are public."
+)
+
+
+def _attacker(run: Mapping[str, Any]) -> dict[str, str] | None:
+    """What (ε, δ) allows an attacker, in percent, rounded up; None where nothing is promised."""
+    if run["level"] not in ("user", "item"):
+        return None
+    epsilon, delta = float(run["epsilon"]), float(run["delta"])
+    shares = {
+        "found": found_at_most(epsilon, delta, 0.01),
+        "sure": sure_at_most(epsilon),
+        "sure_of_rare": sure_at_most(epsilon, 0.01),
+    }
+    told = {name: f"{math.ceil(1000 * share - 1e-9) / 10:.1f} %" for name, share in shares.items()}
+    return told | {"odds": round_digits(math.exp(epsilon), 3) if epsilon < 20 else ""}
+
+
+STYLE = """:root { color-scheme: light dark; --paper: #f6f7f8; --card: #ffffff; --ink: #1f252b;
   --soft: #5b6670; --line: #dfe3e8; --main: #17698c; --alarm: #8a4208; --alarm-paper: #fff4e5;
   --alarm-line: #e0a052; }
 @media (prefers-color-scheme: dark) { :root { --paper: #12171c; --card: #1a2027; --ink: #dde3e9;
@@ -106,9 +154,17 @@ _JINJA.filters |= {
     "epsilon": epsilon_text,
     "number": "{:g}".format,
     "share": share_text,
+    "short": name_of,
 }
 _JINJA.globals["e"] = math.e
-_PAGE = _JINJA.from_string("""\
+
+
+def template(text: str) -> Template:
+    """A page in which every text is escaped, with the filters that figures are told with."""
+    return _JINJA.from_string(text)
+
+
+_PAGE = template("""\
 {% macro row(name, value, note="") %}
 <tr><th scope="row">{{ name }}</th><td>{{ value }}
 {%- set note = caller() if caller is defined else note %}
@@ -188,6 +244,24 @@ of the judgements {{ who }}; ties left out{{ guessing }}
 {% endcall %}
 {% if test_is_public %}
 {{ row("the same, averaged by user", by_user_text, "standard error at most " ~ error_text) }}
+{% if baselines and baselines.longer_wins is not none %}
+{% call row("Longer wins", baselines.longer_wins|share) %}
+what one gets who always takes the response with more words, on the same judgements of the public
+test; the model is worth what it adds
+{% endcall %}
+{% endif %}
+{% if baselines and baselines.near %}
+{% call row("The model on pairs of nearly equal length", baselines.near.accuracy|share) %}
+{{ baselines.near.pairs|count }} pairs of the public test whose word counts differ by at most
+{{ (100 * baselines.near.within)|number }} % of the larger one; longer wins comes to
+{{ baselines.near.longer_wins|share }} there
+{% endcall %}
+{% endif %}
+{% endif %}
+{% if beside.twin is not none %}
+{% call row("Without privacy", beside.twin.heldout_accuracy|share) %}
+the twin that the operator made: not private, and not to be published unless the data are public
+{% endcall %}
 {% endif %}
 {% if policy_saturated is not none %}
 {% call row("Chosen and rejected responses", "%+.2f and %+.2f nats"
@@ -261,6 +335,19 @@ them later.
 {{ row("Time in rounds", time_text, speed_text and speed_text ~ " users a second") }}
 </table>
 
+{% if baselines and baselines.examples %}
+<h2>Three pairs of the public test</h2>
+<p>Rewards compare within a pair only; their zero means nothing.</p>
+{% for pair in baselines.examples %}
+<table>
+{{ row({"right": "One it gets right", "wrong": "One it gets wrong"}.get(pair.kind,
+       "The closest"), pair.prompt, "the prompt") }}
+{{ row("Reward %+.2f" % pair.reward_preferred, pair.preferred, "was preferred") }}
+{{ row("Reward %+.2f" % pair.reward_other, pair.other, "was not") }}
+</table>
+{% endfor %}
+{% endif %}
+
 <h2>Over the rounds</h2>
 {% call figure("accuracy", "Held-out accuracy over rounds"
                ~ (", and epsilon spent so far" if private else "")) %}
@@ -310,6 +397,37 @@ noise; more rounds at the same ε raise it.
 make the ledger show more than was released. Epsilon is the composition of the ledger's entries by
 privacy loss distributions (on a grid that errs towards a larger epsilon, with a bound on all
 rounding), under the adjacency named above. It is rounded up here.</p>
+{% if beside.parts %}
+<table>
+{% for covers, times, alone in beside.parts %}
+{{ row(covers, "ε = %s alone" % alone|epsilon, "charged %s" % (
+       "once" if times == 1 else times|count ~ " times")) }}
+{% endfor %}
+</table>
+<p>Parts do not add up to the total: together they cost less than their sum, and what one part of
+the users paid is not added to what another did.</p>
+{% endif %}
+{% endif %}
+
+{% if attacker %}
+<h2>What an attacker could do with it</h2>
+<p>However clever, whatever else they know: of somebody who tries to tell two neighbouring data sets
+apart{{ ", of single judgements" if level == "item" }}, the guarantee allows no more than this. What
+attacks are known to reach is often far less, and an ε of 8 or more forbids little.</p>
+<table>
+{{ row("Found, at 1 % false alarms", "at most " ~ attacker.found, "by guessing: 1 %") }}
+{{ row("Surer, from 50 %", "at most " ~ attacker.sure,
+       "odds grow at most %s-fold" % attacker.odds if attacker.odds else "") }}
+{{ row("Surer, from 1 %", "at most " ~ attacker.sure_of_rare) }}
+</table>
+<p>How sure one can become holds but for outcomes of probability about δ = {{ delta_text }}.</p>
+{% endif %}
+{% if beside.audit %}
+<h2>An audit of the mechanism</h2>
+<p>Of <code>{{ beside.audit.target }}</code> under {{ beside.audit.adjacency }}, not of this run:
+claimed ε = {{ beside.audit.epsilon_claimed|epsilon }}; attacks show that it is at least
+{{ beside.audit.epsilon_lower|number }}, at a confidence of {{ beside.audit.confidence|share }}. A
+low bound does not prove that the claim holds.</p>
 {% endif %}
 
 <h2>What is not covered</h2>
@@ -359,6 +477,29 @@ something about a person of whom one knows enough.</li>
 
 <h2>Settings</h2>
 <table>
+{% if beside.date %}
+{{ row("Date", beside.date, "of the first release, in UTC") }}
+{% endif %}
+{% if beside.command %}
+{% call row("Command", beside.command) %}
+written from the settings: without the seed, without folders, and without what is left at its
+default
+{% endcall %}
+{% endif %}
+{% if versions %}
+{% call row("Versions", "murmuration " ~ versions.murmuration) %}
+{% for name, value in versions.items() if name != "murmuration" %}
+{{ name }} {{ value }}{{ "" if loop.last else ", " }}
+{%- endfor %}
+{% endcall %}
+{% endif %}
+{% if beside.declared %}
+{% call row("Declared of the data", "by its owner, not counted in it") %}
+{% for name, value in beside.declared.items() %}
+{{ name }}: {{ value }}{{ "" if loop.last else ", " }}
+{%- endfor %}
+{% endcall %}
+{% endif %}
 {{ row("Strategy", strategy) }}
 {% if next_tokens %}
 {{ row("Task", task, "The model says the next token.") }}
@@ -374,7 +515,7 @@ something about a person of whom one knows enough.</li>
 {{ row("Expected cohort", "%s of %s users" % (cohort|count, users|count)) }}
 {% call row("Features", features.get("kind", "unknown")) %}
 {% for name, value in features.items() if name != "kind" %}
-{{ name.replace("_", " ") }} {{ value }}{{ "" if loop.last else ", " }}
+{{ name.replace("_", " ") }} {{ value|short }}{{ "" if loop.last else ", " }}
 {%- endfor %}
 {% endcall %}
 {{ row("Weights", dimension|count) }}

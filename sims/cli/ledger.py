@@ -6,8 +6,7 @@ Of a run, or of an owner's agent. Looking changes nothing, and is possible while
 import json
 import math
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.preference.data.judgements import InputError
-from murmuration.privacy.accounting import accountant, chained_record, events
+from murmuration.privacy.accounting import accountant, chained_record
 from murmuration.privacy.accounting.chained_record import (
     Contents,
     Head,
@@ -26,12 +25,12 @@ from murmuration.privacy.accounting.chained_record import (
     RecordDamaged,
     RecordInUse,
 )
-from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.accounting.ledger_lines import Account, Charge, LedgerError, account_of
+from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
 from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.server.reporting.figures import delta_text, epsilon_text
+from murmuration.server.reporting.spent import rows_of
 from murmuration.server.resuming import Done, missing
 from murmuration.server.run_files import read_json
 from murmuration.strategies.protocol.stated_plan import cost
@@ -152,33 +151,9 @@ def _of_run(account: Account) -> dict[str, Any]:
         "epsilon_against_server": accountant.epsilon(seen.items(), **terms) if seen else None,
         "budget_left": None if budget is None else max(0.0, budget - against),
         "losses": account.lost,
-        "events": list(_rows(account, terms)),
+        "events": list(rows_of(account, terms)),
         "parts": _parts(account, terms),
     }
-
-
-def _rows(account: Account, terms: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What charges of each event, by what they covered, cost alone; and what losses cost.
-
-    ``again`` counts charges of rounds that were charged before, ``lost`` those that losses cost.
-    """
-
-    def row(event: Event, covers: str, times: int, **more: object) -> dict[str, Any]:
-        alone = accountant.epsilon([(event, times)], **terms)
-        told = {"event": events.to_json(event), "covers": covers, "times": times}
-        return {**told, "rounds": "", "again": 0, "lost": 0, **more, "epsilon": alone}
-
-    named: dict[tuple[Event, str], list[Charge]] = {}
-    for charge in account.charges:
-        named.setdefault((charge.event, charge.covers), []).append(charge)
-    for (event, covers), charges in named.items():
-        rounds = sorted({charge.round for charge in charges})
-        span = str(rounds[0]) if len(rounds) == 1 else f"{rounds[0]}–{rounds[-1]}"
-        again = sum(charge.attempt > 0 for charge in charges)
-        yield row(event, covers, len(charges), rounds=span, again=again)
-    charged = Counter(charge.event for charge in account.charges)
-    for event, lost in (account.spent - charged).items():
-        yield row(event, "on account of a loss", lost, lost=lost)
 
 
 def _parts(account: Account, terms: Mapping[str, Any]) -> dict[str, float]:
