@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import murmuration.preference.data.loading
+import murmuration.preference.data.data_sets
 import murmuration.preference.features.encoders
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims import main
@@ -93,7 +93,7 @@ def test_bad_options(refused, crowd, arguments, message):
 
 @pytest.mark.parametrize("option", ["--data", "--features"])
 def test_hub_name_without_a_network(refused, crowd, monkeypatch, option):
-    for module in (murmuration.preference.data.loading, murmuration.preference.features.encoders):
+    for module in (murmuration.preference.data.data_sets, murmuration.preference.features.encoders):
         monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
     found = refused("--data", crowd, *GOOD, option, "nobody-at-all/nothing-here")
     assert "nobody-at-all/nothing-here: " in found
@@ -202,6 +202,7 @@ def test_no_command_is_left_out():
         "__init__",
         "options",
         "about_data",
+        "sampling",
         "tables",
     }
     assert names == set(main.COMMANDS)

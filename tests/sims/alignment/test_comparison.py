@@ -138,7 +138,10 @@ def test_what_respond_writes_of_a_prompt_that_comes_twice(tmp_path):
         ("", "holds no answers"),
         ('{"prompt": "p"}', "line 1 needs"),
         ('{"prompt": "p", "response": 3}', "line 1 needs"),
-        ('{"prompt": "p", "response": "a"}\n{"prompt": null, "response": "a"}', "line 2 needs"),
+        (
+            '{"prompt": "p", "response": "a"}\n{"prompt": null, "response": "a"}',
+            "line 2 has no prompt",
+        ),
         ('{"prompt": "p", "response": "\\ud800"}', "line 1 needs"),
         ("[]", "line 1 needs"),
         ("{", "line 1 needs"),

@@ -53,7 +53,7 @@ def test_no_model(cli, tmp_path, folder):
 
 
 def test_rows_of_a_file(cli, model, tmp_path):
-    """Answers, pairs and conversations in one file; each text has the score that ``score`` gives."""
+    """Answers, pairs and conversations in one file; each text has its score."""
     chat = [{"role": "user", "content": "Rent?"}]
     rows = [
         {"prompt": "Buy?", "response": "Wait a year."},
@@ -65,10 +65,10 @@ def test_rows_of_a_file(cli, model, tmp_path):
     code, stdout, _ = cli("score", model, "--data", tmp_path / "rows.jsonl", "--out", out, "--json")
     assert code == 0
     found = [json.loads(line) for line in out.read_text().splitlines()]
-    prompts, texts = ["Buy?", "Buy?", "Rent?", "Rent?"], ["Wait a year.", "Now!", "For a year.", "Never."]  # fmt: skip
-    expected = RewardModel.load(model).score(prompts, texts).tolist()
-    told = [found[0]["score"], found[1]["score"], found[2]["score_chosen"], found[2]["score_rejected"]]  # fmt: skip
-    assert told == pytest.approx(expected)
+    texts = ["Wait a year.", "Now!", "For a year.", "Never."]
+    expected = RewardModel.load(model).score(["Buy?", "Buy?", "Rent?", "Rent?"], texts).tolist()
+    pair = [found[2]["score_chosen"], found[2]["score_rejected"]]
+    assert [found[0]["score"], found[1]["score"], *pair] == pytest.approx(expected)
     result = json.loads(stdout)
     assert (result["rows"], result["texts"]) == (3, 4)
     assert result["chosen_scores_higher"] == float(expected[2] > expected[3])
@@ -76,8 +76,11 @@ def test_rows_of_a_file(cli, model, tmp_path):
 
 @pytest.mark.parametrize(
     ("row", "why"),
-    [({"prompt": "a"}, "line 2: neither `prompt` and `response`"), ([1], "line 2: expected an object")],
-)  # fmt: skip
+    [
+        ({"prompt": "a"}, "line 2: neither `prompt` and `response`"),
+        ([1], "line 2: expected an object"),
+    ],
+)
 def test_a_bad_row_leaves_nothing(cli, model, tmp_path, row, why):
     good = {"prompt": "a", "response": "b"}
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (good, row)))
