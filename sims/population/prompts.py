@@ -40,9 +40,4 @@ def prompts_of(named: str, limit: int | None = None, seed: int = 0) -> list[str]
         raise InputError(f"--prompts {error}") from None
     if not found:
         raise InputError(f"--prompts {named} is empty")
-    for number, prompt in enumerate(found, start=1):
-        try:
-            prompt.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"--prompts {named}: prompt {number} is not valid Unicode") from None
     return found

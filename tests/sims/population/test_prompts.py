@@ -28,7 +28,7 @@ def test_a_files(tmp_path):
 def test_what_is_refused(tmp_path):
     path = tmp_path / "p.jsonl"
     path.write_text('{"prompt": "a"}\n{"prompt": "\\ud800"}\n')
-    with pytest.raises(InputError, match="line 2 has no prompt: .* not valid Unicode"):
+    with pytest.raises(InputError, match=r"line 2 has no prompt: .* not valid Unicode"):
         prompts_of(str(path))
     path.write_text("")
     with pytest.raises(InputError, match="is empty"):
