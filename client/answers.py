@@ -86,6 +86,7 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     request = content.config_records["registry"]
     store = host.store()
     _check_declared(store.judgements, str(request["kind"]), request["responses"])
+    _check_users(store.judgements, request.get("one-user-per-row", False) is True)
     trains = bool(request.get("trains", True))
     examples = store.examples(str(request["features"]), weights=trains)
     model = preference_model(str(request["model"]), examples.kind, examples.width)
@@ -222,6 +223,17 @@ def _check_declared(data: Data, kind: str, responses: object) -> None:
             f"this node's data are declared to be {data.kind} over at most {data.most_responses} "
             f"responses, and the run is about {kind} over at most {responses}: its owner declares "
             "them with node-config kind=… responses=… (or murmuration agent --kind --responses)"
+        )
+
+
+def _check_users(data: Data, rows: bool) -> None:
+    """ValueError where the run and this node do not mean the same by a user: rows, or people."""
+    if (isinstance(data, Judgements) and data.one_user_per_row) != rows:
+        here, there = ("people", "rows") if rows else ("rows", "people")
+        raise ValueError(
+            f"the users of this node are {here}, and the run promises to protect {there}: "
+            "one-user-per-row must be the same in its node-config (or for murmuration agent) and "
+            "in the run"
         )
 
 

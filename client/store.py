@@ -7,7 +7,8 @@ is ignored there. It numbers its users in the order of their ids: that of the fi
 something about their judgements.
 
 What a deployed node's rows are is declared in its node-config, under the names of the options:
-``kind``, ``responses``, ``labels``, ``most-judgements``, ``most-characters``. Whatever is wrong
+``kind``, ``responses``, ``labels``, ``most-judgements``, ``most-characters``,
+``one-user-per-row``. Whatever is wrong
 with a row is its user's alone: it is left out, the user stays, and only the node's own log is told.
 In a simulation the data are the operator's own, and bad rows are refused unless told otherwise.
 
@@ -207,6 +208,8 @@ def load_for_node(
 ) -> Data:
     """As ``load``, at a deployed node: what cannot be used is left out, and its own log told."""
     found = load(data, columns, "isolate", task, schema)
+    for note in found.notes:
+        _log.info("%s", note)
     _tell(found.left_out, found.set_aside)
     return found
 

@@ -4,7 +4,7 @@
 
 The strategy is an ordinary `flwr.serverapp.Strategy`. The plan fixes who is sampled, how gradients
 are clipped, the noise and the account of it; the ledger is on disk before any noise is drawn. Nodes
-run our ClientApp unchanged. Here two of them, with the embedded population, are in this process;
+run our ClientApp unchanged. Two of them, hosting the embedded population, are in this process here;
 in a Flower app name the object that `server_app` returns in `[tool.flwr.app.components]`.
 """
 

@@ -224,7 +224,7 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
         )
     if config.user_memory and not config.batch_users:
         raise InputError(
-            "--user-memory is for --batch-users: else a node keeps the gradient of one user"
+            "--user-memory is for --batch-users: otherwise a node keeps the gradient of one user"
         )
     for name in ("heldout_epsilon", "exact_heldout"):
         if getattr(config, name) and config.test:

@@ -10,7 +10,7 @@ from murmuration.privacy.accounting.ledger_lines import draw_of
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
-from murmuration.server.reporting.facts import in_words
+from murmuration.server.reporting.facts import in_words, of_rows
 from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies.settings import user_isolation
 from murmuration.strategies.spec import BuiltStrategy, RunContext
@@ -39,7 +39,8 @@ def result_of(
     strategy = built.strategy
     private = bool(built.charges)
     warnings = [*strategy.notes(), *as_published(config), *_warnings(config, context, private)]
-    warnings = [*_lost(ledger), *_drawn_again(ledger), *warnings]
+    warnings = [*_rows_are_users(config), *_lost(ledger), *_drawn_again(ledger), *warnings]
+    guarantee = in_words(_guarantee(built, ledger), config.task)
     return {
         "task": config.task,
         "strategy": config.strategy,
@@ -81,7 +82,8 @@ def result_of(
         "private": private,
         "seeded": strategy.source.seeded,
         "stopped": strategy.stopped,
-        "guarantee": in_words(_guarantee(built, ledger), config.task),
+        "guarantee": of_rows(guarantee) if config.one_user_per_row else guarantee,
+        "one_user_per_row": config.one_user_per_row,
         "account": in_words(built.account, config.task),
         "proven": built.proven,
         "test_is_public": bool(config.test),
@@ -115,6 +117,17 @@ def _drawn_again(ledger: Ledger) -> list[str]:
         "not repeat to the last digit when the run was resumed, and were drawn and charged again, "
         "with other coins and other noise: epsilon counts both, and the run is not the one that "
         "its seed gives without an interruption."
+    ]
+
+
+def _rows_are_users(config: RunConfig) -> list[str]:
+    """That users are rows, where that was declared and anything is promised to them."""
+    if not (config.one_user_per_row and config.private):
+        return []
+    return [
+        "EACH ROW COUNTED AS A USER OF ITS OWN (--one-user-per-row): what is promised here to a "
+        "user is promised to single judgements, not to people. Whoever gave k of them is protected "
+        "k times less: they have spent up to k times epsilon together."
     ]
 
 

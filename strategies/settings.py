@@ -126,8 +126,9 @@ class Settings:
 
     data: str = setting(
         "murmuration.population:train",
-        "Judgements (or texts) to train on: a .jsonl, .csv or .parquet file (also .gz), a folder "
-        "of them, package.module:function, or a hub name. Default: the embedded population.",
+        "Judgements (or texts) to train on: a .jsonl, .json, .csv, .parquet or .arrow file (also "
+        ".gz), a folder of them, package.module:function, or a hub name; NAME#SPLIT for one split. "
+        "Default: the embedded population.",
         panel=DATA,
     )
     test: str = setting(
@@ -169,6 +170,12 @@ class Settings:
     most_characters: int = setting(
         Schema.most_characters,
         f"Most characters of a text. [default: {Schema.most_characters}]",
+        panel=DATA,
+    )
+    one_user_per_row: bool = setting(
+        False,
+        "There is no column of users: each row counts as a user of its own, and only single rows "
+        "are protected.",
         panel=DATA,
     )
     heldout: float = setting(
@@ -250,7 +257,10 @@ class Settings:
         **AT_LEAST_ONE,
     )
     features: str = setting(
-        "hashing", "hashing, or a transformer encoder's path or hub name.", panel=MODEL
+        "hashing",
+        "hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or "
+        "hub name.",
+        panel=MODEL,
     )
     base: str = setting(
         "", "A language model to train (see --task): a folder, or a hub name.", panel=MODEL

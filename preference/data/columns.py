@@ -27,6 +27,8 @@ USER_COLUMNS = (
 )
 #: What may be a prompt under another name: where one is there, none is made of shared words.
 PROMPT_COLUMNS = ("question", "instruction", "query", "input", "context", "post", "messages")
+SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
+SHARED_WORDS = "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with"
 RANKING_COLUMNS = ("ranking", "ranks", "rank")
 
 
@@ -56,9 +58,13 @@ def may_lack_prompt(row: Mapping[str, object], names: Mapping[str, str]) -> bool
         return False
     if not {names["chosen"], names["rejected"]} <= row.keys():
         return False
+    return not (_is_text(row, names) and any(column in row for column in PROMPT_COLUMNS))
+
+
+def _is_text(row: Mapping[str, object], names: Mapping[str, str]) -> bool:
+    """Whether what was preferred is plain text, and no conversation."""
     chosen = row[names["chosen"]]
-    text = isinstance(chosen, str) and not chosen.lstrip().startswith(("Human:", "["))
-    return not (text and any(column in row for column in PROMPT_COLUMNS))
+    return isinstance(chosen, str) and not chosen.lstrip().startswith(("Human:", "["))
 
 
 def taken(row: object, names: Mapping[str, str]) -> list[str]:
@@ -69,7 +75,7 @@ def taken(row: object, names: Mapping[str, str]) -> list[str]:
     if "user_id" in names and (column := with_user(row, names)["user_id"]) != names["user_id"]:
         found.append(f"who judged is read from the column {column!r}")
     if "prompt" in names and may_lack_prompt(row, names):
-        found.append("no column 'prompt': it is what 'chosen' and 'rejected' share")
+        found.append(SHARED_WORDS if _is_text(row, names) else SHARED_TURNS)
     return found
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
@@ -148,7 +149,8 @@ def hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
     offline = config.HF_HUB_OFFLINE
     config.HF_HUB_OFFLINE = offline or not hub_is_reachable()
     try:
-        rows = datasets.load_dataset(named.name, name=named.config or None, split=split)
+        more: dict[str, Any] = {"name": named.config} if named.config else {}
+        rows = datasets.load_dataset(named.name, split=split, **more)
     except Exception as error:  # the hub client's errors have many unrelated types
         raise InputError(
             f"{named.name}: no such file or folder here, and the dataset hub does not give its "

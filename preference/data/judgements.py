@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from murmuration.preference.data.columns import taken, told
+from murmuration.preference.data.columns import SHARED_WORDS, taken, told
 from murmuration.preference.data.rows import (
     FIELDS,
     REQUIRED,
@@ -95,6 +95,7 @@ class Judgements:
         flip_R: float64, the probability of each label not to be the true one, where that differs
             between judgements; None where `channel` says it all.
         notes: what is to be said of how the rows were read, where their columns have other names.
+        one_user_per_row: whether users are rows, as declared, and not people.
     """
 
     user_ids: tuple[str, ...]
@@ -109,6 +110,7 @@ class Judgements:
     most_responses: int = 2
     flip_R: np.ndarray | None = None
     notes: tuple[str, ...] = ()
+    one_user_per_row: bool = False
 
     def __post_init__(self) -> None:
         rows = len(self.prompts)
@@ -251,6 +253,12 @@ class Judgements:
             if (user := readable_user(row, names)) is not None:
                 found.setdefault(user, [])
         left_out.check(sum(map(len, found.values())), f"{source}: no judgements: there are no rows")
+        without = notes[SHARED_WORDS]
+        if on_bad_rows == "refuse" and 0 < without < sum(map(len, found.values())):
+            raise InputError(
+                f"{source}: {without} rows have no prompt and others have one: give them theirs, "
+                "or take them out"
+            )
         ordered = [judged for mine in found.values() for judged in mine]
         flip_R = None
         if schema.labels == "randomized":
@@ -270,6 +278,7 @@ class Judgements:
             most_responses=schema.responses,
             flip_R=flip_R,
             notes=told(notes),
+            one_user_per_row=schema.one_user_per_row,
         )
 
 
@@ -363,10 +372,10 @@ def _declare(other: OtherKind, schema: Schema, rows: Iterable[Row]) -> BadRow:
 
 
 def _own_user(judged: Row, alike: Counter[str]) -> str:
-    """A user for a row alone, named by what it holds: no other row decides what a row is called,
-    but how many of the very same there are."""
-    parts = (judged.prompt, *judged.responses, repr(judged.y))
-    name = hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+    """A user for a row alone, named by what was shown: by no label, which the name would tell, and
+    by no other row, but for how many there are over the same texts."""
+    shown = (judged.prompt, *sorted(judged.responses))
+    name = hashlib.blake2b(repr(shown).encode(), digest_size=16).hexdigest()
     alike[name] += 1
     return f"row {name} {alike[name]}"
 

@@ -33,7 +33,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 from murmuration.preference.data.data_sets import Named, files_of, hub_rows, parse_source
 from murmuration.preference.data.judgements import Judgements, OnBadRows
-from murmuration.preference.data.messages import prompt_cell
+from murmuration.preference.data.messages import exchange, prompt_cell, response_cell
 from murmuration.preference.data.rows import BadRow, InputError
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import first_line, is_hub_name, looks_like_path
@@ -117,6 +117,37 @@ def load_responses(source: str) -> Iterator[tuple[str, str]]:
                 f"{place}: line {number} needs a `prompt` and a `response` that are text"
             )
         yield _prompt(place, number, row), response
+
+
+def load_scorable(source: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """A prompt and its texts of each row of a source as of `load_judgements`, one by one: of pairs
+    `chosen` and `rejected`, in all forms of `preference.data.messages`; else the `response` (or
+    `completion`).
+
+    Raises:
+        InputError: it cannot be read, or a row is neither (names the line).
+    """
+    for place, number, row in _rows(source, False):
+        try:
+            yield _scorable(row)
+        except BadRow as error:
+            raise InputError(f"{place}: line {number}: {error}") from None
+
+
+def _scorable(row: Mapping[str, object] | BadRow) -> tuple[str, dict[str, str]]:
+    if isinstance(row, BadRow):
+        raise row
+    if not isinstance(row, Mapping):
+        raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    prompted = row.get("prompt") is not None
+    if "chosen" in row and "rejected" in row:
+        columns = {name: name for name in ("prompt", "chosen", "rejected")}
+        prompt, chosen, rejected = exchange(row, columns, prompted)
+        return prompt, {"chosen": chosen, "rejected": rejected}
+    name = "response" if "response" in row else "completion"
+    if not prompted or row.get(name) is None:
+        raise BadRow("neither `prompt` and `response`, nor `chosen` and `rejected`")
+    return prompt_cell(row["prompt"], "prompt"), {"response": response_cell(row[name], name)}
 
 
 def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:

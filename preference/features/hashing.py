@@ -180,9 +180,25 @@ def feature_map(config: Mapping) -> FeatureMap:
         raise InputError(f"{kind} features: {first_line(error)}") from error
 
 
+#: `minilm` where it is installed, else `hashing`: an option of commands, never of a run.
+AUTO = "auto"
+
+
+def chosen_features(option: str) -> str:
+    """What `--features auto` stands for on this machine; anything else as it is.
+
+    It depends on what is installed, and on nobody's data.
+    """
+    if option.strip() != AUTO:
+        return option
+    from murmuration.preference.language.checkpoint import MINILM, has_minilm
+
+    return MINILM if has_minilm() else "hashing"
+
+
 def parse_features(option: str) -> dict:
-    """The config that an option names: `hashing`, `hashing:D` with D features, or the folder or
-    hub name of a transformer encoder.
+    """The config that an option names: `hashing`, `hashing:D` with D features, `minilm`, or the
+    folder or hub name of a transformer encoder.
 
     A folder is written down by its absolute path, since nodes may run elsewhere. Raises InputError
     for a folder that is not there; whether the encoder itself can be loaded turns out in
@@ -191,6 +207,8 @@ def parse_features(option: str) -> dict:
     option = option.strip()
     if option == "hashing":
         return HashingFeatures().to_config()
+    if option == AUTO:
+        raise InputError("--features auto is for commands; name what it took: hashing or minilm")
     kind, _, dimension = option.partition(":")
     if kind == "hashing" and dimension.isdecimal():
         return HashingFeatures(dimension=int(dimension)).to_config()

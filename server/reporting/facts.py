@@ -48,6 +48,7 @@ WORDS = {
 #: What a ``result.json`` need not have, and what it then says: runs of earlier versions lack most.
 _LACKING: dict[str, Any] = {
     "task": "reward",
+    "one_user_per_row": False,
     "model": "btl",
     "privacy_level": "user",
     "proven": True,
@@ -90,6 +91,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         run["users_per_second"],
         run["heldout_users"],
     )
+    sentence = in_words(Adjacency(run["adjacency"]).sentence, run["task"])
     return run | {
         "level": level,
         "words": WORDS[run["task"]],
@@ -97,7 +99,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "writes": run["task"] != "reward",
         "epsilon_text": epsilon_text(run["epsilon"]) if run["private"] else "none",
         "delta_text": delta_text(run["delta"]),
-        "sentence": in_words(Adjacency(run["adjacency"]).sentence, run["task"]),
+        "sentence": of_rows(sentence) if run["one_user_per_row"] else sentence,
         "seen_by_server": None if seen is None else epsilon_text(seen),
         "who_adds_noise": f"if {run['noise_parties']} of the nodes in each sum add their noise",
         "accuracy_text": share_text(run["heldout_accuracy"], asked),
@@ -112,6 +114,14 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
 def in_words(text: str, task: str) -> str:
     """A sentence about judgements as one about what users have."""
     return text.replace("judgement", "text") if task == "text" else text
+
+
+def of_rows(text: str) -> str:
+    """A sentence about users as one about rows, each of which was declared to be a user."""
+    text = text.replace("User-level", "Row-level").replace(
+        "one user, with all their judgements,", "one row"
+    )
+    return text.replace("all judgements of one user, their number included", "one row")
 
 
 def _error(run: Mapping[str, Any]) -> str:

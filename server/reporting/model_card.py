@@ -154,7 +154,8 @@ In training its frozen linear layers were kept in {{ features.quantise[0] }} bit
   {{ "" if choice else "the label of " }}each single judgement, not for whole users.**
   {{ guarantee }}
 {% else %}
-**ε = {{ epsilon_text }}, δ = {{ delta_text }}, at the level of whole users, under {{ adjacency }}
+**ε = {{ epsilon_text }}, δ = {{ delta_text }}, at the level of
+  {{ "single rows" if one_user_per_row else "whole users" }}, under {{ adjacency }}
   adjacency.** {{ sentence }} The figures cover all {{ rounds|count }} rounds together. Spent
   according to the ledger, of a budget of ε = {{ epsilon_target|number }}; composed by privacy loss
   distributions.

@@ -10,8 +10,11 @@ from typing import Annotated, Any
 import click
 import typer
 
+from murmuration.preference.data.data_sets import with_parts
+from murmuration.preference.data.loading import parse_columns
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import Schema
-from murmuration.strategies.settings import Settings, about
+from murmuration.strategies.settings import DATA, Settings, about
 
 
 def option_of(declared: "Field[Any]", **more: Any) -> Any:
@@ -25,12 +28,64 @@ def option_of(declared: "Field[Any]", **more: Any) -> Any:
 
 
 _OPTIONS = {field.name: option_of(field) for field in fields(Settings)}
+OneUserPerRow = Annotated[bool | None, _OPTIONS["one_user_per_row"]]
 Columns = Annotated[str | None, _OPTIONS["columns"]]
 Kind = Annotated[str | None, _OPTIONS["kind"]]
 Responses = Annotated[int | None, _OPTIONS["responses"]]
 Labels = Annotated[str | None, _OPTIONS["labels"]]
 MostJudgements = Annotated[int | None, _OPTIONS["most_judgements"]]
 MostCharacters = Annotated[int | None, _OPTIONS["most_characters"]]
+
+UserColumn = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says who judged: short for --columns user_id=NAME.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help=r"Split of --data, as train_prefs: short for --data NAME#SPLIT. \[default: train on "
+        "the hub, else the only one]",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+DataConfig = Annotated[
+    str | None,
+    typer.Option(
+        help="Configuration of --data: short for --data NAME#CONFIG/SPLIT.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+
+
+def renamed(columns: str | None, user_column: str | None) -> str:
+    """What `--columns` and `--user-column` say, as the first; InputError if they disagree."""
+    columns = columns or ""
+    if user_column is None:
+        return columns
+    known = parse_columns(columns)
+    named = known.get("user_id", user_column)
+    if named != user_column or not user_column.strip() or {*user_column} & {*",="}:
+        raise InputError(
+            f"--user-column {user_column!r} must be the name of a column, and --columns no other "
+            "for user_id"
+        )
+    parts = [] if "user_id" in known else [f"user_id={user_column}"]
+    return ",".join([*([columns] if columns else []), *parts])
+
+
+def located(source: str | None, split: str | None, config: str | None) -> str | None:
+    """A source with its split and configuration; InputError where there is no source for them."""
+    if split is None and config is None:
+        return source
+    if not source:
+        raise InputError("--split and --data-config are about --data: name it")
+    return with_parts(source, split or "", config or "")
 
 
 def schema(
@@ -39,6 +94,7 @@ def schema(
     most_judgements: int | None,
     most_characters: int | None,
     labels: str | None = None,
+    one_user_per_row: bool | None = None,
 ) -> Schema:
     """The schema that options declare; InputError if they make no sense."""
     given = {
@@ -47,5 +103,6 @@ def schema(
         "most-judgements": most_judgements,
         "most-characters": most_characters,
         "labels": labels,
+        "one-user-per-row": one_user_per_row,
     }
     return Schema.of({name: value for name, value in given.items() if value is not None})

@@ -28,7 +28,9 @@ def agent(
     user: Annotated[
         str | None, typer.Option(help="let this user use the socket instead of its owner (as root)")
     ] = None,
-    columns: Annotated[str, typer.Option(help="field=column,… of the data")] = "",
+    columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
     most_judgements: about_data.MostJudgements = None,
@@ -46,8 +48,11 @@ def agent(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     rules = Policy.load(policy)
-    schema = about_data.schema(kind, responses, most_judgements, most_characters, labels)
-    hosted = load_for_node(str(data.expanduser().absolute()), columns, schema=schema)
+    schema = about_data.schema(
+        kind, responses, most_judgements, most_characters, labels, one_user_per_row
+    )
+    named = about_data.renamed(columns, user_column)
+    hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
     store = UserStore(hosted, place=-1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serve(Agent(store, rules, state.expanduser()), socket.expanduser(), group=group, user=user)

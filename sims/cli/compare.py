@@ -44,6 +44,11 @@ def compare(
         typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(MODELS)),
     ] = None,
     epsilon: Annotated[str, typer.Option(help="Budgets, comma-separated.")] = "1,3,8",
+    columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
+    split: about_data.Split = None,
+    data_config: about_data.DataConfig = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
     most_judgements: about_data.MostJudgements = None,
@@ -87,9 +92,11 @@ def compare(
     if seeds < 1 or not names:
         raise InputError("--seeds must be at least 1 and --strategies must name one")
     given = {
-        "data": data,
+        "data": about_data.located(data, split, data_config),
         "test": test,
         "model": model,
+        "columns": about_data.renamed(columns, user_column) or None,
+        "one_user_per_row": one_user_per_row,
         "kind": kind,
         "responses": responses,
         "labels": labels,
@@ -119,10 +126,11 @@ def compare(
     composed = composed_epsilon(cells, adjacency, delta)
     write(cells, composed, base, out)
     console.print(_table(base, cells))
-    console.print(
-        f"released together, with secret seeds, it would cost ε = {composed:.3g}; these seeds are "
-        "public: release none of it"
-    )
+    if composed:
+        console.print(
+            f"All of it together would cost ε = {composed:.3g}, had the seeds been secret. They "
+            "are public: release none of it."
+        )
     console.print(f"table, plot and runs: {out}", markup=False)
     if as_json:
         rows = [cell.row() for cell in cells]

@@ -39,6 +39,10 @@ def data(
         ),
     ],
     columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
+    split: about_data.Split = None,
+    data_config: about_data.DataConfig = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
     labels: about_data.Labels = None,
@@ -55,7 +59,10 @@ def data(
     """
     if not epsilon > 0.0:
         raise InputError(f"--epsilon must be a positive number; got {epsilon}")
+    source = about_data.located(source, split, data_config) or source
+    columns = about_data.renamed(columns, user_column)
     given = {
+        "one_user_per_row": one_user_per_row,
         "kind": kind,
         "responses": responses,
         "labels": labels,
@@ -63,7 +70,7 @@ def data(
         "most_characters": most_characters,
     }
     declared = {name: value for name, value in given.items() if value is not None}
-    found = look.look_at(source, columns or "", declared)
+    found = look.look_at(source, columns, declared)
     console = terminal()
     console.print(_OWN, style="yellow")
     for title, body in (
@@ -79,7 +86,7 @@ def data(
         console.print(Padding(body, (0, 0, 0, 2), expand=False))
     console.print()
     console.print(Text("To run it", style="bold"))
-    print(_command(found, source, columns or "", epsilon))  # in one piece, to be copied
+    print(_command(found, source, columns, epsilon))  # in one piece, to be copied
 
 
 def _percent(share: float) -> str:
@@ -106,6 +113,7 @@ def _there(found: look.Look) -> Text:
         f"kind: {found.schema.kind}{over}",
         f"columns used: {', '.join(listed) or 'none of these names'}",
         f"columns not used: {', '.join(unused) or 'none'}",
+        *judgements.notes,
     ]
     kinds = found.kinds.items()
     others = {kind: rows for kind, rows in kinds if kind != found.schema.kind and rows}

@@ -107,7 +107,9 @@ def client(
     check: Annotated[
         bool, typer.Option("--check", help="only check and report; run nothing")
     ] = False,
-    columns: Annotated[str, typer.Option(help="field=column,… of the data")] = "",
+    columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
     most_judgements: about_data.MostJudgements = None,
@@ -128,8 +130,11 @@ def client(
         with ended_by_signals():
             run_node(found, socket or Path(), port=port, node_user=node_user, say=_say)
         return
-    schema = about_data.schema(kind, responses, most_judgements, most_characters, labels)
-    judgements, lines, well = checks(found, data, columns, schema)
+    schema = about_data.schema(
+        kind, responses, most_judgements, most_characters, labels, one_user_per_row
+    )
+    named = about_data.renamed(columns, user_column)
+    judgements, lines, well = checks(found, data, named, schema)
     typer.echo("\n".join([*lines, "", *describe(found, judgements), "", *spent(found), ""]))
     if node_user is None:
         typer.echo(
@@ -146,7 +151,7 @@ def client(
             found,
             data,
             port=port,
-            columns=columns,
+            columns=named,
             schema=schema,
             node_user=node_user,
             say=_say,

@@ -107,6 +107,11 @@ def planned(
         ),
     ] = None,
     features: Annotated[str, typer.Option(help="--optimize: as in run.")] = "hashing",
+    columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
+    split: about_data.Split = None,
+    data_config: about_data.DataConfig = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
     most_judgements: about_data.MostJudgements = None,
@@ -154,12 +159,17 @@ def planned(
         asked = replace(asked, hold_out=coins)
         registry.check_adjacency(strategy, adjacency)
         if optimize:
-            declared = about_data.schema(kind, responses, most_judgements, most_characters)
+            declared = about_data.schema(
+                kind, responses, most_judgements, most_characters, None, one_user_per_row
+            )
             from murmuration.sims.planning import optimize as optimize_plan
 
-            given_public = optimize_plan.Public(public, features, declared)
+            named = about_data.renamed(columns, user_column)
+            source = about_data.located(public, split, data_config)
+            given_public = optimize_plan.Public(source, features, declared, named)
             return optimize_plan.solve(strategy, asked, compute, given_public, adjacency)
-        of_public = (public, kind, responses, most_judgements, most_characters)
+        of_public = (public, kind, responses, most_judgements, most_characters, columns)
+        of_public += (user_column, one_user_per_row, split, data_config)
         if compute is not None or any(option is not None for option in of_public):
             raise InputError("--compute, --public and what it holds go with --optimize")
         found = registry.named(strategy).solve(asked, adjacency)

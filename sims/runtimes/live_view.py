@@ -179,7 +179,7 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
         "  --response 'Put it aside.' --response 'Treat yourself!'"
     )
     kept = (
-        "Keep this head of the ledger elsewhere (murmuration ledger --expect):\n"
+        "To check later that the ledger is whole (murmuration ledger --expect), keep elsewhere:\n"
         f"  {told['ledger_head']}"
     )
     return Group(panel, Text(command, overflow="fold"), Text(kept, overflow="fold"))

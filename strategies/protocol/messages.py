@@ -138,6 +138,7 @@ def registry_request(
     """
     asked = {"salt": salt, "counts": counts, "features": features, "model": model}
     asked |= {"kind": schema.kind, "responses": schema.responses}
+    asked |= {"one-user-per-row": schema.one_user_per_row}
     asked |= {"group-size": group_size, "batch-users": batch_users, "trains": trains}
     return RecordDict({"registry": ConfigRecord(asked)})
 

@@ -10,6 +10,7 @@ from murmuration.client.answers import Host, answer
 from murmuration.client.labels.memory import LabelState
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -46,6 +47,23 @@ def test_a_model_of_another_length_is_refused(host, length):
 def test_a_model_of_two_dimensions_is_refused(host):
     with pytest.raises(ValueError, match="33 numbers"):
         answer("train", work(np.zeros((3, 11))), host)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_users_are_the_same_here_as_in_the_run(make_rows, rows):
+    """Rows or people: a run that promises the one must not learn from a node that means the
+    other."""
+    declared = Schema(one_user_per_row=rows)
+    store = UserStore(Judgements.from_rows(make_rows([3, 2]), schema=declared), place=4)
+    host = Host(lambda: store, lambda: LabelState(None), Randomness(1), {})
+
+    def hosted(asked):
+        request = messages.registry_request(b"s" * 16, False, FEATURES, schema=asked)
+        return messages.read_registry(answer("query.registry", request, host)).keys_U
+
+    assert len(hosted(declared)) == (5 if rows else 2)
+    with pytest.raises(ValueError, match="one-user-per-row must be the same"):
+        hosted(Schema(one_user_per_row=not rows))
 
 
 def test_numbers_of_judgements_need_no_model(host):

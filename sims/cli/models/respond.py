@@ -81,7 +81,9 @@ def respond(
     if out.exists():
         raise InputError(f"--out {out} is there already; choose another file")
     if (reward is None) != (best_of is None):
-        raise InputError("--reward and --best-of belong together: of how many the best by what?")
+        raise InputError(
+            "--reward and --best-of belong together: how many to choose from, and by what"
+        )
     if reward is not None and best_of is not None:
         if samples > 1:
             raise InputError("--best-of writes one response to each prompt: leave out --samples")

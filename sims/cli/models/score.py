@@ -1,26 +1,58 @@
-"""``murmuration score``: what a saved model thinks of an answer."""
+"""``murmuration score``: what a saved model thinks of answers, typed or in a file."""
 
 import json
-from typing import Annotated
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from murmuration.preference.data.loading import load_scorable
+from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.likelihood import load_scorer
+from murmuration.privacy.durable_files import replace_file
+
+#: Rows that are read and scored at a time; models make smaller batches of them.
+_ROWS = 1024
 
 
 def score(
     model: Annotated[str, typer.Argument(help="A model folder, as in RUN/model.")],
-    prompt: Annotated[str, typer.Option(help="The prompt.")],
-    response: Annotated[list[str], typer.Option(help="A response; repeat to compare several.")],
+    prompt: Annotated[str | None, typer.Option(help="The prompt.")] = None,
+    response: Annotated[
+        list[str] | None, typer.Option(help="A response; repeat to compare several.")
+    ] = None,
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Instead: rows of prompt and response, or of prompt, chosen and rejected; a file, "
+            "folder or data set, as for murmuration run."
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="With --data: the rows with their scores, JSON lines.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
 
     A model of --task text, sft or policy gives the response's log-likelihood in nats instead.
     """
+    if data:
+        if prompt is not None or response:
+            raise InputError("--data has prompts and responses: leave out --prompt and --response")
+        if out is None:
+            raise InputError("--data needs --out: a file for the rows with their scores")
+        _score_rows(load_scorer(model), data, out, as_json)
+        return
+    if prompt is None or not response or out is not None:
+        raise InputError("pass --prompt and --response, or --data and --out")
     scores = load_scorer(model).score([prompt] * len(response), response)
     if as_json:
         print(json.dumps({"scores": [float(value) for value in scores]}))
@@ -29,3 +61,54 @@ def score(
     for value, text in sorted(zip(scores, response, strict=True), reverse=True):
         table.add_row(f"{value:+.3f}", Text(text))  # whatever is in brackets is theirs
     Console().print(table)
+
+
+def _score_rows(scorer: Any, data: str, out: Path, as_json: bool) -> None:
+    """Rows with a ``score`` of each text, in the order they came; ``out`` is there whole or not.
+
+    Raises:
+        InputError: rows that have no such texts, or ``out`` is there already.
+    """
+    if out.exists():
+        raise InputError(f"--out {out}: is there already; choose another name")
+    started, counted = time.perf_counter(), {"rows": 0, "texts": 0, "pairs": 0, "right": 0.0}
+    try:
+        replace_file(out, (memoryview(line.encode()) for line in _scored(scorer, data, counted)))
+    except OSError as error:
+        raise InputError(f"--out {out}: cannot be written: {error.strerror or error}") from None
+    seconds = time.perf_counter() - started
+    told: dict[str, Any] = {"out": str(out), "rows": counted["rows"], "texts": counted["texts"]}
+    told["texts_per_second"] = round(counted["texts"] / seconds, 1)
+    if counted["pairs"]:
+        told["chosen_scores_higher"] = counted["right"] / counted["pairs"]
+    if as_json:
+        print(json.dumps(told))
+        return
+    print(f"{told['rows']} rows, {told['texts_per_second']:,} texts a second: {out}")
+    if counted["pairs"]:
+        share = told["chosen_scores_higher"]
+        print(f"chosen scores higher in {share:.1%} of {counted['pairs']} pairs (ties count half)")
+
+
+def _scored(scorer: Any, data: str, counted: dict[str, Any]) -> Iterator[str]:
+    rows = load_scorable(data)
+    while part := list(islice(rows, _ROWS)):
+        asked = [(prompt, text) for prompt, texts in part for text in texts.values()]
+        scores = iter(scorer.score([prompt for prompt, _ in asked], [text for _, text in asked]))
+        for prompt, texts in part:
+            row: dict[str, Any] = {"prompt": prompt, **texts}
+            found = {name: float(next(scores)) for name in texts}
+            if "chosen" in found:
+                row |= {f"score_{name}": value for name, value in found.items()}
+                counted["pairs"] += 1
+                margin = found["chosen"] - found["rejected"]
+                counted["right"] += 1.0 if margin > 0 else 0.5 if margin == 0 else 0.0
+            else:
+                row["score"] = found["response"]
+            counted["rows"] += 1
+            counted["texts"] += len(texts)
+            yield json.dumps(row, ensure_ascii=False) + "\n"
+        if sys.stderr.isatty():
+            print(f"\r{counted['rows']} rows", end="", file=sys.stderr)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)

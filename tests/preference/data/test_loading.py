@@ -446,7 +446,7 @@ def test_responses_may_be_empty_and_must_be_text(tmp_path):
                     {"role": "assistant", "content": "b"},
                 ]
             },
-            ("system: s\n\nuser: a", "b"),
+            ("\n\nSystem: s\n\nHuman: a", "b"),
         ),
     ],
 )

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.loading import load_prompts, load_responses
 from murmuration.preference.data.messages import messages_of, prompt_cell, text_of
-from murmuration.preference.data.rows import BadRow, parse_row
+from murmuration.preference.data.rows import BadRow, InputError, parse_row
 
 NAMES = {field: field for field in ("user_id", "prompt", "chosen", "rejected")}
 
@@ -212,5 +213,23 @@ def test_what_was_taken_is_said_with_how_often():
     rows = [{"worker": n, "chosen": "The sky is a", "rejected": "The sky is b"} for n in (1, 2)]
     assert Judgements.from_rows(rows).notes == (
         "who judged is read from the column 'worker' (2 rows)",
-        "no column 'prompt': it is what 'chosen' and 'rejected' share (2 rows)",
+        "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with (2 rows)",
     )
+
+
+def test_a_row_that_lacks_its_prompt_does_not_pass_for_one_without():
+    """Among rows with prompts it is broken; of a node's rows each is read by itself."""
+    bare = {"user_id": "a", "chosen": "I like a", "rejected": "I like b"}
+    with pytest.raises(InputError, match="1 rows have no prompt and others have one"):
+        Judgements.from_rows([bare, bare | {"prompt": "p"}])
+    found = Judgements.from_rows([bare, bare | {"prompt": "p"}], on_bad_rows="isolate")
+    assert found.prompts == ["I like", "p"]
+
+
+@pytest.mark.parametrize("cell", [LONG, json.dumps(LONG), FOLLOWED])
+def test_prompts_to_answer_may_be_messages(tmp_path, cell):
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps({"prompt": cell}) + "\n")
+    assert list(load_prompts(str(path))) == [FOLLOWED]
+    path.write_text(json.dumps({"prompt": cell, "response": "r"}) + "\n")
+    assert list(load_responses(str(path))) == [(FOLLOWED, "r")]

@@ -6,7 +6,14 @@ import pytest
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features import encoders
 from murmuration.preference.features.encoders import EncoderFeatures, resolve_encoder
-from murmuration.preference.features.hashing import feature_map, finite_features, parse_features
+from murmuration.preference.features.hashing import (
+    chosen_features,
+    feature_map,
+    finite_features,
+    parse_features,
+)
+from murmuration.preference.language import checkpoint
+from murmuration.preference.language.checkpoint import minilm_folder
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "save", "spend", "it", "all", "now", "later", "?"]
 PROMPTS = ["spend it ?", "save all now later it spend", "?", "spend it ?"]
@@ -176,3 +183,40 @@ def test_a_missing_folder_is_not_asked_from_the_hub(tmp_path):
     file.write_text("")
     with pytest.raises(InputError, match="--features: no such folder"):
         resolve_encoder(str(file))
+
+
+needs_minilm = pytest.mark.skipif(minilm_folder() is None, reason="needs the extra minilm")
+
+
+@needs_minilm
+def test_minilm_is_named_and_not_its_place():
+    features = feature_map(parse_features("minilm"))
+    assert features.to_config()["path"] == "minilm"
+    assert features.dimension == 385
+    phi_RD = features(["Spend or save?"] * 3, ["Save it.", "Put it aside.", "Bananas are blue."])
+    alike, unlike = (float(phi_RD[0, :-1] @ phi_RD[row, :-1]) for row in (1, 2))
+    assert alike > unlike + 0.1
+    same_RD = feature_map(parse_features(str(minilm_folder())))(["Spend or save?"], ["Save it."])
+    np.testing.assert_array_equal(same_RD[0], phi_RD[0])
+
+
+@needs_minilm
+def test_auto_takes_minilm():
+    assert chosen_features("auto") == "minilm"
+
+
+def test_without_minilm(monkeypatch, tmp_path):
+    """Auto takes hashing, and who asks for it is told what to install; no network is asked."""
+    monkeypatch.setattr(checkpoint, "minilm_folder", lambda: None)
+    monkeypatch.setattr(encoders, "minilm_folder", lambda: None)
+    monkeypatch.setattr(encoders, "hub_is_reachable", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert chosen_features("auto") == "hashing"
+    with pytest.raises(InputError, match=r"pip install 'murmuration-rlhf\[minilm\]'"):
+        feature_map({"kind": "encoder", "path": "minilm"})
+
+
+def test_auto_is_no_feature_of_a_run():
+    with pytest.raises(InputError, match="auto is for commands"):
+        parse_features("auto")
+    assert chosen_features("hashing:65") == "hashing:65"

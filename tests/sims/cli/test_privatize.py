@@ -258,7 +258,10 @@ def test_nobody_has_room(privatize, places, write_rows, make_rows, tmp_path):
     privatize(write_rows([row]))
     load.cache_clear()
     other = write_rows([row | {"prompt": "Another?"}], "other.jsonl")
-    refused(privatize(other, out=tmp_path / "x.jsonl"), "nobody here has room for another label")
+    refused(
+        privatize(other, out=tmp_path / "x.jsonl"),
+        "every user has released as many labels as they may",
+    )
 
 
 def test_answers_are_as_often_false_as_stated(privatize, places, write_rows):

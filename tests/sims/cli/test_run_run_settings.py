@@ -41,9 +41,21 @@ def test_paths_become_absolute(cli, executed, crowd, crowd_test, monkeypatch):
     assert config.out == str(Path(crowd).parent / "o")
 
 
+def test_what_is_said_of_the_data_becomes_settings(cli, executed, crowd, monkeypatch):
+    monkeypatch.chdir(Path(crowd).parent)
+    cli("run", "--data", "o/n", "--split", "s", "--data-config", "c", "--user-column", "who")
+    cli("run", "--data", ".", "--split", "test", "--columns", "chosen=a", "--one-user-per-row")
+    first, second = executed[0][0], executed[1][0]
+    assert (first.data, first.columns, first.one_user_per_row) == ("o/n#c/s", "user_id=who", False)
+    assert second.data == f"{Path(crowd).parent}#test"
+    assert (second.columns, second.schema.one_user_per_row) == ("chosen=a", True)
+    code, _, lines = cli("run", "--split", "train")
+    assert (code, lines) == (2, ["error: --split and --data-config are about --data: name it"])
+
+
 def test_resume_needs_a_place(cli):
     code, _, lines = cli("run", "--resume")
-    assert (code, lines) == (2, ["error: --resume needs --out: which run is to be continued?"])
+    assert (code, lines) == (2, ["error: --resume needs --out, the folder of the run to continue"])
 
 
 @pytest.mark.parametrize(

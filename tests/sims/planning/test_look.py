@@ -61,6 +61,15 @@ def test_columns_that_were_taken_and_bad_rows_by_reason(written):
     assert first.endswith("rows.jsonl:2: 'chosen' is empty")
 
 
+def test_a_users_column_by_another_known_name_is_shown(written):
+    rows = [pair("u", "x", "y") for _ in range(3)]
+    for row in rows:
+        row["annotator"] = row.pop("user_id")
+    found = look.look_at(written(rows), "", {})
+    assert found.taken["user_id"] == "annotator" and len(found.judgements) == 3
+    assert any("annotator" in note for note in found.judgements.notes)
+
+
 def judged(rows, **declared):
     return Judgements.from_rows(rows, schema=Schema(**declared))
 
@@ -118,3 +127,9 @@ def test_scripts_and_languages():
 def test_few_words_say_nothing_of_a_language():
     _, languages = look.written_in(judged([{**pair("a", "Okay", "x"), "prompt": "Go?"}]))
     assert languages == {"unclear": 2}
+
+
+def test_the_column_of_users_is_the_one_that_a_run_takes(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"worker": 1, "prompt": "p", "chosen": "a", "rejected": "b"}\n')
+    assert look.look_at(str(path), "", {}).taken["user_id"] == "worker"

@@ -50,3 +50,54 @@ def test_no_model(cli, tmp_path, folder):
     code, stdout, lines = cli("score", tmp_path / folder, "--prompt", "a", "--response", "b")
     assert (code, stdout, len(lines)) == (2, "", 1)
     assert str(tmp_path / folder) in lines[0]
+
+
+def test_rows_of_a_file(cli, model, tmp_path):
+    """Answers, pairs and conversations in one file; each text has the score that ``score`` gives."""
+    chat = [{"role": "user", "content": "Rent?"}]
+    rows = [
+        {"prompt": "Buy?", "response": "Wait a year."},
+        {"prompt": "Buy?", "completion": "Now!"},
+        {"prompt": chat, "chosen": "For a year.", "rejected": "Never."},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "scored.jsonl"
+    code, stdout, _ = cli("score", model, "--data", tmp_path / "rows.jsonl", "--out", out, "--json")
+    assert code == 0
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    prompts, texts = ["Buy?", "Buy?", "Rent?", "Rent?"], ["Wait a year.", "Now!", "For a year.", "Never."]  # fmt: skip
+    expected = RewardModel.load(model).score(prompts, texts).tolist()
+    told = [found[0]["score"], found[1]["score"], found[2]["score_chosen"], found[2]["score_rejected"]]  # fmt: skip
+    assert told == pytest.approx(expected)
+    result = json.loads(stdout)
+    assert (result["rows"], result["texts"]) == (3, 4)
+    assert result["chosen_scores_higher"] == float(expected[2] > expected[3])
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [({"prompt": "a"}, "line 2: neither `prompt` and `response`"), ([1], "line 2: expected an object")],
+)  # fmt: skip
+def test_a_bad_row_leaves_nothing(cli, model, tmp_path, row, why):
+    good = {"prompt": "a", "response": "b"}
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (good, row)))
+    out = tmp_path / "scored.jsonl"
+    code, stdout, lines = cli("score", model, "--data", tmp_path / "rows.jsonl", "--out", out)
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert why in lines[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.jsonl"]
+
+
+def test_options_that_do_not_go_together(cli, model, tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for options, why in (
+        (["--data", "x"], "--data needs --out"),
+        (["--data", "x", "--out", taken], "is there already"),
+        (["--data", "x", "--out", "y", "--prompt", "p"], "leave out --prompt"),
+        (["--prompt", "p"], "pass --prompt and --response"),
+    ):
+        code, _, lines = cli("score", model, *options)
+        assert code == 2
+        assert why in lines[0]
+    assert taken.read_text() == "mine"
