@@ -24,6 +24,7 @@ from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.sweep import Failed, OnRun, Outcome, one_by_one
 from murmuration.strategies import registry
 
+_LABEL = 0.07  # of the width of the plot, at most, is the label of a tick
 #: Of a comparison's table.
 HEADINGS = ("strategy", "ε", "accuracy", "rounds", "user gradients", "bytes per user")
 
@@ -154,6 +155,19 @@ def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) 
     return accountant.epsilon(charges, adjacency=adjacency, delta=delta, interval=1e-3)
 
 
+def _apart(ticks: Iterable[float]) -> list[float]:
+    """Those whose labels do not touch on a logarithmic axis; the first and the last are kept."""
+    ordered = sorted(ticks)
+    kept = ordered[:1]
+    if len(ordered) < 2:
+        return kept
+    least = (ordered[-1] / ordered[0]) ** _LABEL
+    for tick in ordered[1:-1]:
+        if tick >= kept[-1] * least and tick * least <= ordered[-1]:
+            kept.append(tick)
+    return [*kept, ordered[-1]]
+
+
 def plot(cells: Sequence[Cell]) -> Figure:
     """Accuracy against epsilon with one standard deviation, one line a strategy."""
     figure = Figure(figsize=(8.0, 4.2), layout="constrained")
@@ -177,7 +191,7 @@ def plot(cells: Sequence[Cell]) -> Figure:
             capsize=3,
             label=name,
         )
-    ticks = sorted({cell.epsilon for cell in cells if cell.epsilon is not None})
+    ticks = _apart({cell.epsilon for cell in cells if cell.epsilon is not None})
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()

@@ -97,3 +97,13 @@ def test_what_is_written(tmp_path, base):
     assert (tmp_path / "comparison.png").stat().st_size > 5000
     axes = plot(cells).axes[0]
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["nonprivate", "uls"]
+
+
+def test_ticks_do_not_touch():
+    def labels(*epsilons):
+        figure = plot([Cell("uls", epsilon, ()) for epsilon in epsilons])
+        return [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+
+    assert labels(1.0, 3.0, 8.0) == ["1", "3", "8"]
+    assert labels(1.0, 1.05, 3.0, 7.9, 8.0) == ["1", "3", "8"]
+    assert labels(2.0) == ["2"]
