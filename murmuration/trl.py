@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.messages import prompt_cell
+from murmuration.preference.data.rows import BadRow, InputError
 
 Text = str | Sequence[Mapping[str, Any]]
 
@@ -23,8 +24,8 @@ def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
 
     The function is called with ``prompts``, ``completions`` and keywords that it leaves alone, and
     gives a reward for each, in batches. Prompts and completions are strings or lists of messages:
-    of a completion the last message counts; a prompt of one message is its text, and one of several
-    is written down as lines of ``role: text`` with empty lines between.
+    of a completion the last message counts; a prompt is written down as it is in a file of
+    judgements (``preference.data.messages``).
 
     Raises:
         InputError: the folder is no reward; when called, a reward is not finite.
@@ -45,9 +46,10 @@ def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
 def _prompt(text: Text) -> str:
     if isinstance(text, str):
         return text
-    if len(text) == 1:
-        return _content(text[0])
-    return "\n\n".join(f"{message.get('role', '')}: {_content(message)}" for message in text)
+    try:
+        return prompt_cell(list(text), "prompt")
+    except BadRow as error:
+        raise InputError(f"a message without text, or none that is known: {error}") from None
 
 
 def _completion(text: Text) -> str:

@@ -41,7 +41,7 @@ def test_a_conversation_says_who_said_what():
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Buy?"},
     ]
-    assert _prompt(turns) == "system: Be brief.\n\nuser: Buy?"
+    assert _prompt(turns) == "\n\nSystem: Be brief.\n\nHuman: Buy?"
 
 
 def test_what_is_no_text_is_refused(folder):
