@@ -1,4 +1,4 @@
-"""The page on deploying as an operator would follow it: every command, in order, in a fresh folder."""
+"""The page on deploying as an operator would follow it: every command, in a fresh folder."""
 
 import json
 import os
