@@ -1,4 +1,4 @@
-"""Writes what is derived from declarations: docs/settings.md, and the run config in pyproject.toml.
+"""Writes what is derived: docs/reference/settings.md, and the run config in pyproject.toml.
 
     python docs/write_settings.py
 
@@ -18,12 +18,12 @@ from murmuration.strategies import registry
 from murmuration.strategies.settings import PANELS, about, option
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, PYPROJECT = ROOT / "docs" / "settings.md", ROOT / "pyproject.toml"
+PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"
 _SECTION, _NEXT = "[tool.flwr.app.config]\n", "\n[tool.ruff]"
 
 
 def page() -> str:
-    """docs/settings.md."""
+    """docs/reference/settings.md."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -46,7 +46,7 @@ def _lines() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
     yield ""
     yield "Of `aup` that is said of its centred form, the default; as published its guarantee is"
-    yield "not proven ([aup.md](aup.md))."
+    yield "not proven ([the page on AUP](../research/aup.md))."
     settings = list(fields(RunConfig))
     panels = dict.fromkeys([*PANELS, *map(panel_of, settings)])
     for panel in panels:

@@ -2,9 +2,10 @@
 
 A declaration holds name, type, default, help, check, choices and panel. From it come the fields of
 ``server.config.RunConfig``, range checks, the options of ``murmuration run`` and their places in
-``--help``, the table in docs/settings.md, and ``[tool.flwr.app.config]`` in pyproject.toml (where
-Flower wants every key that may be overridden). ``Settings`` are those of every run; what is of one
-strategy is declared in its file, with ``setting``, in a frozen dataclass of its own.
+``--help``, the table in docs/reference/settings.md, and ``[tool.flwr.app.config]`` in
+pyproject.toml (where Flower wants every key that may be overridden). ``Settings`` are those of
+every run; what is of one strategy is declared in its file, with ``setting``, in a frozen dataclass
+of its own.
 """
 
 import math

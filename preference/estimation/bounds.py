@@ -352,7 +352,7 @@ def user_privacy_bounds(case: Case) -> list[Bound]:
             "replace, replace-labels",
             applies=case.epsilon <= 10.0,
             note="for ε ≤ 10, full batches, judgements independent and alike across users; its "
-            "concentration test costs more than ε/2 (docs/aup.md)"
+            "concentration test costs more than ε/2 (docs/research/aup.md)"
             + ("; γ = e^{−4LB}/2, κ of the K-wise covariance" if many else ""),
         ),
     ]

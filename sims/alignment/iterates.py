@@ -2,9 +2,9 @@
 
 A run with ``--keep-last N`` keeps in ``RUN/iterates`` the parameters after each of its last N
 rounds. They were made of what the ledger charged and of nothing else, so they are covered by the
-run's promise together with the model (`docs/privacy.md`). They are of one release, each a few steps
-from the next, and share most of its error: how far they differ says where noise still moves the
-reward, and is no confidence bound.
+run's promise together with the model (`docs/explanation/privacy.md`). They are of one
+release, each a few steps from the next, and share most of its error: how far they differ says where
+noise still moves the reward, and is no confidence bound.
 
 Legend: I iterates, R answers, P prompts, D parameters.
 """

@@ -56,7 +56,7 @@ READING = """\
   that its ledger rests on is refuted by experiment: the test costs more than ε/2 (its score moves
   by 2(ñ − 1)/ñ, and its noise is for 1), the mean step more than its Gaussian, and the whole
   round more than ε. Where a user comes or goes all scores move one way, and the test's ε/2 was
-  not refuted; the mean step and the round were. [aup.md](aup.md) has the proofs.
+  not refuted; the mean step and the round were. Proofs: [the page on AUP](../research/aup.md).
 - **Faults.** The audit's number says what a fault would cost. What stands in its way by
   construction is not proof against somebody who changes that too: so each has a test as well."""
 

@@ -37,7 +37,10 @@ def audit(
     ] = False,
     page: Annotated[
         Path | None,
-        typer.Option(help="Where --all writes its page. [default: docs/audits.md, if docs/ is]"),
+        typer.Option(
+            help="Where --all writes its page. [default: docs/explanation/audits.md in a checkout, "
+            "else audits.md]"
+        ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List what can be audited.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
@@ -103,7 +106,8 @@ def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None
             markup=False,
         ),
     )
-    path = page or (Path("docs/audits.md") if Path("docs").is_dir() else Path("audits.md"))
+    folder = Path("docs/explanation")
+    path = page or (folder if folder.is_dir() else Path()) / "audits.md"
     path.write_text(page_of(audits, faults, seed, confidence), encoding="utf-8")
     if as_json:
         print(json.dumps({"audits": audits, "faults": faults, "seed": seed, "page": str(path)}))

@@ -10,8 +10,9 @@ add-remove; the other ε/2 is for the test. A test that says "no" ends its phase
 planned is charged all the same, because when it ended depends on data.
 
 Formal guarantee: **none is proven**. What the ledger charges is what the paper claims. The findings
-are in ``FINDINGS``, with proofs and counterexamples in docs/aup.md. ``aup_corrected`` is the same
-idea with a filter that is sound. Trusted: the server, which sees every sampled user's gradient.
+are in ``FINDINGS``, with proofs and counterexamples in docs/research/aup.md. ``aup_corrected`` is
+the same idea with a filter that is sound. Trusted: the server, which sees every sampled user's
+gradient.
 
 Legend: S users who are there, N users in the registry, D dimensions.
 """

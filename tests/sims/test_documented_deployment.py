@@ -1,4 +1,4 @@
-"""docs/deploying.md as an operator would follow it: every command, in order, in a fresh folder."""
+"""The page on deploying as an operator would follow it: every command, in a fresh folder."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "deploying.md"
+PAGE = ROOT / "docs" / "how-to" / "deploying.md"
 #: By this variable processes of a walk are known again.
 _MARK = "MURMURATION_TEST_WALK"
 

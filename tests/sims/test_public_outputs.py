@@ -45,7 +45,7 @@ def noise_alone(monkeypatch):
 
 @pytest.fixture
 def stopped_clock(monkeypatch):
-    """Time does not pass: what the server measures of it is in docs/sharp-edges.md."""
+    """Time does not pass: what the server measures of it is in docs/explanation/sharp-edges.md."""
     stop_clocks(monkeypatch)
 
 

@@ -48,7 +48,8 @@ def test_a_strategy_that_is_none():
 
 
 def test_the_documented_matrix_is_this_one():
-    text = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "privacy.md"
+    text = page.read_text(encoding="utf-8")
     documented = {}
     table = text.split("## Which strategy under which adjacency")[1].split("##")[0]
     for line in table.splitlines():

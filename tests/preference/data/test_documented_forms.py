@@ -1,4 +1,4 @@
-"""docs/data.md: the example that converts conversations with scores does, and names are named."""
+"""The page on data: its example converts conversations with scores, and names are named."""
 
 import json
 import re
