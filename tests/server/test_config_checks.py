@@ -93,6 +93,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "sum_zero", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "features", "normalized", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "accept_ledger_loss", "batch_users"}
+    free |= {"one_user_per_row"}
     free |= {"checkpointing", "tf32", "policies"}
     free |= {"registration", "base_privacy", "population", "disjoint"}
     assert {field.name for field in dataclasses.fields(RunConfig)} - free == set(BAD)

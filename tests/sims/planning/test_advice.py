@@ -1,7 +1,5 @@
 """What suits a crowd of a given size."""
 
-import importlib.util
-
 import pytest
 
 from murmuration.preference.data.rows import InputError
@@ -45,5 +43,5 @@ def test_features_work_where_they_can_be_loaded(monkeypatch):
     monkeypatch.setattr("murmuration.preference.features.hashing.feature_map", not_there)
     assert not advice.works("hashing")
     monkeypatch.undo()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("murmuration.preference.language.checkpoint.has_minilm", lambda: False)
     assert not advice.works("minilm")
