@@ -1,10 +1,11 @@
 """Versions that a result tells."""
 
-from murmuration.server.versions import DISTRIBUTIONS, versions
-from murmuration.version import DISTRIBUTION
+from importlib import metadata
+
+from murmuration.server.versions import version, versions
 
 
 def test_versions():
     found = versions()
     assert set(found) == {"murmuration", "python", "torch", "flwr"} and all(found.values())
-    assert DISTRIBUTIONS["murmuration"] == DISTRIBUTION
+    assert (found["murmuration"], found["torch"]) == (version(), metadata.version("torch"))
