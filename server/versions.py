@@ -10,18 +10,35 @@ from pathlib import Path
 
 #: What pip installs.
 DISTRIBUTION = "murmuration-rlhf"
+UNKNOWN = "unknown"
 
 
 def version() -> str:
-    """The version, also of a checkout that is not installed."""
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        beside = Path(__file__).resolve().parents[1] / "pyproject.toml"
-        return tomllib.loads(beside.read_text(encoding="utf-8"))["project"]["version"]
+    """The version; of a checkout or of an app that a server shipped, that of its pyproject.toml."""
+    found = _installed(DISTRIBUTION)
+    if found != UNKNOWN:
+        return found
+    for folder in Path(__file__).resolve().parents[1:3]:
+        try:
+            project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if (declared := project.get("project", {})).get("name") == DISTRIBUTION:
+            return str(declared.get("version", UNKNOWN))
+    return UNKNOWN
 
 
 def versions() -> dict[str, str]:
-    """Of Murmuration, of libraries that decide last digits, and of Python."""
-    libraries = {name: metadata.version(name) for name in ("torch", "flwr")}
+    """Of Murmuration, of libraries that decide last digits, and of Python.
+
+    Nothing is raised: a run has paid for its result when this is asked.
+    """
+    libraries = {name: _installed(name) for name in ("torch", "flwr")}
     return {"murmuration": version(), **libraries, "python": platform.python_version()}
+
+
+def _installed(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return UNKNOWN

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.server import versions
 from murmuration.server.versions import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
@@ -60,15 +59,3 @@ def test_it_is_the_one_that_is_built():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
     assert project["scripts"] == {"murmuration": "murmuration.sims.main:main"}  # as it is typed
-
-
-def test_a_checkout_that_is_not_installed_has_a_version_too(monkeypatch):
-    def absent(name):
-        assert name == DISTRIBUTION
-        raise versions.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(versions.metadata, "version", absent)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert versions.version() == project["version"]
-    monkeypatch.setattr(versions.metadata, "version", lambda name: "9.9")
-    assert versions.version() == "9.9"
