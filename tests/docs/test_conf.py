@@ -17,7 +17,7 @@ def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
     and pages that no list of contents has."""
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
     return subprocess.run(
-        [*command, "-c", str(ROOT / "docs"), "-d", str(out / "read"), str(source), str(out / "html")],
+        [*command, "-c", "docs", "-d", str(out / "read"), str(source), str(out / "html")],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -35,13 +35,11 @@ def test_every_page_is_there(site):
         assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
     told = (site / "reference" / "api.html").read_text(encoding="utf-8")
     assert 'id="murmuration.public.train"' in told
-    assert "noise_multiplier" in told or "noise multiplier" in told
 
 
 def test_nothing_is_fetched_by_whoever_reads_it(site):
-    fetched = re.compile(
-        r"""(?:<(?:script|img|iframe|source)\b[^>]*\bsrc|<link\b[^>]*\bhref)="([^"]*)"""
-    )
+    loaded = r"<(?:script|img|iframe|source)\b[^>]*\bsrc|<link\b[^>]*\bhref"
+    fetched = re.compile(rf'(?:{loaded})="([^"]*)"')
     pages = [*site.rglob("*.html")]
     assert len(pages) > 20
     for page in pages:
