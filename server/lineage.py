@@ -87,6 +87,7 @@ class Lineage:
     def with_run(self, result: Mapping[str, Any], config: RunConfig, ledger: Path) -> "Lineage":
         """And the run with this result and ledger."""
         users = result["private"] and result["proven"] and result["privacy_level"] == "user"
+        users = users and not result.get("one_user_per_row")  # which protects rows, not people
         run = Trained(
             str(result["ledger_head"]),
             result["epsilon"] if users else None,

@@ -6,11 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from murmuration import version
-from murmuration.version import DISTRIBUTION
+from murmuration.server.versions import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("client", "docs", "murmuration", "preference", "privacy", "server", "sims", "strategies")
+ROOMS = (
+    *("client", "docs", "examples", "murmuration", "preference", "privacy", "server", "sims"),
+    "strategies",
+)
+_OURS = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "Makefile",
+    "pyproject.toml",
+)
 #: The package of another author: `pip install murmuration`, `'murmuration[lm]'`, a pinned one.
 WRONG = re.compile(
     r"(?:pip|uv)[^\n`]*\b(?:install|add)\b[^\n`]*[ '\"]murmuration(?![\w/.-])"
@@ -20,7 +30,7 @@ WRONG = re.compile(
 
 def texts():
     """Everything of ours that somebody reads or copies from, beside the tests."""
-    files = [ROOT / name for name in ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml")]
+    files = [ROOT / name for name in _OURS]
     for room in ROOMS:
         found = (ROOT / room).rglob("*")
         files += [file for file in found if file.suffix in (".py", ".md", ".toml", ".sh", ".txt")]
@@ -49,15 +59,3 @@ def test_it_is_the_one_that_is_built():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
     assert project["scripts"] == {"murmuration": "murmuration.sims.main:main"}  # as it is typed
-
-
-def test_a_checkout_that_is_not_installed_has_a_version_too(monkeypatch):
-    def absent(name):
-        assert name == DISTRIBUTION
-        raise version.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(version.metadata, "version", absent)
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert version.version() == project["version"]
-    monkeypatch.setattr(version.metadata, "version", lambda name: "9.9")
-    assert version.version() == "9.9"

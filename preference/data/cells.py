@@ -51,6 +51,16 @@ def text_cell(value: object, column: str) -> str:
     return value
 
 
+def number_cell(value: object) -> float:
+    """A number, also one written as text; NaN for anything else, and for true and false."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (str, Real)):
+        return math.nan
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
 def list_cell(value: object) -> list[object] | None:
     """A list, also one written as JSON; None if it is no list."""
     if isinstance(value, str):

@@ -19,6 +19,7 @@ from murmuration.preference.data.cells import (
     BadRow,
     found_kind,
     list_cell,
+    number_cell,
     user_cell,
 )
 from murmuration.preference.data.columns import (
@@ -233,11 +234,8 @@ def _score(value: object, column: str) -> float | None:
     """A finite number, also as text; None for an empty cell."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    try:
-        number = float(value) if isinstance(value, (str, Real)) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, (bool, np.bool_)) or not math.isfinite(number):
+    number = number_cell(value)
+    if not math.isfinite(number):
         raise BadRow(f"{column!r} must hold finite numbers, found {found_kind(value)}")
     return number
 
@@ -279,12 +277,8 @@ def _order(value: object, column: str, responses: int) -> list[int]:
 def _flip(value: object, column: str, kind: Kind, responses: int) -> float | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    try:
-        number = float(value) if isinstance(value, (str, Real)) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    most = 1.0 - 1.0 / responses
-    if isinstance(value, (bool, np.bool_)) or not 0.0 <= number < most:
+    number, most = number_cell(value), 1.0 - 1.0 / responses
+    if not 0.0 <= number < most:
         raise BadRow(
             f"{column!r} must be at least 0 and below {most:.3g}, which is pure chance among "
             f"{responses} responses; found {found_kind(value)}"

@@ -67,6 +67,8 @@ class RunSeen:
         """Who or what is protected."""
         if not self.private:
             return "nobody"
+        if {**self.settings, **self.result}.get("one_user_per_row"):
+            return "row"
         if not self.result:
             return "user"  # what the ledger counts
         levels = {"user": "user", "item": "judgement", "claimed": "user, not proven"}

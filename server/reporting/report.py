@@ -200,6 +200,8 @@ No privacy: a non-private run
 ε = {{ epsilon_text }} claimed at δ = {{ delta_text }}, not proven
 {%- elif level == "item" %}
 ε = {{ epsilon_text }} for single judgements, not for whole users
+{%- elif one_user_per_row %}
+ε = {{ epsilon_text }} for single rows, not for people, at δ = {{ delta_text }}
 {%- else %}
 ε = {{ epsilon_text }} for whole users, at δ = {{ delta_text }}
 {%- endif %}

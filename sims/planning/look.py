@@ -18,9 +18,9 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
 from murmuration.preference.data.rows import FIELDS, MOST_RESPONSES, BadRow, InputError, Kind
 from murmuration.preference.data.schema import Schema
+from murmuration.server.reporting.baselines import NEAR
 
 _TEXTS = 5_000  # that are looked at for their script and language
-_NEAR = 0.1  # lengths that differ by less, as a share of the longer one, are nearly equal
 #: Frequent words that are no words, or rare ones, of the others.
 _WORDS = {
     "English": "the and is you that it for with are this have not",
@@ -151,23 +151,28 @@ def guessing(judgements: Judgements) -> Guess:
 
 
 def longer_wins(judgements: Judgements) -> Guess:
-    """Of the longest response; of several as long one by chance."""
+    """Of the response with most words; of several with as many one by chance."""
     right_R = np.zeros(len(judgements))
     for row, shown in enumerate(judgements.responses):
-        lengths = [len(text) for text in shown]
+        lengths = _words(shown)
         if lengths and lengths[0] == max(lengths):
             right_R[row] = 1.0 / lengths.count(lengths[0])
     return _guess(judgements, right_R, decided(judgements))
 
 
 def nearly_equal(judgements: Judgements) -> float:
-    """The share of judgements without a tie whose two longest responses are about as long."""
+    """The share of judgements without a tie whose two longest responses differ by at most ``NEAR``
+    of the longer one, in words."""
     kept_R = decided(judgements)
     near = 0
     for row in np.flatnonzero(kept_R).tolist():
-        second, first = sorted(map(len, judgements.responses[row]))[-2:]
-        near += first - second < _NEAR * max(1, first)
+        second, first = sorted(_words(judgements.responses[row]))[-2:]
+        near += first - second <= NEAR * first
     return near / max(1, int(kept_R.sum()))
+
+
+def _words(shown: Sequence[str]) -> list[int]:
+    return [len(str(text).split()) for text in shown]
 
 
 def _guess(judgements: Judgements, right_R: np.ndarray, kept_R: np.ndarray) -> Guess:

@@ -15,7 +15,7 @@ from pathlib import Path
 import tomli_w
 
 import murmuration
-from murmuration.version import DISTRIBUTION, version
+from murmuration.server.versions import DISTRIBUTION, version
 
 ROOMS = ("client", "preference", "privacy", "server", "sims", "strategies")
 

@@ -465,9 +465,6 @@ def test_another_runs_head_is_not_believed_in_a_runs_place(head):
     model, other = head("a", "--epsilon", 2), head("b", "--strategy", "nonprivate")
     shutil.rmtree(model)
     shutil.copytree(other, model)
-    from murmuration.preference.language.checkpoint import weights_digest as w
-
-    print(w(model), w(other), (other.parent / "result.json").read_text()[-70:])
     with pytest.raises(InputError, match="weights are not those that the run beside it saved"):
         lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
 
@@ -478,6 +475,14 @@ def test_a_run_that_promised_nothing_makes_nothing_private(head):
     for given in ("", str(ledger)):
         with pytest.raises(InputError, match="promised its users nothing"):
             lineage_of_saved(REWARD[0], str(model), REWARD[1], given)
+
+
+def test_a_run_that_protected_rows_promised_people_nothing(head):
+    """What is made with its model must not say that it is private for users."""
+    model = head("a", "--epsilon", 2, "--one-user-per-row")
+    assert json.loads((model.parent / "result.json").read_text())["one_user_per_row"] is True
+    with pytest.raises(InputError, match="promised its users nothing"):
+        lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
 
 
 def test_only_a_base_may_be_of_nobody(saved, language_model):

@@ -13,10 +13,10 @@ import pytest
 import murmuration.preference.data.data_sets
 import murmuration.preference.features.encoders
 from murmuration.preference.data.judgements import InputError
+from murmuration.server.versions import version
 from murmuration.sims import main
 from murmuration.sims.runtimes.flower import FlowerRunFailed
 from murmuration.sims.runtimes.quiet import SLEEPING
-from murmuration.version import version
 
 GOOD = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10, "--seed", 1]
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from murmuration.server.reporting.comparison import read_run
 from murmuration.server.reporting.facts import facts
 
 QUESTIONS = ["What shall I do with 100 euros?", "How do I plan for rent?", "Is a loan wise?"]
@@ -171,4 +172,8 @@ def test_what_is_promised_to_rows_says_so(cli, write, tmp_path):
     assert "at the level of single rows" in " ".join(card.split())
     for page in (card, report):
         assert "EACH ROW COUNTED" in page
-        assert "with all their judgements" not in page
+        assert "with all their judgements" not in page and "whole users" not in page
+    assert "for single rows, not for people" in report
+    assert read_run(out).unit == "row"
+    (out / "result.json").unlink()
+    assert read_run(out).unit == "row"

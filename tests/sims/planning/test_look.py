@@ -85,7 +85,7 @@ def test_rules_that_know_nothing_of_the_prompt():
 
 
 def test_rules_over_several_responses():
-    shown = {"user_id": "a", "prompt": "p", "responses": ["aaaa", "b", "cccc", "d"]}
+    shown = {"user_id": "a", "prompt": "p", "responses": ["a a a a", "bbbbbbbb", "c c c c", "d"]}
     rows = [{**shown, "best": best} for best in (0, 1)] + [{**shown, "best": [0, 2]}]
     judgements = judged(rows, kind="top-1", responses=4)
     assert look.guessing(judgements).pooled == 0.25 and look.guessing(judgements).rows == 2
