@@ -1,7 +1,7 @@
 """A ServerApp that wants one node's sum: it asks four for a round under masks, then three again.
 
-A test puts it in the place of ``server/app.py`` of an otherwise honest app and submits that to a
-real SuperLink. What it found out is in ``found.json`` in its ``out``.
+A test puts it in the place of ``murmuration/server/app.py`` of an otherwise honest app and submits
+that to a real SuperLink. What it found out is in ``found.json`` in its ``out``.
 """
 
 import json

@@ -165,7 +165,7 @@ def test_a_server_that_takes_differences_gets_nobodys_sum(tmp_path):
     world, hostile = World(tmp_path, ("a", "b", "c", "d"), users=8), tmp_path / "app"
     write_bundle(hostile, {})
     attack = Path(__file__).parents[2] / "attacks" / "differencing_app.py"
-    shutil.copyfile(attack, hostile / "server" / "app.py")
+    shutil.copyfile(attack, hostile / "murmuration" / "server" / "app.py")
     for name in "abcd":
         (world.client(name) / "policy.toml").write_text(POLICY + "secure_only = true\n")
     (tmp_path / "out").mkdir()
