@@ -14,6 +14,7 @@ Legend: T prompts, N answers to each, C different prompts, B draws.
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -354,6 +355,9 @@ def compare(asked: Asked, sides: Sequence[Side], against: Side, judge: Judge) ->
             for side, wins_TN in zip(sides[1:], won[1:], strict=True)
         ],
     }
+    for each in figures:
+        if says_nothing(each, result):  # half of every tie would look like a result
+            each["win_rate"] = each["wilson"] = Estimate(math.nan, math.nan, math.nan)
     result["caveats"] = _caveats(asked, sides, result)
     return Comparison(asked, sides, against, won, _plain(result))
 
@@ -376,7 +380,7 @@ def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> 
     if blind := [each["model"] for each in result["models"] if says_nothing(each, result)]:
         found.append(
             f"No answer of {', '.join(blind)} can be read, and none of "
-            f"{result['against']['model']}: the win rate means nothing."
+            f"{result['against']['model']}: there is no win rate."
         )
     for each in (*result["models"], result["against"]):
         share = each.get("unreadable", [0.0])[0]

@@ -45,12 +45,15 @@ def page(found: Comparison) -> str:
     """A comparison as HTML."""
     result = found.result
     names = short_names([side.model for side in (*found.sides, found.against)])
-    ordered = sorted(range(len(found.sides)), key=lambda k: -result["models"][k]["win_rate"][0])
+    rates = [model["win_rate"][0] for model in result["models"]]
+    ordered = sorted(range(len(rates)), key=lambda k: (rates[k] is None, -(rates[k] or 0.0)))
     rows = [
         {
             "name": names[place],
             "said": _shares(result["models"][place]["win_rate"]),
-            "mark": _mark(result["models"][place]["win_rate"], 0.0, 1.0),
+            "mark": None
+            if rates[place] is None
+            else _mark(result["models"][place]["win_rate"], 0.0, 1.0),
             "figures": result["models"][place],
         }
         for place in ordered
@@ -175,7 +178,7 @@ def _kl_plot(models: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[
     known = [
         (name, model)
         for name, model in zip(names, models, strict=False)
-        if model["kl"] and model["kl"][0] is not None
+        if model["kl"] and None not in (model["kl"][0], model["win_rate"][0])
     ]
     if not known:
         return None
@@ -222,6 +225,8 @@ def _interval(figure: Sequence[float | None], form: str) -> str:
 
 def _shares(figure: Sequence[float | None], form: str = "{:.1f}", unit: str = "%") -> str:
     """A share and its interval in per cent, or a difference in points."""
+    if figure[0] is None:
+        return "nothing can be read"
     value, low, high = (None if part is None else form.format(100 * part) for part in figure)
     return f"{value}{_TIGHT}{unit}" + ("" if low is None else f" ({low} to {high})")
 
@@ -337,7 +342,9 @@ _PAGE = _JINJA.from_string("""\
 <main>
 <p class="eyebrow">Murmuration · comparison of models</p>
 <h1>
-{% if rows[0].figures.win_rate[1] > 0.5 %}
+{% if rows[0].mark is none %}
+Nothing can be read: there is no win rate against {{ other|visible }}
+{% elif rows[0].figures.win_rate[1] > 0.5 %}
 {{ rows[0].name|visible }} wins {{ rows[0].figures.win_rate[0]|share }} against {{ other|visible }}
 {% elif rows[0].figures.win_rate[2] < 0.5 %}
 {{ "No model wins" if rows|length > 1 else rows[0].name|visible ~ " does not win" }}
@@ -362,8 +369,10 @@ them different{% endif %}, {{ result.samples|count }} answer
 {% for at in (0, 25, 50, 75, 100) %}
 <line class="{{ 'half' if at == 50 else 'faint' }}" x1="{{ at }}%" x2="{{ at }}%" y1="0" y2="34"/>
 {% endfor %}
+{% if row.mark is not none %}
 <line class="reach" x1="{{ row.mark.low }}%" x2="{{ row.mark.high }}%" y1="17" y2="17"/>
 <circle class="dot" cx="{{ row.mark.at }}%" cy="17" r="6"/>
+{% endif %}
 </svg>
 <span>{{ row.said }}</span></div>
 {% endfor %}

@@ -160,3 +160,17 @@ def test_ticks_are_round_and_around():
         assert ticks[-1] >= low + 10 * width - 1e-6
         assert 3 <= len(ticks) <= 8
         assert np.ptp(np.diff(ticks)) < 1e-6
+
+
+def test_where_nothing_can_be_read_no_rate_is_drawn_or_told():
+    """All pairs are ties then; 50 % would look like a result."""
+    prompts = Population(0).sample_prompts(6, "seen", np.random.default_rng(0))
+    words = [["blub"] * 6] * 2
+    found = compared(words[0], prompts=prompts, judge=PopulationJudge(), models=("a/m",))
+    assert found.result["models"][0]["win_rate"] == [None] * 3
+    read = Read(page(found))
+    said = " ".join(" ".join(read.texts).split())
+    assert "there is no win rate against" in said
+    assert "nothing can be read" in said
+    assert "50.0" not in said
+    assert not [tag for tag, _ in read.found if tag == "circle"]
