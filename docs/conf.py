@@ -15,6 +15,9 @@ html_theme = "furo"
 html_title = "Murmuration"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
+# Two hyphens are two hyphens: they begin options.
+smartquotes = False
 
 # Links of pages go to headings, named as code hosts name them, so they work there and here.
 myst_heading_anchors = 4
