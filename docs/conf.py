@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from sphinx.ext.napoleon.docstring import GoogleDocstring
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -33,3 +35,12 @@ autodoc_typehints = "none"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+
+
+def _described(self: GoogleDocstring) -> tuple[str, list[str]]:
+    """A property's docstring: what stands before a colon is no type, but part of the sentence."""
+    lines = self._dedent(self._consume_to_end())
+    return "", self.__class__(lines, self._config).lines()
+
+
+GoogleDocstring._consume_inline_attribute = _described

@@ -44,6 +44,11 @@ def test_options_keep_their_hyphens(site):
     assert "or a language model with --task" in told
 
 
+def test_colons_in_sentences_are_no_types(site):
+    told = (site / "reference" / "internals.html").read_text(encoding="utf-8")
+    assert 'Type<span class="colon">' not in told
+
+
 def test_every_page_is_in_the_navigation(site):
     told = (site / "index.html").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):

@@ -22,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "tutorials"
-SLOW = (pytest.mark.slow, pytest.mark.timeout(1500))
+SLOW = (pytest.mark.slow, pytest.mark.timeout(3600))
 #: Every tutorial, and what walking it takes.
 WALKS = {
     "first-reward.md": (),
