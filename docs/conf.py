@@ -15,6 +15,8 @@ source_suffix = {".md": "markdown"}
 
 html_theme = "furo"
 html_title = "Murmuration"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
