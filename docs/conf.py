@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+from sphinx.ext.napoleon.docstring import GoogleDocstring
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -13,8 +15,13 @@ source_suffix = {".md": "markdown"}
 
 html_theme = "furo"
 html_title = "Murmuration"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
+# Two hyphens are two hyphens: they begin options.
+smartquotes = False
 
 # Links of pages go to headings, named as code hosts name them, so they work there and here.
 myst_heading_anchors = 4
@@ -30,3 +37,12 @@ autodoc_typehints = "none"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+
+
+def _described(self: GoogleDocstring) -> tuple[str, list[str]]:
+    """A property's docstring: what stands before a colon is no type, but part of the sentence."""
+    lines = self._dedent(self._consume_to_end())
+    return "", self.__class__(lines, self._config).lines()
+
+
+GoogleDocstring._consume_inline_attribute = _described

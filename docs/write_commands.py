@@ -69,7 +69,8 @@ def _row(parameter: click.Parameter) -> tuple[str, str, str, str]:
     takes += ", several times" if getattr(parameter, "multiple", False) else ""
     takes += ", any number" if parameter.nargs == -1 else ""
     default = "required" if parameter.required else ""
-    if not parameter.required and parameter.default not in (None, False, "", [], ()):
+    none = parameter.default is None or parameter.default is False
+    if not parameter.required and not none and parameter.default not in ("", [], ()):
         given = parameter.default
         default = "as computed" if callable(given) else f"`{getattr(given, 'value', given)}`"
     told = getattr(parameter, "help", None) or ""

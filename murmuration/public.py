@@ -78,7 +78,7 @@ class Run:
 
     @cached_property
     def model(self) -> RewardModel | SavedReward | SavedLikelihood:
-        """What was learnt: a ``RewardModel``; of a language model what gives its rewards, or its
+        """What was learnt, a ``RewardModel``; of a language model what gives its rewards, or its
         log-likelihoods. All have ``score``.
 
         Raises:

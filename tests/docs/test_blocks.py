@@ -1,9 +1,12 @@
-"""What pages print to be copied: commands are parsed, and Python is run.
+"""What pages print to be copied: commands are parsed, Python is compiled, its imports are there.
 
-Commands are not run here: that each command, option and choice exists is checked in a moment for
-all of them. The page on deploying is walked by ``tests/sims/test_documented_deployment.py``.
+Nothing is run here: that each command, option and choice exists is checked in a moment for all of
+them. Tutorials are walked by ``tests/docs/test_tutorials.py``, the page on deploying by
+``tests/sims/test_documented_deployment.py``.
 """
 
+import ast
+import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -126,6 +129,32 @@ def test_every_command_can_be_given(page):
     ]
     wrong += [(" ".join(c), why) for c in in_prose(text) if (why := refused(c, whole=False))]
     assert not wrong, "\n".join(f"murmuration {call}\n    {why}" for call, why in wrong)
+
+
+def not_there(code: str) -> list[str]:
+    """What a block imports of ours that is not there."""
+    lost = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("murmuration"):
+            module = importlib.import_module(node.module or "")
+            lost += [f"{node.module}.{a.name}" for a in node.names if not hasattr(module, a.name)]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("murmuration"):
+                    importlib.import_module(alias.name)
+    return lost
+
+
+@named(PAGES)
+def test_python_can_be_compiled_and_its_names_are_there(page):
+    for language, body in blocks(page.read_text(encoding="utf-8")):
+        if language in PYTHON:
+            compile(body, str(page), "exec")
+            assert not_there(body) == []
+
+
+def test_a_name_that_is_not_there_is_found():
+    assert not_there("from murmuration import plan, nothing") == ["murmuration.nothing"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import murmuration
+
 pytest.importorskip("furo")
 pytest.importorskip("myst_parser")
 ROOT = Path(__file__).parents[2]
@@ -34,7 +36,30 @@ def test_every_page_is_there(site):
     for page in (ROOT / "docs").rglob("*.md"):
         assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
     told = (site / "reference" / "api.html").read_text(encoding="utf-8")
-    assert 'id="murmuration.public.train"' in told
+    assert 'id="murmuration.train"' in told
+
+
+def test_options_keep_their_hyphens(site):
+    told = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    assert "or a language model with --task" in told
+
+
+def test_colons_in_sentences_are_no_types(site):
+    told = (site / "reference" / "internals.html").read_text(encoding="utf-8")
+    assert 'Type<span class="colon">' not in told
+
+
+def test_every_page_is_in_the_navigation(site):
+    told = (site / "index.html").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        at = page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
+        assert at == "index.html" or f'href="{at}"' in told, at
+
+
+def test_every_public_name_is_explained(site):
+    told = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    for name in murmuration.__all__:
+        assert f'id="murmuration.{name}"' in told, name
 
 
 def test_nothing_is_fetched_by_whoever_reads_it(site):
