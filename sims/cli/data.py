@@ -21,9 +21,9 @@ from murmuration.strategies.settings import ROUNDS, Settings, usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 
 _OWN = (
-    "This is your own look at the data. No epsilon covers it: do not publish it, and use nothing "
-    "of it to treat a person in a way of their own. Numbers that you take from it into a run "
-    "(users, group size, features) become public with that run: round figures tell least."
+    "This is your own look at the data. No epsilon covers it: do not publish it, and do not "
+    "treat anybody differently because of it. Numbers that you take from it into a run (users, "
+    "group size, features) become public with that run: round them."
 )
 _LARGE = 0.2  # of all judgements: a user with more is named
 _BAR = 40  # characters of the longest
@@ -74,18 +74,18 @@ def data(
     console = terminal()
     console.print(_OWN, style="yellow")
     for title, body in (
-        ("What is there", _there(found)),
+        ("What the data hold", _there(found)),
         ("Judgements a user", _users(found)),
-        ("What guessing is worth", _guesses(found)),
-        ("What it is written in", _written(found)),
-        ("What would be refused", _refused(found)),
-        ("What a run would take", _run(found, epsilon)),
+        ("Rules that a model must beat", _guesses(found)),
+        ("Languages", _written(found)),
+        ("Rows that would be refused", _refused(found)),
+        ("Settings for a run", _run(found, epsilon)),
     ):
         console.print()
         console.print(Text(title, style="bold"))
         console.print(Padding(body, (0, 0, 0, 2), expand=False))
     console.print()
-    console.print(Text("To run it", style="bold"))
+    console.print(Text("Command", style="bold"))
     print(_command(found, source, columns, epsilon))  # in one piece, to be copied
 
 
@@ -174,7 +174,7 @@ def _guesses(found: look.Look) -> Group | Text:
     heads = {"rule": "right about", "pooled": "of judgements", "by_user": "by user, on average"}
     near = (
         f"{_percent(look.nearly_equal(judgements))} are between responses of nearly equal length. "
-        "A model is worth what it adds to these rules."
+        "A model is only worth what it adds to these rules."
     )
     return Group(table_of(rows, heads), Text(near))
 
@@ -226,9 +226,9 @@ def _run(found: look.Look, epsilon: float) -> Group:
     lines = [
         f"users: {users:,} to train on (a fifth of them is held out; rounded). cohort: {cohort:,}",
         f"delta: {delta:g}; it must be below 1 / users = {1 / users:.2g}",
-        f"group size: with {DEFAULT_GROUP_SIZE}, the default of uls, a round reads at most so many "
-        f"judgements of a user: all of {_percent(whole)} of users, {_percent(read)} of all "
-        f"judgements. els keeps as many of each user: the median is {median:,}",
+        f"group size: with {DEFAULT_GROUP_SIZE}, the default of uls, a round can read all of "
+        f"{_percent(whole)} of the users, and {_percent(read)} of all judgements. The median user "
+        f"has {median:,}; els takes about that as its group size",
     ]
     rows = []
     for budget in sorted({1.0, 3.0, 8.0, epsilon}):
@@ -257,9 +257,9 @@ def _run(found: look.Look, epsilon: float) -> Group:
         "features": "--features",
     }
     below = (
-        f"Noise is in clip norms, for each coordinate, by uls over {ROUNDS} rounds: twice as many "
-        "people about halve it. `murmuration plan` answers what-ifs; with --optimize it finds a "
-        "group size for a compute budget."
+        f"Noise is in clip norms, for each coordinate, by uls over {ROUNDS} rounds. Twice as many "
+        "people about halve it. Try other numbers with `murmuration plan`; with --optimize it "
+        "finds a group size for a compute budget."
     )
     return Group(Text("\n".join(lines)), table_of(rows, heads), Text(below))
 

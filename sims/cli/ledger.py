@@ -267,11 +267,11 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
     )
     if (seen := report["epsilon_against_server"]) is not None:
         found.append(
-            f"ε {epsilon_text(seen)} of what the server itself saw, if as many nodes added their "
-            "shares of the noise as it is made of"
+            f"ε {epsilon_text(seen)} against the server itself, if as many nodes added their "
+            "shares of the noise as the run assumes"
         )
     found += [
-        f"LOST, and the plan charged again: {what}; the budget began anew after it"
+        f"LOST, and the plan charged again: {what}; the budget started again after it"
         for what in report["losses"]
     ]
     return found

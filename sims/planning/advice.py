@@ -30,10 +30,10 @@ def features_for(people: int, epsilon: float) -> Features:
     """Which features suit so many people (the number to train on) at a budget."""
     product = people * epsilon
     if product < FEW:
-        return Features("minilm", "so few people teach much less through hashed words")
+        return Features("minilm", "with so few people, hashed words learn much less")
     if product < SOME:
-        return Features("minilm", "a little better; more so about topics that nobody has judged")
-    return Features("hashing", "as good, needs no download, and is faster")
+        return Features("minilm", "a little better, more so on topics that nobody judged")
+    return Features("hashing", "as good as minilm, faster, and needs no download")
 
 
 def works(features: str) -> bool:

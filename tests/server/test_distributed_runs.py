@@ -74,7 +74,7 @@ def test_both_figures_and_neither_in_the_place_of_the_other(make_run, capsys):
     assert said["epsilon_against_server"] == pytest.approx(result["epsilon_against_server"])
     with pytest.raises(SystemExit):
         ledger(out)
-    assert "of what the server itself saw" in capsys.readouterr().out
+    assert "against the server itself" in capsys.readouterr().out
 
 
 def test_where_the_server_adds_the_noise_nothing_is_said_of_what_it_sees(make_run):
