@@ -1,6 +1,7 @@
 """Feature maps φ: from a prompt and a response to a vector.
 
 Decisions:
+
 - A feature map is fixed before any private text is seen: n-gram hashing has no state at all, a
   transformer comes trained from elsewhere and stays frozen. Anything fitted to the users' texts
   would need its own privacy budget.
