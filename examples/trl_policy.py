@@ -1,7 +1,7 @@
 """A private reward in TRL's own trainer: twenty steps of GRPO, and the reward before and after.
 
     pip install 'murmuration-rlhf[align]'
-    murmuration run --epsilon 3 --delta 1e-5 --out runs/first
+    murmuration run --epsilon 3 --delta 1e-5 --length none --out runs/first
     python examples/trl_policy.py runs/first/model
 
 The policy is a tiny language model of the embedded population's public text, made here unless

@@ -6,7 +6,8 @@
 
 The reward reads prompts and completions as ``murmuration score`` does, with its own templating;
 TRL's policy may have another. ``murmuration align`` does all of it, with guards against gaming the
-reward, a look at what the reward cost its users, and a card that says it: none of which is here.
+reward, a look at what the reward cost its users, and a card that says it: none of which is here. So
+train the reward with ``--length none``: with the default it pays, up to a bound, for mere words.
 """
 
 from collections.abc import Callable, Mapping, Sequence

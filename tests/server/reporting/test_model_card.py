@@ -154,7 +154,9 @@ def test_models_that_say_the_next_token(make_result, task, features, said):
 )
 def test_how_length_counts(make_result, kind, length, said):
     card = model_card(make_result(features={"kind": kind, "path": "minilm", **length}))
-    assert ("length of the response." in card or "and its length." in card) == (said is not None)
+    told = {"hashing": "of the response", "encoder": "of the encoder `minilm`"}[kind]
+    more = {"hashing": " and its length", "encoder": " and the length of the response"}[kind]
+    assert f"{told}{'' if said is None else more}.\n" in card
     assert ("pays for length" in card) == (said is not None)
     assert said is None or said in card
 
