@@ -251,8 +251,8 @@ of the judgements {{ who }}; ties left out{{ guessing }}
 {% if baselines and baselines.longer_wins is not none %}
 {% call row("Longer wins", baselines.longer_wins|share) %}
 what one gets who always takes the response with
-{{ "more" if baselines.get("kind", "pairs") == "pairs" else "the most" }} words, on the same judgements of the public
-test; the model is worth what it adds
+{{ "more" if baselines.get("kind", "pairs") == "pairs" else "the most" }} words, on the same
+judgements of the public test; the model is worth what it adds
 {% endcall %}
 {% endif %}
 {% if baselines and baselines.near %}
