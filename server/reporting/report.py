@@ -133,6 +133,7 @@ th, td { padding: .5rem 0; border-bottom: 1px solid var(--line); text-align: lef
   vertical-align: baseline; overflow-wrap: anywhere; }
 th { width: 42%; padding-right: 1rem; font-weight: 400; color: var(--soft); }
 td { font-variant-numeric: tabular-nums; }
+table + table { margin-top: 1.6rem; }
 td small { display: block; color: var(--soft); font-size: .85rem; }
 figure { margin: 1.2rem 0 2rem; }
 figure img { display: block; width: 100%; height: auto; background: var(--card);
