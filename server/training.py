@@ -160,7 +160,7 @@ def _train(
     if isinstance(features, LanguageBase) and features.device.type == "meta":
         features = base_of(features.to_config())
     model = reward_model(theta_D, features, config.model)
-    score = model.score if isinstance(model, RewardModel) else None
+    score = None if isinstance(features, PolicyClass) else model.score
     if (public := on_public_test(config, score)) is not None:
         result["baselines"] = public
     files = {} if isinstance(model, RewardModel) else {"beside": lineage.files}

@@ -527,9 +527,10 @@ def cohort_bytes(context: RunContext, *, down: int = 1, up: int | None = None) -
 def promise(config: Settings) -> str:
     """The guarantee of a run that spends its whole budget, in a sentence or two."""
     adjacency = Adjacency(config.adjacency)
+    models = "its one model" if config.rounds == 1 else f"all {config.rounds} models together"
     return (
         f"User-level ({config.epsilon:g}, {config.delta:g})-differential privacy under "
-        f"{adjacency} adjacency for all {config.rounds} models together. {adjacency.sentence}"
+        f"{adjacency} adjacency for {models}. {adjacency.sentence}"
     )
 
 

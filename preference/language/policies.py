@@ -18,6 +18,7 @@ Legend: J judgements, N sampled ones, K responses of each at most, T distinct te
 batch, Q scored tokens in a batch, H width of states, S sampled users.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
@@ -188,3 +189,26 @@ def policy_examples(
         reference_T=reference_T,
         kept=references(base.reference_terms),
     )
+
+
+def policy_rewards(
+    base: LanguageBase, theta_D: np.ndarray, prompts: Sequence[str], responses: Sequence[str]
+) -> np.ndarray:
+    """The rewards that a policy at θ stands for, of R prompts with R responses, (R,) float64.
+
+    Raises:
+        InputError: a response does not fit into the model's context.
+    """
+    some = len(responses)
+    examples = PolicyExamples(
+        base=base,
+        tokens=base.texts(prompts, responses, ended=True),
+        text_JK=np.arange(some)[:, None],
+        y_R=torch.zeros(0),
+        start_U=torch.tensor([0, some]),
+        reference_T=np.append(np.full(some, np.nan), 0.0),
+        kept=references(base.reference_terms),
+        public=True,
+    )
+    ratio_RK = examples.ratios(torch.from_numpy(np.array(theta_D, dtype=np.float32)))
+    return examples.loss.rewards(ratio_RK)[:, 0].numpy()

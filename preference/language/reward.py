@@ -24,6 +24,7 @@ from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.policies import policy_rewards
 from murmuration.preference.language.policy_class import PolicyClass
 from murmuration.preference.language.tokens import length_batches
 from murmuration.preference.model_folder import replace_folder
@@ -44,6 +45,22 @@ class LanguageReward:
         if theta_D.shape != (base.dimension,) or not np.isfinite(theta_D).all():
             raise InputError(f"weights must be {base.dimension} finite numbers")
         self.theta_D, self.base, self.model = theta_D, base, model
+
+    def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
+        """The rewards of R prompts with R responses, (R,) float64; a policy's are those that it
+        stands for. Only differences count.
+
+        Raises:
+            InputError: it gives no reward, or a response does not fit into what is read of a text.
+        """
+        if isinstance(self.base, LanguageHead):
+            return RewardModel(self.theta_D, self.base, self.model).score(prompt, response)
+        if self.base.settings.task == "policy":
+            return policy_rewards(self.base, self.theta_D, prompt, response)
+        if self.base.settings.task != "reward":
+            raise InputError(f"a language model of --task {self.base.settings.task} has no reward")
+        self.base.put(self.theta_D)
+        return _rewards(self.base, prompt, response)
 
     def save(
         self,
@@ -112,11 +129,16 @@ class SavedReward:
         """
         if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
             raise InputError("score takes equally many prompts and responses")
-        tokens, found = self._base.texts(prompt, response), np.empty(len(response))
-        with torch.no_grad():
-            for texts_R in length_batches(tokens.lengths_T, self._base.batch_tokens):
-                found[texts_R] = self._base.rewards(tokens, texts_R).cpu()
-        return found
+        return _rewards(self._base, prompt, response)
+
+
+def _rewards(base: LanguageBase, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
+    """By a base with a head, at the θ that was put last."""
+    tokens, found = base.texts(prompt, response), np.empty(len(response))
+    with torch.no_grad():
+        for texts_R in length_batches(tokens.lengths_T, base.batch_tokens):
+            found[texts_R] = base.rewards(tokens, texts_R).cpu()
+    return found
 
 
 def load_reward(folder: str | os.PathLike) -> RewardModel | SavedReward:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ _log = logging.getLogger("murmuration")
 
 #: Word counts that differ by at most this share of the larger one are nearly equal.
 NEAR = 0.1
-_MOST_SCORED = 2_000  # pairs, evenly spaced: of more, the figure would hardly change
+_MOST_SCORED = 2_000  # judgements, evenly spaced: of more, the figure would hardly change
+_MOST_BY_A_LANGUAGE_MODEL = 500  # which reads a few texts a second where there is no GPU
 _MOST_TEXT = 280  # characters of an example that are shown
 
 #: Rewards of R prompts with R responses.
@@ -45,9 +46,10 @@ def on_public_test(config: RunConfig, score: Score | None) -> dict[str, Any] | N
         return None
     if judgements is None:
         return None
+    most = _MOST_BY_A_LANGUAGE_MODEL if config.base else _MOST_SCORED
     try:
-        return baselines(judgements, score)
-    except InputError as error:
+        return baselines(judgements, score, most)
+    except (InputError, RuntimeError) as error:  # the latter where memory runs out
         _log.warning("no examples in the report: %s", error)
         return baselines(judgements, None)
 
@@ -59,85 +61,112 @@ def _read(config: RunConfig) -> Judgements | None:
     return data if isinstance(data, Judgements) else None
 
 
-def baselines(judgements: Judgements, score: Score | None) -> dict[str, Any]:
+def baselines(
+    judgements: Judgements, score: Score | None, most: int = _MOST_SCORED
+) -> dict[str, Any]:
     """What stands in ``result.json`` beside the accuracy on a public test.
 
+    Of the best of several, and of rankings, the first place alone counts, and its pairs are the
+    preferred response with each of the others.
+
     - ``test_digest``: SHA-256 of the test; runs with another one cannot be compared;
-    - ``longer_wins``: how often the response with more words is preferred, over pairs that are no
-      ties (two of equally many words count half); None where there are no pairs;
+    - ``kind``: of its judgements;
+    - ``longer_wins``: how often the response with the most words is preferred, over judgements that
+      are no ties (N responses of equally many words count 1/N); None where there are none;
     - ``near``: the model's ``accuracy`` on ``pairs`` whose word counts differ by at most
       ``within`` of the larger one, and what ``longer_wins`` comes to on these; None without a
       score, or where there are none;
-    - ``examples``: a pair that the model is right about, one that it is wrong about (of each the
-      one of median margin), and the closest of all, with their rewards.
+    - ``examples``: a judgement that the model is right about, one that it is wrong about (of each
+      the one of median margin), and the closest of all, with rewards of the preferred response and
+      of the best of the others.
 
     Args:
         judgements: the test.
         score: the model's rewards; None where it gives none.
+        most: judgements that are scored.
     """
     found: dict[str, Any] = {
         "test_digest": _digest(judgements),
+        "kind": judgements.kind,
         "longer_wins": None,
         "near": None,
         "examples": [],
     }
-    if judgements.kind != "pairs":
+    decided = [row for row in range(len(judgements.y_R)) if _decided(judgements, row)]
+    if not decided:
         return found
-    decided_R = np.flatnonzero(judgements.y_R != 0.5)
-    if not len(decided_R):
-        return found
-    pairs = [_pair(judgements, row) for row in decided_R.tolist()]
-    words_R2 = np.array([[len(a.split()), len(b.split())] for _, a, b in pairs])
-    right_R = _right(words_R2)
-    found["longer_wins"] = float(right_R.mean())
+    asked = [_in_order(judgements, row) for row in decided]
+    words = [np.array([len(text.split()) for text in each.responses]) for each in asked]
+    found["longer_wins"] = float(np.mean([_right(of_K) for of_K in words]))
     if score is None:
         return found
-    apart_R = np.abs(words_R2[:, 0] - words_R2[:, 1])
-    near = _spaced(np.flatnonzero(apart_R <= NEAR * words_R2.max(axis=1)))
-    if len(near):
+    near = [(row, other) for row, of_K in enumerate(words) for other in _near(of_K)]
+    near = [near[place] for place in _spaced(len(near), most)]
+    some = _spaced(len(asked), most)
+    scored = sorted({row for row, _ in near} | set(some))
+    rewards = dict(zip(scored, _rewards(score, [asked[row] for row in scored]), strict=True))
+    if near:
         found["near"] = {
             "within": NEAR,
             "pairs": len(near),
-            "accuracy": float(_right(_rewards(score, pairs, near)).mean()),
-            "longer_wins": float(right_R[near].mean()),
+            "accuracy": float(np.mean([_right(rewards[row][[0, k]]) for row, k in near])),
+            "longer_wins": float(np.mean([_right(words[row][[0, k]]) for row, k in near])),
         }
-    some = _spaced(np.arange(len(pairs)))
-    found["examples"] = _examples(pairs, some, _rewards(score, pairs, some))
+    found["examples"] = _examples([asked[row] for row in some], [rewards[row] for row in some])
     return found
 
 
-def _pair(judgements: Judgements, row: int) -> tuple[str, str, str]:
-    """Prompt, what was preferred, what was not."""
-    first, second = judgements.responses[row]
+@dataclass(frozen=True)
+class _Asked:
+    """A prompt and its responses, of which the first was preferred."""
+
+    prompt: str
+    responses: tuple[str, ...]
+
+
+def _decided(judgements: Judgements, row: int) -> bool:
+    """Whether one response is preferred to all others."""
+    y = float(judgements.y_R[row])
+    return y != 0.5 if judgements.kind == "pairs" else y == 1.0
+
+
+def _in_order(judgements: Judgements, row: int) -> _Asked:
+    responses = tuple(str(text) for text in judgements.responses[row])
     if judgements.y_R[row] < 0.5:
-        first, second = second, first
-    return str(judgements.prompts[row]), str(first), str(second)
+        responses = responses[::-1]
+    return _Asked(str(judgements.prompts[row]), responses)
 
 
-def _right(of_R2: np.ndarray) -> np.ndarray:
-    """1 where the preferred one has more, half where both have the same."""
-    return (np.sign(of_R2[:, 0] - of_R2[:, 1]) + 1.0) / 2.0
+def _right(of_K: np.ndarray) -> float:
+    """1 where the preferred one has the most, 1/N where N have it."""
+    highest_K = of_K == of_K.max()
+    return float(highest_K[0] / highest_K.sum())
 
 
-def _spaced(rows: np.ndarray) -> np.ndarray:
-    """At most ``_MOST_SCORED`` of them, evenly spaced, the same at every call."""
-    if len(rows) <= _MOST_SCORED:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, _MOST_SCORED).astype(int)]
+def _near(words_K: np.ndarray) -> list[int]:
+    """Which responses are nearly as long as the preferred one."""
+    apart_K, larger_K = np.abs(words_K - words_K[0]), np.maximum(words_K, words_K[0])
+    return [k for k in range(1, len(words_K)) if apart_K[k] <= NEAR * larger_K[k]]
 
 
-def _rewards(score: Score, pairs: list[tuple[str, str, str]], rows: np.ndarray) -> np.ndarray:
-    chosen = [pairs[row] for row in rows.tolist()]
-    prompts = [prompt for prompt, _, _ in chosen]
-    sides = [score(prompts, [pair[side] for pair in chosen]) for side in (1, 2)]
-    return np.stack([np.asarray(side, dtype=np.float64) for side in sides], axis=1)
+def _spaced(count: int, most: int) -> list[int]:
+    """At most so many of a range, evenly spaced, the same at every call."""
+    if count <= most:
+        return list(range(count))
+    return np.linspace(0, count - 1, most).astype(int).tolist()
 
 
-def _examples(
-    pairs: list[tuple[str, str, str]], rows: np.ndarray, reward_R2: np.ndarray
-) -> list[dict[str, Any]]:
-    """The median right pair, the median wrong one, and the one of least margin; each once."""
-    margin_R = reward_R2[:, 0] - reward_R2[:, 1]
+def _rewards(score: Score, asked: Sequence[_Asked]) -> list[np.ndarray]:
+    prompts = [each.prompt for each in asked for _ in each.responses]
+    texts = [text for each in asked for text in each.responses]
+    reward_R = np.asarray(score(prompts, texts), dtype=np.float64)
+    return np.split(reward_R, np.cumsum([len(each.responses) for each in asked])[:-1])
+
+
+def _examples(asked: Sequence[_Asked], rewards: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    """The median that is right, the median that is wrong, and that of least margin; each once."""
+    best = [1 + int(reward_K[1:].argmax()) for reward_K in rewards]  # of the others
+    margin_R = np.array([of_K[0] - of_K[k] for of_K, k in zip(rewards, best, strict=True)])
     order = np.argsort(margin_R, kind="stable")
     right, wrong = order[margin_R[order] > 0], order[margin_R[order] < 0]
     close = np.argsort(np.abs(margin_R), kind="stable")[:1]
@@ -145,15 +174,15 @@ def _examples(
     found = []
     for name, places in {**picked, "close": close}.items():
         for at in places.tolist():
-            prompt, preferred, other = (_short(text) for text in pairs[rows[at]])
+            one, other = asked[at], best[at]
             found.append(
                 {
                     "kind": name,
-                    "prompt": prompt,
-                    "preferred": preferred,
-                    "other": other,
-                    "reward_preferred": float(reward_R2[at, 0]),
-                    "reward_other": float(reward_R2[at, 1]),
+                    "prompt": _short(one.prompt),
+                    "preferred": _short(one.responses[0]),
+                    "other": _short(one.responses[other]),
+                    "reward_preferred": float(rewards[at][0]),
+                    "reward_other": float(rewards[at][other]),
                 }
             )
     return found

@@ -28,6 +28,11 @@ def delta_text(delta: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with what is counted: ``1 round``, ``2,178 rounds``."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def share_text(share: float | None, users: int = 1000) -> str:
     """A share as a percentage; without a decimal where so few users were asked that it is luck."""
     if share is None or not math.isfinite(share):

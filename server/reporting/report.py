@@ -133,6 +133,7 @@ th, td { padding: .5rem 0; border-bottom: 1px solid var(--line); text-align: lef
   vertical-align: baseline; overflow-wrap: anywhere; }
 th { width: 42%; padding-right: 1rem; font-weight: 400; color: var(--soft); }
 td { font-variant-numeric: tabular-nums; }
+table + table { margin-top: 1.6rem; }
 td small { display: block; color: var(--soft); font-size: .85rem; }
 figure { margin: 1.2rem 0 2rem; }
 figure img { display: block; width: 100%; height: auto; background: var(--card);
@@ -233,7 +234,8 @@ By user; with noise of {{ "%.2g"|format(heldout_loss_noise) }}.
 {% endif %}
 {% endcall %}
 {% endif %}
-{% call row("Next tokens guessed right" if next_tokens else "Held-out accuracy",
+{% call row("Next tokens guessed right" if next_tokens else
+            "Held-out accuracy, top-1" if model == "plackett-luce" else "Held-out accuracy",
             accuracy_text if test_is_public else by_user_text) %}
 {% if not test_is_public %}
 by user, of about {{ heldout_users|count }} who were not trained on;
@@ -241,6 +243,7 @@ standard error at most {{ error_text }}{{ guessing }}
 {% elif next_tokens %}
 of the tokens {{ who }}
 {% else %}
+{{ "how often the preferred response scores highest," if model == "plackett-luce" }}
 of the judgements {{ who }}; ties left out{{ guessing }}
 {% endif %}
 {% endcall %}
@@ -248,8 +251,9 @@ of the judgements {{ who }}; ties left out{{ guessing }}
 {{ row("the same, averaged by user", by_user_text, "standard error at most " ~ error_text) }}
 {% if baselines and baselines.longer_wins is not none %}
 {% call row("Longer wins", baselines.longer_wins|share) %}
-what one gets who always takes the response with more words, on the same judgements of the public
-test; the model is worth what it adds
+what one gets who always takes the response with
+{{ "more" if baselines.get("kind", "pairs") == "pairs" else "the most" }} words, on the same
+judgements of the public test; the model is worth what it adds
 {% endcall %}
 {% endif %}
 {% if baselines and baselines.near %}
@@ -338,8 +342,17 @@ them later.
 </table>
 
 {% if baselines and baselines.examples %}
-<h2>Three pairs of the public test</h2>
-<p>Rewards compare within a pair only; their zero means nothing.</p>
+<h2>{{ ("no", "One", "Two", "Three")[baselines.examples|length] }}
+{{ "judgement" if baselines.get("kind", "pairs") != "pairs" else "pair" -}}
+{{ "s" if baselines.examples|length > 1 }} of the public test</h2>
+<p>Rewards compare within a table only; their zero means nothing.
+{% if task == "policy" %}
+They are what the policy stands for: how much likelier it has made a response than its base does.
+{% endif %}
+{% if baselines.get("kind", "pairs") != "pairs" %}
+Of the responses that were not preferred, the one with the highest reward is shown.
+{% endif %}
+</p>
 {% for pair in baselines.examples %}
 <table>
 {{ row({"right": "One it gets right", "wrong": "One it gets wrong"}.get(pair.kind,

@@ -13,7 +13,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import RunConfig
 from murmuration.server.registration import registration_for
 from murmuration.sims.cli import about_data
-from murmuration.sims.cli.options import of_setting
+from murmuration.sims.cli.options import ReportTo, RunName, of_setting
 from murmuration.sims.deploy.client import Client, checks, describe, run_client, run_node, spent
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import (
@@ -26,6 +26,7 @@ from murmuration.sims.deploy.processes import ended_by_signals
 from murmuration.sims.deploy.register import register
 from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.deploy.terms import RUN, Terms, read_settings, usual_run
+from murmuration.sims.runtimes.tracking import tracked
 from murmuration.strategies import registry
 
 deploy = typer.Typer(
@@ -219,6 +220,8 @@ def run(
     attempts: Annotated[int, typer.Option(help="most times to start or resume the run")] = 5,
     resume: Annotated[bool, of_setting("resume")] = False,
     accept_ledger_loss: Annotated[bool, of_setting("accept_ledger_loss")] = False,
+    report_to: ReportTo = None,
+    run_name: RunName = None,
 ) -> None:
     """Start a run on a deployment's SuperLink and resume it when it breaks."""
     chosen = parsed(setting)
@@ -246,7 +249,8 @@ def run(
         )
     config = replace(config, registration=config.registration or str(server / REGISTRATION))
     registration_for(config)  # what a run would be refused for is refused here
-    result = run_deployed(server, address, config, attempts=attempts, say=_say)
+    with tracked(config.out, report_to, run_name, resume=config.resume):
+        result = run_deployed(server, address, config, attempts=attempts, say=_say)
     for name in ("epsilon", "rounds", "heldout_accuracy", "heldout_error", "out"):
         typer.echo(f"{name:<18} {result.get(name)}")
 

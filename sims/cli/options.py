@@ -9,12 +9,35 @@ from dataclasses import Field, fields
 from typing import Annotated, Any
 
 import click
+import typer
 from typer.core import TyperCommand
 
 from murmuration.server.config import OWN_SETTINGS, RunConfig, parse_delta
 from murmuration.sims.cli.about_data import option_of
+from murmuration.sims.runtimes.tracking import CHOICES
 from murmuration.strategies import registry
-from murmuration.strategies.settings import OF_STRATEGY, PANELS, about
+from murmuration.strategies.settings import OF_STRATEGY, OUTPUT, PANELS, about
+
+#: Of commands that write ``metrics.jsonl``.
+ReportTo = Annotated[
+    str | None,
+    typer.Option(
+        help="Send the metrics for release (metrics.jsonl), and nothing else, to a tracker: "
+        "tensorboard (into --out), wandb, mlflow or trackio. A resumed run goes on there. "
+        r"\[default: none]",
+        click_type=click.Choice(CHOICES),
+        show_default=False,
+        rich_help_panel=OUTPUT,
+    ),
+]
+RunName = Annotated[
+    str | None,
+    typer.Option(
+        help=r"--report-to: the run's name there. \[default: that of its folder]",
+        show_default=False,
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 def of_setting(name: str, **more: Any) -> Any:

@@ -18,7 +18,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig, read_settings, typed
 from murmuration.server.run_files import CHECK
 from murmuration.sims.cli import about_data
-from murmuration.sims.cli.options import WithStrategyHelp, setting_parameters
+from murmuration.sims.cli.options import ReportTo, RunName, WithStrategyHelp, setting_parameters
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies import registry
@@ -159,6 +159,8 @@ def run(
     user_column: about_data.UserColumn = None,
     split: about_data.Split = None,
     data_config: about_data.DataConfig = None,
+    report_to: ReportTo = None,
+    run_name: RunName = None,
     **given: Any,
 ) -> None:
     """Train a private reward model in simulation, or a language model with --task.
@@ -168,6 +170,7 @@ def run(
     """
     from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.live_view import summary
+    from murmuration.sims.runtimes.tracking import tracked
 
     given = {name: value for name, value in given.items() if value is not None}
     given = {**(read_settings(config) if config else {}), **given}
@@ -178,7 +181,8 @@ def run(
     chosen = settings(given)
     shares = {} if gpus_per_worker is None else {"gpus": gpus_per_worker}
     places = Workers(workers, cpus_per_worker, **shares)
-    result = execute(chosen, runtime=runtime, users_per_node=users_per_node, workers=places)
+    with tracked(chosen.out, report_to, run_name, resume=chosen.resume):
+        result = execute(chosen, runtime=runtime, users_per_node=users_per_node, workers=places)
     if as_json:
         print(json.dumps(result))
     else:

@@ -31,6 +31,7 @@ from murmuration.client.labels.memory import LabelState
 from murmuration.client.store import load_judged
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.server.reporting.figures import counted
 from murmuration.sims.deploy.certificates import days_left, load_client_key, public_line
 from murmuration.sims.deploy.confined import node_environment
 from murmuration.sims.deploy.init import CLIENT_SETTINGS
@@ -112,7 +113,8 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
     """Exactly what can leave this machine, in lines."""
     policy, users = client.policy, len(judgements.user_ids)
     lines = [
-        f"{len(judgements)} judgements of {users} user{'s' * (users != 1)} stay here. What leaves:",
+        f"{counted(len(judgements), 'judgement')} of {counted(users, 'user')} stay here. "
+        "What leaves:",
         "",
         "whatever is asked",
         "  a 64-bit name of each user, different in every run (who guesses an id can test it)",
@@ -208,7 +210,8 @@ def checks(
     """
     judgements = load_judged(str(data.expanduser().absolute()), columns, "isolate", schema)
     found = [
-        f"data      {data}: {len(judgements)} judgements, {len(judgements.user_ids)} users",
+        f"data      {data}: {counted(len(judgements), 'judgement')}, "
+        f"{counted(len(judgements.user_ids), 'user')}",
         f"key       node.key, private to you; its public half must be registered as {client.name}",
         f"policy    policy.toml: strategies {', '.join(client.policy.strategies) or 'none'}",
     ]
@@ -223,7 +226,9 @@ def checks(
     found += [f"note      {note}" for note in judgements.notes]
     if judgements.left_out:
         first = judgements.set_aside[0]
-        found.append(f"warning   {judgements.left_out} rows cannot be used, the first: {first}")
+        found.append(
+            f"warning   {counted(judgements.left_out, 'row')} cannot be used, the first: {first}"
+        )
     if (known := client.folder / "state" / "identity.key").exists():
         name = Identity.at(known).public.hex()
         found.append(f"agent     {name}: other owners can list it among their parties")

@@ -23,6 +23,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import MOST_PARTIES
 from murmuration.server.config import RunConfig
+from murmuration.server.reporting.figures import counted
 from murmuration.server.run_directory import Value
 from murmuration.server.training import with_hold_out
 from murmuration.sims.deploy.terms import read_settings, usual_run
@@ -58,8 +59,8 @@ def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[st
         return within(policy, costs[-1])
 
     about = (
-        f"{config.strategy}, {config.rounds} rounds, epsilon {config.epsilon:g} at delta "
-        f"{config.delta:g}"
+        f"{config.strategy}, {counted(config.rounds, 'round')}, epsilon {config.epsilon:g} "
+        f"at delta {config.delta:g}"
     )
     try:
         parties = MOST_PARTIES if config.secure_aggregation else 0

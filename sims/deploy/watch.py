@@ -13,7 +13,7 @@ from typing import Any
 from flwr.proto.control_pb2 import ListNodesRequest
 from flwr.supercore.control import ControlHttpClient
 
-from murmuration.server.reporting.figures import share_text
+from murmuration.server.reporting.figures import counted, share_text
 from murmuration.sims.runtimes.progress import RoundProgress, Tail
 
 Say = Callable[[str], None]
@@ -69,9 +69,8 @@ def refusing(line: Mapping[str, Any]) -> str:
     rules = Counter(line["would refuse"].values())
     shown = line["shown the plan"]
     if not rules:
-        return f"the plan was shown to {shown} nodes: no owner's policy refuses it"
+        return f"the plan was shown to {counted(shown, 'node')}: no owner's policy refuses it"
+    refuse = sum(rules.values())
+    whose = "the policy of 1 refuses it" if refuse == 1 else f"the policies of {refuse} refuse it"
     which = ", ".join(f"{rule}: {times}" for rule, times in sorted(rules.items()))
-    return (
-        f"the plan was shown to {shown} nodes: the policies of {sum(rules.values())} refuse it "
-        f"({which})"
-    )
+    return f"the plan was shown to {counted(shown, 'node')}: {whose} ({which})"

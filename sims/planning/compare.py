@@ -5,6 +5,7 @@ A strategy without a guarantee under the adjacency is listed as refused, never q
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -169,7 +170,10 @@ def _apart(ticks: Iterable[float]) -> list[float]:
 
 
 def plot(cells: Sequence[Cell]) -> Figure:
-    """Accuracy against epsilon with one standard deviation, one line a strategy."""
+    """Accuracy against epsilon with one standard deviation over seeds, one line a strategy.
+
+    Of one seed there is no deviation, and no bars.
+    """
     figure = Figure(figsize=(8.0, 4.2), layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(cell.strategy for cell in cells))
@@ -185,7 +189,9 @@ def plot(cells: Sequence[Cell]) -> Figure:
         axes.errorbar(
             [row["epsilon"] * aside for row in rows],
             [row["accuracy_mean"] for row in rows],
-            yerr=[row["accuracy_sd"] or 0.0 for row in rows],
+            yerr=None
+            if all(row["accuracy_sd"] is None for row in rows)
+            else [row["accuracy_sd"] or math.nan for row in rows],
             marker="o",
             ms=4,
             capsize=3,
@@ -195,7 +201,13 @@ def plot(cells: Sequence[Cell]) -> Figure:
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
+    if len(ticks) == 1:
+        axes.set_xlim(ticks[0] / 2, ticks[0] * 2)  # else its label may lie at the figure's edge
+    seeds = max((len(cell.results) for cell in cells), default=0)
+    over = "one seed" if seeds == 1 else f"mean and standard deviation over {seeds} seeds"
     axes.set(xlabel="ε, for whole users", ylabel="held-out accuracy")
+    if seeds:
+        axes.set_title(over, loc="left", fontsize="small", color="0.35")
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:  # something was measured
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -205,10 +217,12 @@ def plot(cells: Sequence[Cell]) -> Figure:
 def write(cells: Sequence[Cell], composed: float, base: RunConfig, out: Path) -> None:
     """Rows, plot and a short report in words below ``out``."""
     rows = [cell.row() for cell in cells]
-    spread = "standard deviation over seeds (of a single seed: standard error, at most)"
+    seeds = max((len(cell.results) for cell in cells), default=0)
+    several = f"mean ± standard deviation over {seeds} seeds"
+    spread = "one seed, ± its standard error, at most" if seeds == 1 else several
     table = [HEADINGS, ["---"] * len(HEADINGS), *(cell.line() for cell in cells)]
     lines = ["# Comparison", "", Adjacency(base.adjacency).sentence, ""]
-    lines += [f"δ = {base.delta:g}; mean ± {spread}.", ""]
+    lines += [f"δ = {base.delta:g}; {spread}.", ""]
     lines += [f"| {' | '.join(line)} |" for line in table]
     lines += [
         "",

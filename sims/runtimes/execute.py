@@ -19,6 +19,7 @@ from murmuration.preference.data.loading import Data
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
 from murmuration.server.reporting.facts import WORDS
+from murmuration.server.reporting.figures import counted
 from murmuration.server.result import as_published
 from murmuration.server.run_directory import RunDirectory, check_free
 from murmuration.server.run_files import former_nodes
@@ -155,7 +156,7 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live
         live.note(note)
     if data.set_aside:
         first = data.set_aside[0]
-        live.note(f"{data.left_out} rows set aside, the first: {first}")
+        live.note(f"{counted(data.left_out, 'row')} set aside, the first: {first}")
     users = len(data.user_ids)
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")

@@ -28,6 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from murmuration.server.reporting.facts import facts
+from murmuration.server.reporting.figures import counted
 from murmuration.sims.runtimes.progress import RoundProgress, Tail
 
 LOOKS_PER_SECOND = 8
@@ -230,20 +231,21 @@ def _tested(told: Mapping[str, Any]) -> str:
     """Who was tested on; of a test why some of its users were not."""
     users, there = told["heldout_users"], told["test_users"] or 0
     if not told["test_is_public"]:
-        return f"{users:,} users held out"
+        return f"{counted(users, 'user')} held out"
     if users >= there or told["next_tokens"]:
-        return f"{users:,} users tested on"
-    return f"{users:,} of {there:,} test users; the judgements of the others are all ties"
+        return f"{counted(users, 'user')} tested on"
+    others = "the other" if there - users == 1 else "the others"
+    return f"{users:,} of {there:,} test users; the judgements of {others} are all ties"
 
 
 def _training(told: Mapping[str, Any]) -> str:
     done, planned = told["rounds"], told["rounds_planned"]
-    rounds = f"{done:,}" if done == planned else f"{done:,} of {planned:,}"
-    rounds += " round" if planned == 1 else " rounds"
+    rounds = ("" if done == planned else f"{done:,} of ") + counted(planned, "round")
     pace = f" ({told['speed_text']} users/s)" if told["speed_text"] else ""
     everybody = told["cohort"] >= told["users"]
     drawn = "all of them" if everybody else f"{told['cohort']:,} expected"
-    return f"{told['users']:,} users, {drawn} in a round; {rounds} in {told['time_text']}{pace}"
+    users = counted(told["users"], "user")
+    return f"{users}, {drawn} in a round; {rounds} in {told['time_text']}{pace}"
 
 
 def _short(path: Path) -> Path:

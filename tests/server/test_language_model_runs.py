@@ -131,6 +131,20 @@ def scores(config):
 
 
 @pytest.mark.parametrize("part", ["lora", "full", "head"])
+def test_pairs_of_a_public_test_are_told_as_of_a_linear_model(config, crowd_test, part):
+    rank = 2 if part == "lora" else 0
+    config = replace(config, train=part, lora_rank=rank, test=crowd_test)
+    found = run(config)["baselines"]
+    assert {each["kind"] for each in found["examples"]} == {"right", "wrong", "close"}
+    model = load_reward(Path(config.out) / "model")
+    for each in found["examples"]:
+        rewards = model.score([each["prompt"]] * 2, [each["preferred"], each["other"]])
+        told = [each["reward_preferred"], each["reward_other"]]
+        np.testing.assert_allclose(rewards, told, atol=1e-4)
+    assert found["near"] is None or found["near"]["pairs"] > 0
+
+
+@pytest.mark.parametrize("part", ["lora", "full", "head"])
 @pytest.mark.parametrize("kind", ["gpt2", "bert"])
 def test_what_is_saved_is_what_was_trained(config, language_model, kind, part):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer

@@ -68,6 +68,9 @@ def test_every_strategy(config, crowd, changes):
     assert 0.0 <= result["policy_saturated"] <= 1.0
     assert result["policy_chosen_tokens"] > 1.0 and result["policy_written_tokens"] >= 0.0
     assert np.abs(theta(config)).max() > 0
+    shown = result["baselines"]["examples"]
+    assert {each["kind"] for each in shown} <= {"right", "wrong", "close"} and shown
+    assert any(each["reward_preferred"] != each["reward_other"] for each in shown)
 
 
 @pytest.mark.parametrize("loss", POLICY_LOSSES)

@@ -15,6 +15,7 @@ from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.server.reporting.report import write_report
+from murmuration.sims.runtimes.tracking import TRACKERS, Channel
 
 
 @pytest.fixture
@@ -152,6 +153,33 @@ def test_labels_do_not_get_past_the_noise(
     for file, content in seen[0].items():
         assert content == seen[1][file], f"{file} differs"
     assert printed[0] == printed[1]
+
+
+def test_a_tracker_hears_nothing_that_got_past_the_noise(
+    cli, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
+    quick_runs, monkeypatch,
+):  # fmt: skip
+    heard = []
+
+    def begin(folder, sent):
+        return Channel(lambda lines: heard[-1].append((sent.name, dict(lines))), id), "1"
+
+    monkeypatch.setitem(TRACKERS, "tensorboard", (begin, "json"))
+    for version in ("as it was", "gone"):
+        heard.append([])
+        code, _, _ = cli(
+            *("run", "--data", write_rows(crowd(make_rows, version), f"{len(heard)}.jsonl")),
+            *("--test", crowd_test, "--users", 40, "--cohort", 30, "--rounds", 3, "--seed", 5),
+            *("--out", tmp_path / version.replace(" ", "-"), "--json"),
+            *("--report-to", "tensorboard", "--run-name", "one"),
+        )
+        assert code == 0
+        sent = {}
+        for name, lines in heard[-1]:
+            sent |= {(name, step): values for step, values in lines.items()}
+        heard[-1] = sent
+    assert len(heard[0]) == 3
+    assert heard[0] == heard[1]
 
 
 def test_the_test_can_fail(

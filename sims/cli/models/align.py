@@ -17,7 +17,9 @@ from murmuration.sims.alignment.reinforce import METHODS, OPTIMIZERS, Steps
 from murmuration.sims.alignment.rewards import LENGTHS, Guards
 from murmuration.sims.alignment.supervised import Supervised
 from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
+from murmuration.sims.cli.options import ReportTo, RunName
 from murmuration.sims.runtimes.tables import console, table_of
+from murmuration.sims.runtimes.tracking import tracked
 
 _STEPS, _GUARDS, _SAMPLING, _ALIGNMENT = Steps(), Guards(), Sampling(), Alignment("", "", "")
 _SUPERVISED, _LEARN = Supervised(), "Demonstrations first"
@@ -194,6 +196,8 @@ def align(
     ] = _ALIGNMENT.max_tokens,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue in --out.")] = False,
+    report_to: ReportTo = None,
+    run_name: RunName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Align a language model with a private reward, on public prompts: no further epsilon.
@@ -263,16 +267,17 @@ def align(
                 lambda found: learnt_card(found, before, ["--base"] if base_privacy else []),
                 before.files,
             )
-        result = aligned(
-            asked,
-            found,
-            out,
-            demonstrations=shown,
-            resume=resume and (judgements is None or out.exists()),  # or it ended before
-            card=lambda result: card(result, lineage, public),
-            beside=lineage.files,
-            said=said,
-        )
+        with tracked(out, report_to, run_name, resume=resume, step="step"):
+            result = aligned(
+                asked,
+                found,
+                out,
+                demonstrations=shown,
+                resume=resume and (judgements is None or out.exists()),  # or it ended before
+                card=lambda result: card(result, lineage, public),
+                beside=lineage.files,
+                said=said,
+            )
     draw(out)
     if as_json:
         print(json.dumps(result, allow_nan=False))

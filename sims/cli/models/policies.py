@@ -37,12 +37,15 @@ def commit(
     `murmuration run --strategy exponential --policies FILE` chooses among these and no others.
     """
     from murmuration.server.policies import commit as write
+    from murmuration.server.reporting.figures import counted
 
     digest, written = write(file, models, public)
     if as_json:
         print(json.dumps({"class": digest, "policies": [policy.name for policy in written]}))
         return
     for policy in written:
-        runs = "declared public" if not policy.lineage else f"of {len(policy.lineage)} runs"
+        runs = (
+            "declared public" if not policy.lineage else f"of {counted(len(policy.lineage), 'run')}"
+        )
         print(f"{policy.name}  {policy.digest[:16]}…  {runs}")
     print(f"wrote a class of {len(written)} policies to {file}: {digest}")

@@ -10,6 +10,7 @@ import typer
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.privacy.durable_files import replace_file
+from murmuration.server.reporting.figures import counted
 from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.population.prompts import prompts_of
 from murmuration.sims.runtimes.tables import console
@@ -107,7 +108,7 @@ def respond(
         for response in responses
     )
     _write(out, rows)
-    print(f"wrote {samples * len(asked):,} responses to {out}")
+    print(f"wrote {counted(samples * len(asked), 'response')} to {out}")
 
 
 def _write_best(

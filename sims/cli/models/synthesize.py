@@ -9,6 +9,7 @@ import typer
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.server.reporting.figures import counted
 from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.runtimes.tables import console
 
@@ -152,6 +153,6 @@ def synthesize(
         )
         return
     left_out = ", ".join(f"{count:,} of {why}" for why, count in found.left_out.items())
-    print(f"wrote {len(found.rows):,} pairs to {out}; left out: {left_out}")
+    print(f"wrote {counted(len(found.rows), 'pair')} to {out}; left out: {left_out}")
     for line in [*privacy_lines(lineage, made.public), FOR_EVER]:
         print(line.replace("**", ""))

@@ -12,7 +12,7 @@ from murmuration.preference.choices import PAIR_LOSSES, POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
 from murmuration.preference.linear.gradients import sum_over_users
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
@@ -133,6 +133,20 @@ def test_at_the_reference_nothing_is_preferred(made):
         zero_D = torch.zeros(base.dimension)
         assert (examples.logits_R(zero_D) == 0).all()
         assert accuracy_at(zero_D.numpy(), examples).pooled == 0.5
+
+
+@pytest.mark.parametrize("loss", POLICY_LOSSES)
+def test_rewards_of_texts_are_those_of_judgements(made, make_rows, loss):
+    base, *_ = made(loss)
+    judgements = Judgements.from_rows(make_rows([3, 2]))
+    theta_D = 0.3 * base.random_theta().numpy()
+    sides = [
+        policy_rewards(base, theta_D, judgements.prompts, list(side))
+        for side in zip(*judgements.responses, strict=True)
+    ]
+    expected_R = policy_examples(judgements, base).logits_R(torch.from_numpy(theta_D))
+    assert expected_R.abs().max() > 1e-3
+    np.testing.assert_allclose(sides[0] - sides[1], expected_R, rtol=1e-3, atol=1e-4)
 
 
 def test_steps_down_a_loss_raise_what_was_preferred(made):

@@ -30,6 +30,10 @@ def test_scores_survive_saving(trained, tmp_path, make_rows):
     chosen, rejected = zip(*judgements.responses, strict=True)
     found = loaded.score(judgements.prompts, chosen) - loaded.score(judgements.prompts, rejected)
     np.testing.assert_allclose(found, logits_R.numpy(), atol=1e-5)
+    unsaved = trained.score(judgements.prompts, chosen) - trained.score(
+        judgements.prompts, rejected
+    )
+    np.testing.assert_allclose(unsaved, found, atol=1e-5)
 
 
 def test_a_model_is_replaced_only_if_asked_and_nothing_else_ever(trained, tmp_path):

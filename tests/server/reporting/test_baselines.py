@@ -66,3 +66,51 @@ def test_what_cannot_be_scored_or_read_again_loses_no_run(crowd, crowd_test, tmp
     assert found is not None and found["longer_wins"] is not None and found["near"] is None
     gone = RunConfig(data=crowd, test=str(tmp_path / "gone.jsonl"), epsilon=1.0)
     assert on_public_test(gone, length) is None
+
+
+def several(*rows, y=None):
+    ones = np.ones(len(rows), dtype=np.float32)
+    return Judgements(
+        ("ada",),
+        np.array([0, len(rows)]),
+        ["p"] * len(rows),
+        list(rows),
+        ones if y is None else np.array(y, dtype=np.float32),
+        kind="top-1",
+        most_responses=3,
+    )
+
+
+def test_the_best_of_several_is_its_first_place():
+    rows = [("a b c", "a", "b"), ("a", "b c", "d"), ("a b", "c d", "e"), ("w", "x", "y")]
+    found = baselines(several(*rows, y=[1, 1, 1, 0.5]), length)
+    assert found["kind"] == "top-1"
+    assert found["longer_wins"] == pytest.approx((1 + 0 + 1 / 2) / 3)  # a tie is none
+    # Pairs with the preferred one: ("a", "d"), and ("a b", "c d"); equally long both.
+    assert found["near"]["pairs"] == 2
+    assert found["near"]["accuracy"] == found["near"]["longer_wins"] == 0.5
+    shown = {each["kind"]: each for each in found["examples"]}
+    assert shown["right"]["other"] in ("a", "b")
+    assert shown["wrong"]["other"] == "b c"  # that of the highest reward
+    assert shown["wrong"]["reward_other"] == 3.0
+
+
+def test_no_more_is_scored_than_was_asked_for():
+    asked = []
+
+    def score(prompts, responses):
+        asked.extend(responses)
+        return length(prompts, responses)
+
+    pairs = [(f"a{n} b", f"c{n} d") for n in range(50)]
+    found = baselines(judged(*pairs), score, 10)
+    assert found["near"]["pairs"] == 10 and len(found["examples"]) > 0
+    assert len(asked) <= 2 * 20
+
+
+def test_memory_that_runs_out_loses_no_run(crowd, crowd_test):
+    def fails(prompts, responses):
+        raise RuntimeError("out of memory")
+
+    found = on_public_test(RunConfig(data=crowd, test=crowd_test, epsilon=1.0), fails)
+    assert found is not None and found["longer_wins"] is not None and found["near"] is None

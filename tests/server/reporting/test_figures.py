@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.server.reporting.figures import (
+    counted,
     delta_text,
     duration,
     epsilon_text,
@@ -100,3 +101,7 @@ def test_about_two_digits(value, text):
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+def test_one_is_not_several():
+    assert [counted(n, "round") for n in (0, 1, 2178)] == ["0 rounds", "1 round", "2,178 rounds"]

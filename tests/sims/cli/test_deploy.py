@@ -6,6 +6,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.sims.cli import deploy
 from murmuration.sims.cli.deploy import parsed
 from murmuration.sims.deploy.doctor import Finding
+from murmuration.sims.runtimes.tracking import TRACKERS, Channel
 
 
 @pytest.fixture
@@ -54,6 +55,21 @@ def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(cli, tmp_path, co
     code, _, err = cli(*start)
     assert code == 2
     assert "run.toml cannot be used: unknown setting 'sounds'" in err[0]
+
+
+def test_metrics_of_a_run_are_sent_to_a_tracker(cli, folder, tmp_path, monkeypatch):
+    heard, out = {}, tmp_path / "run"
+
+    def runs(server, address, config, **_):
+        out.mkdir()
+        (out / "metrics.jsonl").write_text('{"round": 1, "epsilon": 0.5}\n')
+        return {"rounds": 1}
+
+    channel = Channel(heard.update, lambda ended: None)
+    monkeypatch.setitem(TRACKERS, "tensorboard", (lambda *_: (channel, ""), "json"))
+    monkeypatch.setattr(deploy, "run_deployed", runs)
+    assert cli("deploy", "run", folder, "--out", out, "--report-to", "tensorboard")[0] == 0
+    assert heard == {1: {"epsilon": 0.5}}
 
 
 @pytest.mark.parametrize("number", [("--rounds", 0), ("--users", 1), ("--delta", 2)])

@@ -99,6 +99,17 @@ def test_what_is_written(tmp_path, base):
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["nonprivate", "uls"]
 
 
+def test_one_seed_has_no_bars_and_says_so(tmp_path, base):
+    one = [Cell("uls", e, (result(0.6),)) for e in (1.0, 3.0)]
+    two = [Cell("uls", e, (result(0.6), result(0.7))) for e in (1.0, 3.0)]
+    for cells, bars, said in ((one, 0, "one seed"), (two, 1, "over 2 seeds")):
+        axes = plot(cells).axes[0]
+        assert [len(container[2]) for container in axes.containers] == [bars]
+        assert said in axes.get_title(loc="left")
+        write(cells, 4.2, base, tmp_path)
+        assert said in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
 def test_ticks_do_not_touch():
     def labels(*epsilons):
         figure = plot([Cell("uls", epsilon, ()) for epsilon in epsilons])

@@ -7,6 +7,7 @@ import pytest
 
 from murmuration.preference.data.rows import InputError
 from murmuration.server.lineage import lineage_of_model
+from murmuration.sims.runtimes.tracking import TRACKERS, Channel
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -35,12 +36,20 @@ def reward(cli, crowd, tmp_path):
     return make
 
 
-def test_the_policy_carries_what_its_reward_promised(cli, language_model, reward, asked, tmp_path):
+def test_the_policy_carries_what_its_reward_promised(
+    cli, language_model, reward, asked, tmp_path, monkeypatch
+):
     model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
     given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
-    code, stdout, _ = cli(*given, *FEW)
+    heard = {}
+    channel = Channel(heard.update, lambda ended: None)
+    monkeypatch.setitem(TRACKERS, "tensorboard", (lambda *_: (channel, ""), "json"))
+    code, stdout, _ = cli(*given, *FEW, "--report-to", "tensorboard")
     assert code == 0
     assert "all steps were made" in stdout
+    assert sorted(heard) == [0, 1, 2]
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert heard[2]["proxy"] == lines[2]["proxy"]
     assert (out / "reward_kl.png").exists()
     epsilon = json.loads((model.parent / "result.json").read_text())["epsilon"]
     (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs

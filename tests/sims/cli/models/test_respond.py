@@ -152,8 +152,8 @@ def test_a_reward_that_promised_nothing_is_refused_unless_its_data_were_public(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--best-of", 2), "belong together"),
-        (("--reward", "MODEL"), "belong together"),
+        (("--best-of", 2), "need each other"),
+        (("--reward", "MODEL"), "need each other"),
         (("--reward", "MODEL", "--best-of", 2, "--samples", 2), "leave out --samples"),
         (("--reward", "nowhere", "--best-of", 2), "--reward nowhere: no such model folder"),
     ],
