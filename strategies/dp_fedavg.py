@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 #: Features have unit scale, so the log loss curves by less than one along any direction:
 #: steps of length one stay well inside what is stable (two), and a few of them use a user's
 #: judgements better than one without fitting that user alone. So they do a reward's LoRA layers, in
-#: θ's units; a policy's gradients are longer (docs/how-to/language-models.md).
+#: θ's units; a policy's gradients are longer (docs/research/language-models.md).
 DEFAULT_LOCAL = LocalSteps(4, 1.0)
 
 

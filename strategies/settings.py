@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from murmuration.preference.choices import (
     DTYPES,
+    LENGTHS,
     MODELS,
     OPTIMIZERS,
     POLICY_LOSSES,
@@ -262,6 +263,14 @@ class Settings:
         "hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or "
         "hub name.",
         panel=MODEL,
+    )
+    length: str = setting(
+        "bounded",
+        "How a response's length counts among these features: bounded, so that padding soon pays "
+        "nothing; none; or log, which pays for it without end, as earlier versions did. "
+        "[default: bounded]",
+        panel=MODEL,
+        choices=LENGTHS,
     )
     base: str = setting(
         "", "A language model to train (see --task): a folder, or a hub name.", panel=MODEL

@@ -1,10 +1,11 @@
 """One row of judgements: what it must hold, and why it is refused.
 
-Three kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`), the
-best of several (`responses`, `best`) and rankings (`responses`, `ranking`). A row with `responses`
-and `scores` is whichever of these is declared. Texts may be lists of chat messages, and the prompt
-of a pair what its two texts share (`preference.data.messages`). A cell of text that should be a
-list, as in CSV, is read as JSON.
+Three kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`; or two
+responses and which of them won, `preference.data.winners`), the best of several (`responses`,
+`best`) and rankings (`responses`, `ranking`). A row with `responses` and `scores` is whichever of
+these is declared. Texts may be lists of chat messages, and the prompt of a pair what its two texts
+share (`preference.data.messages`). A cell of text that should be a list, as in CSV, is read as
+JSON.
 """
 
 import math
@@ -29,6 +30,7 @@ from murmuration.preference.data.columns import (
     with_user,
 )
 from murmuration.preference.data.messages import exchange, prompt_cell, response_cell
+from murmuration.preference.data.winners import SIDED, preferred_first
 
 Kind = Literal["pairs", "top-1", "ranking"]
 
@@ -43,6 +45,7 @@ FIELDS = (
     "ranking",
     "scores",
     "flip_probability",
+    *SIDED,
 )
 
 #: Every judgement of a node takes as much memory as one over the most responses.
@@ -106,6 +109,7 @@ def parse_row(
 def _judgement(row: Mapping[str, object], names: Mapping[str, str], declared: Kind) -> Row:
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    row, names = preferred_first(row, names)
     listed = "responses" in names or ("responses" in row and names["chosen"] not in row)
     names = _columns_of(row, names, listed)
     columns = {field: names.get(field, field) for field in FIELDS}

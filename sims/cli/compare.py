@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from murmuration.preference.choices import MODELS
+from murmuration.preference.choices import LENGTHS, MODELS
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
@@ -67,6 +67,9 @@ def compare(
     ] = None,
     seeds: Annotated[int, typer.Option(help="Repetitions.")] = 3,
     features: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    length: Annotated[
+        str | None, typer.Option(help="As in run.", click_type=click.Choice(LENGTHS))
+    ] = None,
     runtime: Annotated[
         Where,
         typer.Option(
@@ -108,6 +111,7 @@ def compare(
         "cohort": cohort,
         "users": users,
         "features": features,
+        "length": length,
     }
     base = settings({**given, "out": str(out / "runs")})
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir()):
