@@ -218,7 +218,7 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
     """ValueError, saying what to do, if nodes could not add the noise."""
     if not config.secure_aggregation:
         raise ValueError(
-            "--noise distributed is added by the nodes, and hides nothing where their sums arrive "
+            "--noise distributed is added by the nodes, and hides nothing if their sums arrive "
             "without masks: add --secure-aggregation"
         )
     if why := strategy.node_noise(config):
