@@ -57,7 +57,8 @@ _TOKENS = 1024  # of a batch: more are hardly faster
 _SHORT = 8  # tokens: kernels for few rows are others, so what is shorter is read alone
 #: Texts and their tokens that are tried out, but for tokens that the network does not take.
 _TRIED = ((2, _SHORT), (9, 11), (31, 33), (3, 131))
-_WORTH = 256  # texts, for which it is worth the second that trying out takes
+#: Texts at a time, below which it is not worth the second that trying out takes: read one by one.
+WORTH = 256
 _AT_A_TIME = 512  # texts between looks at the clock
 _SECONDS = 5.0  # from one report to the next
 
@@ -162,7 +163,7 @@ class Embeddings:
 
     def _parts(self, written: Written, texts: Sequence[int]) -> Iterator[list[list[int]]]:
         """Texts in batches, the longest first, some batches at a time."""
-        together = self._device.type == "cpu" and len(texts) >= _WORTH and self.isolates
+        together = self._device.type == "cpu" and len(texts) >= WORTH and self.isolates
         part: list[list[int]] = []
         for batch in batches_of(written, texts, _TOKENS if together else 0):
             part.append(batch)

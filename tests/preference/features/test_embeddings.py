@@ -80,7 +80,7 @@ def alone(model, texts, pooling="mean"):
 @pytest.fixture
 def batched(monkeypatch):
     """Batches, however few texts there are; counts the texts of each that is read."""
-    monkeypatch.setattr(embeddings, "_WORTH", 1)
+    monkeypatch.setattr(embeddings, "WORTH", 1)
     seen, plain = [], Embeddings.together
 
     def together(self, given):
