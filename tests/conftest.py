@@ -16,6 +16,7 @@ for _name, _value in {
     "RAY_usage_stats_enabled": "0",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
+    "MURMURATION_CACHE": "",  # nothing is kept
 }.items():
     os.environ.setdefault(_name, _value)
 

@@ -9,7 +9,7 @@ Decisions:
 Shape suffixes: R texts, D dimensions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,14 +22,16 @@ from murmuration.preference.data.sources import (
     is_hub_name,
     looks_like_path,
 )
+from murmuration.preference.features.embeddings import Embeddings
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.language.checkpoint import (
     MINILM,
     MINILM_HUB,
+    digest_of,
+    folder_of,
     minilm_folder,
     reason,
 )
-from murmuration.privacy.mechanisms.parallel import on_each_core
 
 
 class EncoderFeatures:
@@ -37,11 +39,10 @@ class EncoderFeatures:
 
     The transformer reads prompt and response as a pair of texts.
 
-    Runs in evaluation mode, in float32, without gradients, one text at a time: a text's features
-    depend on nothing but the text, to the last bit on one machine. (In a batch they would differ in
-    their last digits with the texts beside it, which may be other users'.) Each core takes texts of
-    its own. Too long inputs are cut, the longer of prompt and response first. Needs the extra
-    `murmuration-rlhf[encoders]`.
+    Runs in evaluation mode, in float32, without gradients. A text's features depend on nothing but
+    the text, to the last bit on one machine, whatever is read beside it; they are computed once,
+    and kept on disk (`preference.features.embeddings`). Too long inputs are cut, the longer of
+    prompt and response first. Needs the extra `murmuration-rlhf[encoders]`.
 
     Attributes:
         path: `minilm`, or the folder or hub name of an encoder or a decoder; `to_config` keeps this
@@ -70,12 +71,19 @@ class EncoderFeatures:
         self.path = resolve_encoder(path)
         self.pooling = pooling
         self.length_weight, self.length = length_weight, length
+        digest = _digest(self.path)
         self._tokenizer, self._model = _load_encoder(self.path)
         self.max_tokens = max_tokens
         positions = getattr(self._model.config, "max_position_embeddings", max_tokens)
         self._limit = min(max_tokens, positions, self._tokenizer.model_max_length)
-        self._device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self._model.to(self._device)
+        self._embeddings = Embeddings(
+            self._model,
+            torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")),
+            pooling,
+            self._limit,
+            # Of weights that were replaced while they were loaded nothing is kept.
+            digest if digest == _digest(self.path) else "",
+        )
 
     @property
     def dimension(self) -> int:
@@ -97,26 +105,8 @@ class EncoderFeatures:
             list(prompts), list(responses), truncation="longest_first", max_length=self._limit
         )
 
-        def piece(row: int) -> None:
-            if not written["input_ids"][row]:
-                return  # nothing to read
-            text = {name: torch.tensor([values[row]]) for name, values in written.items()}
-            with torch.no_grad():  # a setting of the thread
-                phi_RD[row, :-1] = self._pooled(text).cpu().numpy()
-
-        if self._device.type == "cpu":
-            on_each_core(piece, len(responses))
-        else:
-            for row in range(len(responses)):
-                piece(row)
+        phi_RD[:, :-1] = self._embeddings(written)
         return phi_RD
-
-    def _pooled(self, text: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The pooled state of one text, (D − 1,)."""
-        inputs = {name: value.to(self._device) for name, value in text.items()}
-        states_LD = self._model(**inputs).last_hidden_state[0].float()
-        pooled_D = states_LD[0] if self.pooling == "cls" else states_LD.mean(0)
-        return torch.nn.functional.normalize(pooled_D, dim=-1)
 
     def to_config(self) -> dict:
         """Description for `preference.features.hashing.feature_map`; the device is not part of
@@ -149,6 +139,14 @@ def resolve_encoder(path: str) -> str:
     if looks_like_path(path) or folder.exists() or not is_hub_name(path):
         raise InputError(f"--features: no such folder: {path}")
     return path
+
+
+def _digest(path: str) -> str:
+    """Which weights and tokenizer these are; empty: not known (not here yet, say)."""
+    try:
+        return digest_of(folder_of(path))
+    except (OSError, InputError):
+        return ""
 
 
 def _load_encoder(path: str):

@@ -29,14 +29,12 @@ Legend: D trained parameters, R texts in a batch, L tokens.
 import inspect
 import json
 import math
-import platform
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +55,7 @@ from murmuration.preference.language.loading import (
     resolve_base,
     with_lora,
 )
+from murmuration.preference.language.machine import last_digits
 from murmuration.preference.language.tokens import TextTokens, Tokens
 from murmuration.preference.language.user_gradients import UserBackward
 from murmuration.preference.policy_losses import PolicyLoss
@@ -418,7 +417,7 @@ class LanguageBase:
         if only in its last digit."""
         settings = {k: v for k, v in asdict(self.settings).items() if k not in _NOT_OF_REFERENCE}
         said = [json.dumps(settings, sort_keys=True), self.attention, self.most_logits, self.words]
-        return repr([*said, *_machine(self.device)])
+        return repr([*said, *last_digits(self.device, torch.get_num_threads())])
 
     def write(self, folder: Path, theta_D: np.ndarray) -> None:
         """Save the model and its tokenizer at θ, for `from_pretrained`.
@@ -539,27 +538,6 @@ def usual_dtype() -> str:
     """bfloat16 where there is a GPU that computes in it, else float32."""
     there = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     return "bfloat16" if there else "float32"
-
-
-def _machine(device: torch.device) -> Iterator[str]:
-    """What decides last digits: libraries, processor and threads, and a GPU where there is one."""
-    for name in ("torch", "transformers", "peft", "bitsandbytes"):
-        try:
-            yield f"{name} {version(name)}"
-        except PackageNotFoundError:
-            yield f"no {name}"
-    yield f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()} {_processor()}"
-    yield f"{device.type}, {torch.get_num_threads()} threads"
-    if device.type == "cuda":
-        yield f"{torch.cuda.get_device_name(device)}, CUDA {torch.version.cuda}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith("model name")), platform.processor())
 
 
 def usual_batch(device: torch.device) -> int:

@@ -31,7 +31,8 @@ from safetensors.torch import save_file
 FOLDER = "MURMURATION_CACHE"
 _LOCK = "lock"
 #: Names of folders of files that are being written: tokens and what is kept beside them.
-_UNFINISHED = re.compile(r"\.[0-9a-f]{64}(\.safetensors|\.[0-9a-f]{16}\.references)\.[0-9a-f]{8}")
+_KINDS = r"\.safetensors|\.[0-9a-f]{16}\.(references|embeddings)"
+_UNFINISHED = re.compile(rf"\.[0-9a-f]{{64}}({_KINDS})\.[0-9a-f]{{8}}")
 _FORMAT = "murmuration tokens 1"
 _log = logging.getLogger("murmuration")
 
@@ -64,6 +65,19 @@ def kept(
     except (OSError, SafetensorError) as error:
         _log.warning("%s=%s: tokens cannot be kept there (%s)", FOLDER, named, error)
     return found
+
+
+def user_folder() -> Path | None:
+    """The named folder, or else the user's own for what can be computed again; None: nothing is to
+    be kept, as the variable is empty, or the user has no such folder."""
+    if (named := os.environ.get(FOLDER)) is not None:
+        return Path(named) if named else None
+    own = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        folder = Path(own).expanduser()
+    except RuntimeError:
+        return None
+    return folder / "murmuration" if folder.is_absolute() else None
 
 
 def key_of(form: str, terms: Iterable[str]) -> str:

@@ -135,6 +135,11 @@ Given a prompt and a response it returns a number: the higher, the more the crow
   {{ dimension|count }} trained weights; {{ holds }}.
   {% endif %}
   {% endif %}
+  {% if features.kind == "hashing" %}
+  **It does not read the prompt:** a response has the same number after any.
+  {% else %}
+  It reads the prompt together with the response.
+  {% endif %}
 {% endif %}
 
 {% if features.get("quantise", "none") != "none" %}
@@ -277,7 +282,7 @@ One round
 - Used as the reward in optimization it can be gamed: check what comes out by other means.
 {% endif %}
 {% if features.kind == "hashing" %}
-- It sees words and short phrases, not meaning, and does not look at the prompt.
+- It sees words and short phrases, not meaning.
 {% endif %}
 {% if not language_model and features.length == "bounded" %}
 - What it pays for length is bounded: beyond a hundred words it hardly grows.

@@ -13,8 +13,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from murmuration.preference.language.checkpoint import MINILM
 from murmuration.sims.bench import accounting as bench_accounting
 from murmuration.sims.bench import breakdown, growth, language_model
+from murmuration.sims.bench import encoder as bench_encoder
 from murmuration.sims.bench import memory as bench_memory
 from murmuration.sims.bench import rivals as bench_rivals
 from murmuration.sims.bench.node import SETTINGS, measure
@@ -126,6 +128,27 @@ def memory(as_json: _Json = False, quick: _Quick = False) -> None:
     columns = ("users", "cohort", "d", "round_ms", "seconds", "peak_mib", "own_mib")
     console.print(_plain("whole runs, each in a process of its own", columns, rows))
     _end(as_json, "memory", about, rows=rows)
+
+
+@bench.command()
+def features(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    encoder: Annotated[
+        str, typer.Option(help="minilm, or the folder or hub name of an encoder.")
+    ] = MINILM,
+) -> None:
+    """How many texts a second an encoder reads: together over one at a time, and from its cache."""
+    console, about = _begin(as_json)
+    rows = []
+    for words in bench_encoder.WORDS[: 1 if quick else None]:
+        with console.status(f"texts of about {words} words"):
+            given = (300, 1 if quick else 3)
+            rows.append(bench_encoder.measure_encoder(encoder, words, *given))
+    columns = ("words", "alone_texts_per_second", "texts_per_second", "ratio")
+    columns += ("kept_texts_per_second", "same_bits")
+    console.print(_plain(f"texts a second, {encoder}", columns, rows))
+    _end(as_json, "features", about, rows=rows)
 
 
 def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:

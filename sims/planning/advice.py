@@ -1,19 +1,20 @@
 """What suits a crowd of a given size, where nobody has chosen: features and delta.
 
-Which features: measured on judgements of people who are not in this repository, accuracy on people
-held out, hashing against a small pretrained encoder (MiniLM), with ``uls``. The encoder was better
-with 210 people (.53 to .66 at epsilon 1, .60 to .71 at epsilon 3), a little with 705 people (.72 to
-.74 at epsilon 1), and with 2,700 people only about topics that nobody had judged (.67 to .70 at
-epsilon 3); about topics seen in training there was no difference. Noise falls with people times
-epsilon, so the rule is about their product.
+Which features: measured with ``uls`` on crowd workers' judgements of arguments, accuracy on people
+held out, hashing against a small pretrained encoder (MiniLM), 100 to 2,700 people at epsilon 1, 3
+and 8 (docs/how-to/choosing.md has the table). About topics that people judged in training, noise
+decides, which falls with people times epsilon: where that is below 2,000 the encoder was better by
+3 to 6 points, below 8,000 by 2, at about 8,000 they were level, and at 21,600 hashing was better by
+one. About topics that nobody had judged the encoder was better by 4 to 6 points at all sizes.
 """
 
 from dataclasses import dataclass
 
 from murmuration.preference.data.rows import InputError
 
-#: People times epsilon below which the encoder is better, and up to which it is about new topics.
-FEW, SOME = 1_000, 10_000
+#: People times epsilon below which the encoder is much better, and up to which it is better at all,
+#: about topics that people judged.
+FEW, SOME = 2_000, 8_000
 #: Delta is at most this part of 1 / users, and at most the default.
 _DELTA_SHARE, _MOST_DELTA = 10, 5
 
@@ -30,10 +31,10 @@ def features_for(people: int, epsilon: float) -> Features:
     """Which features suit so many people (the number to train on) at a budget."""
     product = people * epsilon
     if product < FEW:
-        return Features("minilm", "with so few people, hashed words learn much less")
+        return Features("minilm", "with so few people much better: 3 to 6 points as measured")
     if product < SOME:
-        return Features("minilm", "a little better, more so on topics that nobody judged")
-    return Features("hashing", "as good as minilm, faster, and needs no download")
+        return Features("minilm", "a little better; about topics that nobody has judged, much")
+    return Features("hashing", "as good about topics that people judged; minilm for others")
 
 
 def works(features: str) -> bool:

@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,11 @@ from murmuration.client.app import app as client_app
 from murmuration.client.store import load
 from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
 from murmuration.preference.data.loading import Data
+from murmuration.preference.features import embeddings
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
 from murmuration.server.reporting.facts import WORDS
-from murmuration.server.reporting.figures import counted
+from murmuration.server.reporting.figures import counted, duration, share_text
 from murmuration.server.result import as_published
 from murmuration.server.run_directory import RunDirectory, check_free
 from murmuration.server.run_files import former_nodes
@@ -66,7 +69,7 @@ def execute(
                 return result
     live = LiveView(folder, RoundProgress(config.rounds, target, config.strategy))
     try:
-        with nullcontext() if quiet else live:
+        with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):
             live.stage(f"loading {WORDS[config.task].rows}")
             nodes = _nodes(config, runtime, users_per_node, live)
             live.stage("computing features" if config.task == "reward" else "reading texts")
@@ -102,6 +105,23 @@ def execute(
             print(ended + (advice if begun else ""), file=sys.stderr)
         raise
     return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+
+
+@contextlib.contextmanager
+def _pace(live: LiveView) -> Iterator[None]:
+    """Show how fast an encoder reads texts, where one does so in this process: while it does and,
+    as a line that stays, at the end."""
+    told, before = logging.Handler(), replace(embeddings.pace)
+    told.emit = lambda record: live.stage(record.getMessage())
+    embeddings.log.addHandler(told)
+    try:
+        yield
+        read = embeddings.pace.since(before)
+        if all_texts := read.texts + read.kept:
+            new = f"{read.rate} in {duration(read.seconds)}; " if read.texts else ""
+            live.note(f"features: {new}{share_text(read.kept / all_texts)} were known from before")
+    finally:
+        embeddings.log.removeHandler(told)
 
 
 def _load(config: RunConfig) -> Data:

@@ -167,7 +167,8 @@ def test_many_tokens_lie_in_a_mapped_file(tokenizer, monkeypatch):
 # What a process that is no more left half written.
 
 _KEY = "0123456789abcdef" * 4
-_NAMES = (f"{_KEY}.safetensors", f"{_KEY}.0123456789abcdef.references")
+_PART = f"{_KEY}.0123456789abcdef"
+_NAMES = (f"{_KEY}.safetensors", f"{_PART}.references", f"{_PART}.embeddings")
 _WRITER = """
 import sys
 from pathlib import Path

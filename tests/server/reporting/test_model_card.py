@@ -166,6 +166,18 @@ def test_nothing_is_said_of_length_where_a_language_model_reads(make_result):
         assert "pays for length" not in model_card(make_result(features=features))
 
 
+@pytest.mark.parametrize(
+    ("kind", "reads"), [("hashing", False), ("encoder", True), ("language-head", True)]
+)
+def test_whether_it_reads_the_prompt_is_said_plainly(make_result, kind, reads):
+    card = model_card(make_result(features={"kind": kind, "path": "minilm"}))
+    assert ("It reads the prompt together with the response." in card) == reads
+    assert ("**It does not read the prompt:**" in card) == (not reads)
+    if kind == "hashing":  # as it is
+        one, other = HashingFeatures()(["a", "b"], ["save it"] * 2)
+        assert np.array_equal(one, other)
+
+
 def test_others_are_no_language_models(make_result):
     assert "transformers" not in model_card(make_result())
 

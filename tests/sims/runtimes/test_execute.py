@@ -181,3 +181,14 @@ def test_a_folder_with_a_run_is_refused_first_too(cli, crowd, tmp_path):
     code, stdout, lines = cli("run", "--data", "nothing.jsonl", *SMALL, "--out", tmp_path / "run")
     assert (code, stdout) == (2, "") and len(lines) == 1 and "--resume" in lines[0]
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
+def test_how_fast_an_encoder_read_is_said_once(cli, crowd, tmp_path, language_model):
+    """And nothing of it where no encoder reads."""
+    common = ["run", "--data", crowd, *SMALL, "--seed", 3]
+    encoder = ["--features", language_model("bert")]
+    code, _, stderr = cli(*common, *encoder, "--out", tmp_path / "run")
+    said = [line for line in stderr if line.startswith("features: ")]
+    assert code == 0 and len(said) == 1
+    assert "texts a second in " in said[0] and said[0].endswith("% were known from before")
+    assert "features: " not in "".join(cli(*common, "--out", tmp_path / "hashing")[2])

@@ -1,0 +1,255 @@
+"""Pooled states of texts under a frozen network: each by itself, each once, and as fast as that is.
+
+A text's embedding has the same bits alone and in any company: another user's text must not move it
+in its last digit. Three things make it fast all the same.
+
+- Texts of equally many tokens share a batch, without padding (but for the shortest). The weights
+  of a small network are read from memory once for the batch; for one short text that takes longer
+  than computing with them. Whether texts of a batch are isolated is up to the machine's kernels: a
+  row of a product may be added up in another order where there are more rows. That depends on
+  shapes and not on numbers, so before the first batches random tokens of some shapes are tried out,
+  together and alone. Unless all bits are equal, and on a GPU, each text is read alone.
+- Each core has batches of its own, on one thread.
+- What was computed before is kept on disk (`preference.language.kept_rows`), in the folder that
+  ``MURMURATION_CACHE`` names, or else in the user's own (``~/.cache/murmuration``); with the
+  variable set to nothing, nothing is kept. Files are their owner's alone, hold no text, and are
+  believed only if their checksum is right. A name is a digest of the weights, the tokenizer, the
+  pooling, the libraries and the processor, and of the text's tokens. Embeddings tell of private
+  texts: whoever deletes these deletes the folder, too.
+
+On a deployed node that folder is on its owner's machine, under the account that computes; it is
+never sent. What is found there has the bits that would be computed, so no answer of a node depends
+on it, and the guarantee, which is about what nodes answer, does not either. How long a node takes
+does depend on it, as it depends on how many texts a node has, and how long they are: times are
+outside the guarantee, with a cache and without.
+
+Shape suffixes: R texts, B texts in a batch, L tokens, D numbers.
+"""
+
+import hashlib
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from murmuration.preference.language.kept_rows import KeptRows, name_of
+from murmuration.preference.language.machine import last_digits
+from murmuration.preference.language.token_cache import delete_unfinished, key_of, user_folder
+from murmuration.privacy.mechanisms.parallel import on_each_core, one_core
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+#: Who wants to know how fast texts are read, sets a handler here.
+log = logging.getLogger("murmuration.features")
+log.setLevel(logging.INFO)
+
+_FORMAT = "murmuration embeddings 1"
+_MOST = 256 * 2**20  # bytes on disk for one encoder
+_TOKENS = 1024  # of a batch: more are hardly faster
+_SHORT = 8  # tokens: kernels for few rows are others, so what is shorter is read alone
+#: Texts and their tokens that are tried out, but for tokens that the network does not take.
+_TRIED = ((2, _SHORT), (9, 11), (31, 33), (3, 131))
+#: Texts at a time, below which it is not worth the second that trying out takes: read one by one.
+WORTH = 256
+_AT_A_TIME = 512  # texts between looks at the clock
+_SECONDS = 5.0  # from one report to the next
+
+Written = Mapping[str, Sequence[Sequence[int]]]
+
+
+@dataclass
+class Pace:
+    """Of all encoders of a process: texts that they read, in how many seconds, and texts that
+    they, or a process before, had read already."""
+
+    texts: int = 0
+    seconds: float = 0.0
+    kept: int = 0
+    _told: float = 0.0
+
+    def add(self, texts: int, seconds: float) -> None:
+        """Count texts that were read, and tell the log now and then."""
+        self.texts += texts
+        self.seconds += seconds
+        if self.seconds - self._told >= _SECONDS:
+            self._told = self.seconds
+            log.info("computing features: %s", self.rate)
+
+    def since(self, before: "Pace") -> "Pace":
+        """What came on top."""
+        return Pace(
+            self.texts - before.texts, self.seconds - before.seconds, self.kept - before.kept
+        )
+
+    @property
+    def rate(self) -> str:
+        """In words."""
+        rate = self.texts / max(self.seconds, 1e-9)
+        return f"{rate:,.0f} texts a second" if rate >= 10 else f"{rate:.2g} texts a second"
+
+
+pace = Pace()
+
+
+class Embeddings:
+    """Embeddings of texts by a network, of norm 1.
+
+    Args:
+        model: in evaluation mode, float32.
+        device: where it runs.
+        pooling: `mean` over the text's tokens, or `cls`.
+        limit: the most tokens that it takes.
+        digest: which weights and tokenizer these are; empty: it is not known, nothing is kept.
+    """
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        device: torch.device,
+        pooling: str,
+        limit: int,
+        digest: str = "",
+    ) -> None:
+        model.to(device)  # type: ignore[arg-type]
+        self._model, self._device, self._pooling = model, device, pooling
+        self._limit, self._digest, self._width = limit, digest, int(model.config.hidden_size)
+
+    def __call__(self, written: Written) -> np.ndarray:
+        """Embeddings of R texts, (R, D) float32, from what a tokenizer makes of each; zeros where
+        there is nothing to read."""
+        names = _names(written, range(len(written["input_ids"])))
+        row_RD = np.zeros((len(names), self._width), dtype=np.float32)
+        places: dict[bytes, list[int]] = defaultdict(list)
+        for place, name in enumerate(names):
+            if written["input_ids"][place]:
+                places[name].append(place)
+        kept = self._kept
+        distinct = [*places]
+        if kept is not None:
+            kept.look()
+            found_RD, there_R = kept.find(distinct)
+            for text in np.flatnonzero(there_R).tolist():
+                row_RD[places[distinct[text]]] = found_RD[text]
+            pace.kept += int(there_R.sum())
+            distinct = [name for name, there in zip(distinct, there_R, strict=True) if not there]
+        try:
+            for some in self._parts(written, [places[name][0] for name in distinct]):
+                rows_RD = self._computed(written, some)
+                done = [text for batch in some for text in batch]
+                for text, row_D in zip(done, rows_RD, strict=True):
+                    row_RD[places[names[text]]] = row_D
+                if kept is not None:
+                    kept.add([names[text] for text in done], rows_RD)
+        finally:
+            if kept is not None:
+                kept.write()
+        return row_RD
+
+    @cached_property
+    def _kept(self) -> KeptRows | None:
+        folder = user_folder()
+        if folder is None or not self._digest:
+            return None
+        terms = [self._digest, self._pooling, str(self._width), *last_digits(self._device, 1)]
+        return _kept_rows(folder, key_of(_FORMAT, terms), self._width)
+
+    def _parts(self, written: Written, texts: Sequence[int]) -> Iterator[list[list[int]]]:
+        """Texts in batches, the longest first, some batches at a time."""
+        together = self._device.type == "cpu" and len(texts) >= WORTH and self.isolates
+        part: list[list[int]] = []
+        for batch in batches_of(written, texts, _TOKENS if together else 0):
+            part.append(batch)
+            if sum(map(len, part)) >= _AT_A_TIME:
+                yield part
+                part = []
+        if part:
+            yield part
+
+    def _computed(self, written: Written, batches: Sequence[Sequence[int]]) -> np.ndarray:
+        """Embeddings of the batches' texts, one after the other."""
+        begun = time.monotonic()
+
+        def piece(number: int) -> np.ndarray:
+            texts = batches[number]
+            return self.together({n: [rows[t] for t in texts] for n, rows in written.items()})
+
+        if self._device.type == "cpu":
+            found = on_each_core(piece, len(batches))
+        else:
+            found = [piece(number) for number in range(len(batches))]
+        rows_RD = np.concatenate(found)
+        pace.add(len(rows_RD), time.monotonic() - begun)
+        return rows_RD
+
+    def together(self, written: Written) -> np.ndarray:
+        """Embeddings of B texts of equally many tokens, read in one batch: (B, D)."""
+        inputs = {name: torch.tensor(rows).to(self._device) for name, rows in written.items()}
+        with torch.no_grad():  # a setting of the thread
+            states_BLD = self._model(**inputs).last_hidden_state.float()
+            # Each by itself: a mean over one text of a batch may be added up in another order.
+            rows = [self._pooled(states_LD.contiguous()) for states_LD in states_BLD]
+            return torch.stack(rows).cpu().numpy()
+
+    def _pooled(self, states_LD: torch.Tensor) -> torch.Tensor:
+        pooled_D = states_LD[0] if self._pooling == "cls" else states_LD.mean(0)
+        return torch.nn.functional.normalize(pooled_D, dim=-1)
+
+    @cached_property
+    def isolates(self) -> bool:
+        """Whether texts of a batch have the bits here that they have alone, as tried out."""
+        words = len(self._model.get_input_embeddings().get_parameter("weight"))
+        generator = torch.Generator().manual_seed(0)
+        with one_core():
+            for texts, tokens in _TRIED:
+                size = (texts, min(tokens, self._limit))
+                ids = torch.randint(0, words, size, generator=generator).tolist()
+                written = {"input_ids": ids, "attention_mask": [[1] * size[1]] * texts}
+                alone = [
+                    self.together({name: rows[text : text + 1] for name, rows in written.items()})
+                    for text in range(texts)
+                ]
+                if not np.array_equal(self.together(written), np.concatenate(alone)):
+                    return False
+        return True
+
+
+def batches_of(written: Written, texts: Iterable[int], tokens: int) -> list[list[int]]:
+    """Texts of equally many tokens together, the longest first; at most so many ``tokens`` in a
+    batch, or one text, and short ones alone."""
+    of_length: dict[int, list[int]] = defaultdict(list)
+    for text in texts:
+        of_length[len(written["input_ids"][text])].append(text)
+    found = []
+    for length in sorted(of_length, reverse=True):
+        same, each = of_length[length], max(1, tokens // length if length >= _SHORT else 1)
+        found += [same[at : at + each] for at in range(0, len(same), each)]
+    return found
+
+
+def _names(written: Written, texts: Iterable[int]) -> list[bytes]:
+    """What each text is kept under: a digest of all that the network reads of it."""
+    columns = sorted(written)
+    found = []
+    for text in texts:
+        digest = hashlib.sha256()
+        for name in columns:
+            values = np.asarray(written[name][text], dtype="<i8")
+            digest.update(f"{name} {len(values)} ".encode())
+            digest.update(values.tobytes())
+        found.append(name_of(digest))
+    return found
+
+
+@lru_cache(maxsize=4)
+def _kept_rows(folder: Path, key: str, width: int) -> KeptRows:
+    """One for all of a process."""
+    delete_unfinished(folder)
+    return KeptRows(folder, key, "embeddings", "<f4", width, _MOST)
