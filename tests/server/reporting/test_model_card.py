@@ -152,5 +152,5 @@ def test_no_line_of_a_card_is_broken(make_result):
         card = model_card(make_result(features=features, stopped="Stopped."))
         prose = re.sub("```.*?```", "", card.split("---", 2)[2], flags=re.DOTALL)
         for before, after in pairwise(prose.splitlines()):
-            assert not (before and after) or after.startswith("- ")
+            assert not (before and after) or after.startswith(("- ", "|"))
         assert "  " not in prose
