@@ -19,7 +19,8 @@ _BEGIN, _END = "<!-- loading -->", "<!-- end of loading -->"
 #: How a text is written down for a language model (``preference.language.tokens``).
 _WRITTEN = (
     "Texts are written down by the tokenizer's chat template, if it has one; for an encoder as a "
-    "pair of prompt and response; else as the prompt, an empty line and the response."
+    "pair of prompt and response, of two token types if it has them; else as the prompt, an empty "
+    "line and the response."
 )
 
 
