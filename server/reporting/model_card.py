@@ -31,7 +31,7 @@ _TITLES = {
 def model_card(result: Mapping[str, Any]) -> str:
     """README.md of the model of the run whose ``result.json`` this is."""
     lacking = {"kind": "", "path": "unknown", "train": "head"}
-    lacking |= {"as_published": False, "merged": False}
+    lacking |= {"as_published": False, "merged": False, "length": "log"}
     told, features = facts(result), {**lacking, **result["features"]}
     path, promise = str(features["path"]), of_result(result)
     speaks = features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS)
@@ -144,9 +144,10 @@ Given a prompt and a response it returns a number: the higher, the more the crow
   {% if not language_model %}
   a linear head of {{ dimension|count }} weights over
   {% if features.kind == "hashing" %}
-  hashed word n-grams of the response and its length.
+  hashed word n-grams of the response{{ "" if features.length == "none" else " and its length" }}.
   {% else %}
-  frozen features of the encoder `{{ path }}`.
+  frozen features of the encoder `{{ path }}`
+  {{- "" if features.length == "none" else " and the length of the response" }}.
   {% endif %}
   {% else %}
   {% if features.train == "head" %}
@@ -297,6 +298,11 @@ One round
 {% endif %}
 {% if features.kind == "hashing" %}
 - It sees words and short phrases, not meaning.
+{% endif %}
+{% if not language_model and features.length == "bounded" %}
+- What it pays for length is bounded: beyond a hundred words it hardly grows.
+{% elif not language_model and features.length == "log" %}
+- What it pays for length grows without end: whoever optimizes it needs a guard on length.
 {% endif %}
 {% if private %}
 - The guarantee does not cover
