@@ -144,10 +144,10 @@ Given a prompt and a response it returns a number: the higher, the more the crow
   {% if not language_model %}
   a linear head of {{ dimension|count }} weights over
   {% if features.kind == "hashing" %}
-  hashed word n-grams of the response{{ "" if features.length == "none" else " and its length" }}.
+  hashed word n-grams of the response{% if features.length != "none" %} and its length{% endif %}.
   {% else %}
   frozen features of the encoder `{{ path }}`
-  {{- "" if features.length == "none" else " and the length of the response" }}.
+  {%- if features.length != "none" %} and the length of the response{% endif %}.
   {% endif %}
   {% else %}
   {% if features.train == "head" %}

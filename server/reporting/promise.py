@@ -1,8 +1,9 @@
 """What a model's users were promised, in a few figures: for its card, and for programs.
 
 The same entries whatever made the model, so that cards can be compared; None where there is no
-figure. ``epsilon`` is rounded up, and so is ``true_positive_rate``: the most that (ε, δ) allows an
-attacker to find of those who were in, when 1 % of those who were not are wrongly said to be in.
+figure. ``epsilon`` is rounded up, and so is ``true_positive_rate_at_most``: the most that (ε, δ)
+allows an attacker to find of those who were in, when 1 % of those who were not
+(``false_positive_rate``) are wrongly said to be in.
 """
 
 import math
@@ -75,7 +76,7 @@ def of_lineage(lineage: Lineage) -> Promise:
 
 def table(promise: Promise) -> str:
     """As Markdown."""
-    epsilon, delta, rate = (promise[k] for k in ("epsilon", "delta", "true_positive_rate"))
+    epsilon, delta, rate = (promise[k] for k in ("epsilon", "delta", "true_positive_rate_at_most"))
     rows = {
         "unit": promise["unit"],
         "adjacency": promise["adjacency"],
@@ -96,12 +97,15 @@ def table(promise: Promise) -> str:
 
 def _figures(epsilon: float | None, delta: float | None) -> Promise:
     if epsilon is None or delta is None or not math.isfinite(epsilon):
-        return {"epsilon": None, "delta": None, "true_positive_rate": None}
+        return dict.fromkeys(
+            ("epsilon", "delta", "true_positive_rate_at_most", "false_positive_rate")
+        )
     rate = found_at_most(epsilon, delta, FALSE_POSITIVES)
     return {
         "epsilon": float(epsilon_text(epsilon)),
         "delta": delta,
-        "true_positive_rate": math.ceil(1000 * rate - 1e-9) / 1000,
+        "true_positive_rate_at_most": math.ceil(1000 * rate - 1e-9) / 1000,
+        "false_positive_rate": FALSE_POSITIVES,
     }
 
 

@@ -65,8 +65,7 @@ def _why(error: Exception) -> str:
     }
     if status in said:
         return said[status]
-    from httpx import TransportError  # which huggingface_hub needs itself
-
-    if isinstance(error, OSError | TransportError) and status is None:
+    names = {kind.__name__ for kind in type(error).__mro__}  # of whichever HTTP client it has
+    if status is None and (isinstance(error, OSError) or "TransportError" in names):
         return f"the hub cannot be reached: {first_line(error)}"
     return first_line(error)

@@ -176,3 +176,18 @@ def test_no_line_of_a_card_is_broken(make_result):
         for before, after in pairwise(prose.splitlines()):
             assert not (before and after) or after.startswith(("- ", "|"))
         assert "  " not in prose
+
+
+@pytest.mark.parametrize("kind", ["hashing", "encoder"])
+def test_words_stay_apart_where_length_is_told(make_result, kind):
+    for length, told in (("bounded", True), ("none", False)):
+        card = model_card(make_result(features={"kind": kind, "path": "a/b", "length": length}))
+        of = " and its length." if kind == "hashing" else "`a/b` and the length of the response."
+        assert (of in card) == told
+
+
+@pytest.mark.parametrize(("kind", "reads"), [("hashing", False), ("encoder", True)])
+def test_it_says_whether_it_reads_the_prompt(make_result, kind, reads):
+    card = model_card(make_result(features={"kind": kind, "path": "a/b"}))
+    assert ("It reads the prompt and the response together." in card) == reads
+    assert ("It does not read the prompt" in card) != reads

@@ -13,7 +13,8 @@ def test_of_a_run(make_result):
     assert told["unit"] == "a user, with all their judgements"
     assert (told["epsilon"], told["delta"], told["sampling"]) == (1.0, 1e-5, "Each took part")
     allowed = math.e * 0.01 + 1e-5
-    assert allowed <= told["true_positive_rate"] < allowed + 1e-3
+    assert allowed <= told["true_positive_rate_at_most"] < allowed + 1e-3
+    assert told["false_positive_rate"] == 0.01
     assert "sums before noise" in told["trust"]
     assert told["audit"].startswith("none")
 
@@ -37,7 +38,7 @@ def test_whom_it_is_for(make_result, changes, unit, epsilon):
     told = of_result(make_result(epsilon=3.0, **changes) | changes)
     assert unit in told["unit"] and told["epsilon"] == epsilon
     assert ("| ε |" in table(told)) == (epsilon is not None)
-    assert (told["true_positive_rate"] is None) == (epsilon is None)
+    assert (told["true_positive_rate_at_most"] is None) == (epsilon is None)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_of_what_was_made_with_models():
     assert told["accountant"].startswith("basic composition of 2 runs")
     assert of_lineage(Lineage(public=True))["unit"].endswith("declared public")
     unknown = of_lineage(Lineage((one, Trained("2:b", None, 1e-6, "add-remove"))))
-    assert unknown["epsilon"] is None and unknown["true_positive_rate"] is None
+    assert unknown["epsilon"] is None and unknown["true_positive_rate_at_most"] is None
 
 
 def test_an_audit_is_told_as_one_of_the_mechanism():
