@@ -10,14 +10,11 @@ reward, a look at what the reward cost its users, and a card that says it: none 
 train the reward with ``--length none``: with the default it pays, up to a bound, for mere words.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike, fspath
 from typing import Any
 
-from murmuration.preference.data.messages import prompt_cell
-from murmuration.preference.data.rows import BadRow, InputError
-
-Text = str | Sequence[Mapping[str, Any]]
+from murmuration.preference.scoring import Text, strings_of
 
 
 def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
@@ -26,7 +23,7 @@ def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
     The function is called with ``prompts``, ``completions`` and keywords that it leaves alone, and
     gives a reward for each, in batches. Prompts and completions are strings or lists of messages:
     of a completion the last message counts; a prompt is written down as it is in a file of
-    judgements (``preference.data.messages``).
+    judgements (``preference.scoring``).
 
     Raises:
         InputError: the folder is no reward; when called, a reward is not finite.
@@ -38,32 +35,6 @@ def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
     def murmuration_reward(
         prompts: Sequence[Text], completions: Sequence[Text], **_: Any
     ) -> list[float]:
-        said = [_completion(text) for text in completions]
-        return reward([_prompt(text) for text in prompts], said).tolist()
+        return reward(*strings_of(prompts, completions)).tolist()
 
     return murmuration_reward
-
-
-def _prompt(text: Text) -> str:
-    if isinstance(text, str):
-        return text
-    try:
-        return prompt_cell(list(text), "prompt")
-    except BadRow as error:
-        raise InputError(f"a message without text, or none that is known: {error}") from None
-
-
-def _completion(text: Text) -> str:
-    if isinstance(text, str):
-        return text
-    return _content(text[-1]) if text else ""
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    """A message's text; of one in parts, the parts that are text."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    if isinstance(content, Sequence):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
-    raise InputError(f"a message without text: its content is a {type(content).__name__}")

@@ -4,8 +4,8 @@ Decisions:
 - A saved model is a folder: `model.safetensors` (θ), `config.json` (the features), `README.md` (its
   card). It is written beside its place and renamed into it, so that it is there whole or not at
   all.
-- The features are saved by their description. For an encoder this is its path or name, not its
-  weights.
+- The features are saved by their description. For an encoder this is its name or the way to it
+  (`preference.base_names`), not its weights.
 - Accuracy is taken on feature differences, where two texts with equal features tie exactly.
 
     from murmuration.preference.reward import RewardModel
@@ -21,23 +21,27 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from murmuration.preference.base_names import name_for, place_of
 from murmuration.preference.choices import MODELS
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
+from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.model_folder import replace_folder
+from murmuration.preference.scoring import Text, scores_of, strings_of
 
 if TYPE_CHECKING:
     from murmuration.preference.language.examples import TokenExamples
     from murmuration.preference.language.policy_class import ClassExamples
+    from murmuration.preference.language.reward import SavedReward
 
 FORMAT = "murmuration-linear-reward-1"
 _CHUNK = 4096
@@ -143,26 +147,26 @@ class RewardModel:
         self.features = features
         self.model = model
 
-    @overload
-    def score(self, prompt: str, response: str) -> float: ...
-
-    @overload
-    def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray: ...
-
-    def score(self, prompt, response):
+    def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
         """The reward of a response (float), or of R prompts with R responses (R float64).
 
-        Rewards of one prompt's responses compare; the zero point means nothing.
+        Texts are strings or chat messages (`preference.scoring`). Rewards of one prompt's responses
+        compare; the zero point means nothing.
         """
-        if isinstance(prompt, str) and isinstance(response, str):
-            return float(self.score([prompt], [response])[0])
-        if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
-            raise InputError("score takes one prompt and one response, or equally many of both")
-        reward_R = np.empty(len(response))
-        for at in range(0, len(response), _CHUNK):
-            part = slice(at, min(at + _CHUNK, len(response)))
+        return scores_of(self.score_batch, prompt, response)
+
+    def score_batch(self, prompts: Sequence[Text], responses: Sequence[Text]) -> np.ndarray:
+        """The rewards of R prompts with R responses, (R,) float64.
+
+        Raises:
+            InputError: they are not equally many, or one has no text or no finite features.
+        """
+        asked, said = strings_of(prompts, responses)
+        reward_R = np.empty(len(said))
+        for at in range(0, len(said), _CHUNK):
+            part = slice(at, min(at + _CHUNK, len(said)))
             phi_RD = finite_features(
-                self.features, prompt[part], response[part], rows=range(part.start, part.stop)
+                self.features, asked[part], said[part], rows=range(part.start, part.stop)
             )
             reward_R[part] = phi_RD.astype(np.float64) @ self.theta_D.astype(np.float64)
         return reward_R
@@ -179,8 +183,8 @@ class RewardModel:
     def save(self, folder: str | os.PathLike, card: str = "", *, overwrite: bool = False) -> None:
         """Writes the model's folder, whole or not at all; `card` becomes its README.md.
 
-        For encoder features the folder holds the encoder's path or name, not its weights: to be
-        used elsewhere, the encoder must be there too.
+        For encoder features the folder holds the encoder's name, not its weights: to be used
+        elsewhere, the encoder must be there too.
 
         Raises:
             InputError: something is there already, and `overwrite` is false or it is not a saved
@@ -193,20 +197,34 @@ class RewardModel:
             "format": FORMAT,
             "model": self.model,
             "dimension": self.features.dimension,
-            "features": self.features.to_config(),
+            "features": _described(self.features.to_config(), folder),
         }
         (folder / "model.safetensors").write_bytes(save({"theta_D": self.theta_D}))
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: str | os.PathLike) -> "RewardModel":
-        """The model saved in a folder.
+    def load(cls, folder: str | os.PathLike, base: str = "") -> "RewardModel | SavedReward":
+        """The reward saved in a folder: this one, or that of a language model, which scores alike.
+
+        Args:
+            folder: RUN/model, or what `murmuration export` wrote.
+            base: the base or encoder that it was trained on, a folder or a hub's name, where that
+                is not found by itself (`preference.base_names`).
 
         Raises:
-            InputError: the folder is missing or is not such a model, its files do not fit each
-                other, or its encoder cannot be loaded.
+            InputError: the folder is missing or is not a reward, its files do not fit each other,
+                or what it needs is not there.
         """
+        from murmuration.preference.language.reward import SavedReward, is_language_model
+
+        if is_language_model(folder):
+            return SavedReward.load(folder, base)
+        return cls.load_linear(folder, base)
+
+    @classmethod
+    def load_linear(cls, folder: str | os.PathLike, base: str = "") -> "RewardModel":
+        """The same of features with a head alone; arguments and errors as of `load`."""
         config = _read_config(Path(folder))
         path = Path(folder) / "model.safetensors"
         try:
@@ -223,7 +241,16 @@ class RewardModel:
                 f"{config['dimension']} in config.json"
             )
         try:
-            return cls(theta_D, feature_map(config["features"]), config.get("model", "btl"))
+            features = dict(config["features"])
+            if "path" in features:
+                digest = str(features.pop("digest", ""))
+                path = place_of(str(features["path"]), Path(folder), given=base, digest=digest)
+                features["path"] = path
+                if digest:
+                    check_same(path, digest_of(folder_of(path)), digest)
+            elif base:
+                raise InputError("--base: a reward over hashed words has none")
+            return cls(theta_D, feature_map(features), config.get("model", "btl"))
         except InputError as error:
             raise InputError(f"{folder}: {error}") from error
 
@@ -233,6 +260,16 @@ def _weights(theta_D: np.ndarray | torch.Tensor) -> np.ndarray:
     if isinstance(theta_D, torch.Tensor):
         theta_D = theta_D.detach().cpu().numpy()
     return np.array(theta_D, dtype=np.float32)
+
+
+def _described(features: dict, folder: Path) -> dict:
+    """Features, an encoder named as in a folder that is passed on; one in a folder with what it
+    is known by."""
+    path = features.get("path")
+    if not path:
+        return features
+    known = {"digest": digest_of(Path(path))} if Path(path).is_absolute() else {}
+    return features | {"path": name_for(path, folder)} | known
 
 
 def _read_config(folder: Path) -> dict:

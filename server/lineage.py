@@ -99,14 +99,16 @@ class Lineage:
         bytes_ = ledger.read_bytes(), head_path(ledger).read_bytes()
         return replace(self, runs=(*self.runs, run), ledgers=(*self.ledgers, bytes_))
 
-    def files(self, folder: Path) -> dict[str, bytes]:
-        """What is saved beside the model, or the data set, in a folder, by name."""
+    def files(self, folder: Path, promise: Mapping[str, Any] | None = None) -> dict[str, bytes]:
+        """What is saved beside the model, or the data set, in a folder, by name; with what its
+        users were promised, for programs, if that is given."""
         of = "data" if (folder / ROWS).exists() else "weights"
         about = {
             "format": FORMAT,
             of: _DIGESTS[of](folder),
             "public": self.public,
             "runs": [asdict(run) for run in self.runs],
+            **({"promise": dict(promise)} if promise is not None else {}),
         }
         found = {FILE: (json.dumps(about, indent=2, allow_nan=False) + "\n").encode()}
         for place, (lines, head) in enumerate(self.ledgers):
@@ -366,7 +368,7 @@ def _ours(folder: Path) -> bool:
         card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return "library_name: murmuration" in card
+    return "library_name: murmuration" in card or "\n- murmuration\n" in card
 
 
 def joined(first: Lineage, then: Lineage) -> Lineage:

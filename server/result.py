@@ -11,6 +11,7 @@ from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
 from murmuration.server.reporting.facts import in_words, of_rows
+from murmuration.server.reporting.provenance import name_of
 from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies.settings import user_isolation
 from murmuration.strategies.spec import BuiltStrategy, RunContext
@@ -70,6 +71,7 @@ def result_of(
         "heldout_noise": figure.noise if figure else None,
         "heldout_epsilon": context.hold_out.epsilon if context.hold_out else None,
         "heldout_users": _heldout_users(context, figure),
+        "test": name_of(config.test),
         "test_users": figure.of_users if figure else None,
         "heldout_chance": figure.chance if figure else None,
         **(_loss(figure) if config.task in NEXT_TOKENS else {}),

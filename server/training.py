@@ -37,6 +37,7 @@ from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
 from murmuration.server.reporting.baselines import on_public_test
 from murmuration.server.reporting.model_card import model_card
+from murmuration.server.reporting.promise import of_result
 from murmuration.server.reporting.report import write_report
 from murmuration.server.result import Pace, result_of
 from murmuration.server.run_directory import RunDirectory
@@ -163,8 +164,12 @@ def _train(
     score = None if isinstance(features, PolicyClass) else model.score
     if (public := on_public_test(config, score)) is not None:
         result["baselines"] = public
-    files = {} if isinstance(model, RewardModel) else {"beside": lineage.files}
-    model.save(folder.path / "model", model_card(result), overwrite=True, **files)
+    place, card = folder.path / "model", model_card(result)
+    if isinstance(model, RewardModel):  # whose run's ledger lies beside its folder
+        model.save(place, card, overwrite=True)
+    else:
+        told = of_result(result)
+        model.save(place, card, overwrite=True, beside=lambda new: lineage.files(new, told))
     result["weights"] = weights_digest(folder.path / "model")
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)

@@ -43,6 +43,8 @@ COMMANDS = {
     "align": (
         "Align a language model with a private reward, on public prompts: no further epsilon."
     ),
+    "export": "Write a model to a folder that is meant to be shared: no private files, no paths.",
+    "push": "Send a model to a hub: what `murmuration export` writes, and nothing else.",
     "compare": (
         "Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error "
         "bars."
@@ -65,7 +67,9 @@ COMMANDS = {
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
-_OF_MODELS = frozenset({"align", "base", "policies", "respond", "score", "synthesize", "winrate"})
+_OF_MODELS = frozenset(
+    {"align", "base", "export", "policies", "push", "respond", "score", "synthesize", "winrate"}
+)
 
 
 class _Commands(TyperGroup):

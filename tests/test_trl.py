@@ -33,17 +33,6 @@ def test_messages_are_their_texts(folder):
     assert reward([user], [[]]) == reward(["Buy?"], [""])
 
 
-def test_a_conversation_says_who_said_what():
-    """A reward that reads the prompt sees all of it."""
-    from murmuration.trl import _prompt
-
-    turns = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Buy?"},
-    ]
-    assert _prompt(turns) == "\n\nSystem: Be brief.\n\nHuman: Buy?"
-
-
 def test_what_is_no_text_is_refused(folder):
     with pytest.raises(InputError, match="a message without text"):
         reward_function(folder)([[{"role": "user", "content": None}]], ["a"])

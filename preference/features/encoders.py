@@ -27,6 +27,7 @@ from murmuration.preference.features.text_length import check_length, length_fea
 from murmuration.preference.language.checkpoint import (
     MINILM,
     MINILM_HUB,
+    adapted,
     digest_of,
     folder_of,
     minilm_folder,
@@ -178,7 +179,11 @@ def _load(path: str):
         # As of a --base: nobody's code is run (preference.language.loading).
         ours = {"local_files_only": local, "trust_remote_code": False}
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, **ours)
-        model = transformers.AutoModel.from_pretrained(path, dtype=torch.float32, **ours)
+        # What an adapter is put on is found by our own names for it.
+        base = adapted(folder_of(path, local=local))
+        model = transformers.AutoModel.from_pretrained(base or path, dtype=torch.float32, **ours)
+        if base:
+            model.load_adapter(path, adapter_kwargs={"local_files_only": local})
     except Exception as error:  # broken files raise errors of many unrelated types
         where = "the folder" if folder else "there is no such folder here, and the hub"
         raise InputError(f"--features {path}: {where} gives no encoder: {reason(error)}") from error

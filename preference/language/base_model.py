@@ -41,10 +41,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from murmuration.preference.base_names import name_for
 from murmuration.preference.choices import DTYPES, QUANTISED, TASKS, TRAINED
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.adapters import check_untied, merged_state
-from murmuration.preference.language.checkpoint import check_same
+from murmuration.preference.language.checkpoint import check_same, name_base
 from murmuration.preference.language.loading import (
     Quantised,
     blocks_of,
@@ -453,6 +454,7 @@ class LanguageBase:
             network.get_base_model().save_pretrained(folder, state_dict=state)
         else:
             network.save_pretrained(folder)
+        name_base(folder, name_for(self.settings.path, folder))
         self.tokenizer.save_pretrained(folder)
 
 

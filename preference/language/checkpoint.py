@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from murmuration.preference.base_names import place_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
 
@@ -312,7 +313,7 @@ def adapted(folder: Path) -> str:
     """What an adapter in a folder changes: a folder, or a hub name; empty where there is none.
 
     Raises:
-        InputError: its configuration cannot be read, or names nothing.
+        InputError: its configuration cannot be read, or names nothing, or nothing that is here.
     """
     place = folder / ADAPTER
     if not place.exists():
@@ -323,4 +324,13 @@ def adapted(folder: Path) -> str:
         raise InputError(f"{place}: cannot be read: {error}") from None
     if not isinstance(base, str) or not base:
         raise InputError(f"{place}: names no model that the adapter changes")
-    return base
+    return place_of(base, folder)
+
+
+def name_base(folder: Path, name: str) -> None:
+    """Let an adapter in a folder call its base so; nothing where there is no adapter."""
+    place = folder / ADAPTER
+    if place.exists():
+        about = json.loads(place.read_text(encoding="utf-8"))
+        about["base_model_name_or_path"] = name
+        place.write_text(json.dumps(about, indent=2, sort_keys=True) + "\n", encoding="utf-8")

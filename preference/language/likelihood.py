@@ -28,12 +28,14 @@ from murmuration.preference.language.checkpoint import ADAPTER, check_same
 from murmuration.preference.language.loading import contents_of, load_causal, resolve_base
 from murmuration.preference.language.reward import (
     SavedReward,
+    base_of_adapter,
     is_language_model,
     load_reward,
     read_about,
 )
 from murmuration.preference.language.tokens import TextTokens, length_batches
 from murmuration.preference.reward import RewardModel
+from murmuration.preference.scoring import Text, scores_of, strings_of
 
 
 class SavedLikelihood:
@@ -48,18 +50,21 @@ class SavedLikelihood:
         self._model, self.texts = model.eval().to(self._device), texts
 
     @classmethod
-    def load(cls, folder: str | os.PathLike) -> "SavedLikelihood":
+    def load(cls, folder: str | os.PathLike, base: str = "") -> "SavedLikelihood":
         """From what `load_next_token` takes; raises InputError as it does."""
-        return cls(*load_next_token(folder))
+        return cls(*load_next_token(folder, base))
 
-    def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
+    def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
+        """The log-likelihood of one response (float), or of R, as `score_batch`."""
+        return scores_of(self.score_batch, prompt, response)
+
+    def score_batch(self, prompts: Sequence[Text], responses: Sequence[Text]) -> np.ndarray:
         """Log-likelihoods of R responses, each after its prompt, (R,) float64.
 
         Computed in batches of texts of about equal length: last digits may depend on them.
         """
-        if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
-            raise InputError("score takes equally many prompts and responses")
-        tokens, found = self.texts(prompt, response, ended=True), np.empty(len(response))
+        asked, said = strings_of(prompts, responses)
+        tokens, found = self.texts(asked, said, ended=True), np.empty(len(said))
         words: Any = self._model.get_output_embeddings().weight  # type: ignore[operator]
         most = min(usual_batch(self._device), max(1, MOST_LOGITS // len(words)))
         for texts_R in length_batches(tokens.lengths_T, most):
@@ -74,9 +79,10 @@ class SavedLikelihood:
         return found
 
 
-def load_next_token(path: str | os.PathLike) -> tuple[Any, TextTokens]:
+def load_next_token(path: str | os.PathLike, given: str = "") -> tuple[Any, TextTokens]:
     """A causal model and how texts are written down for it: what a run saved, with the LoRA layers
-    if it is an adapter; or a base, by folder or name on a hub.
+    if it is an adapter; or a base, by folder or name on a hub. ``given`` is what an adapter is put
+    on, where that is not found by itself.
 
     Raises:
         InputError: it is a reward or an encoder, or what it needs is not there.
@@ -88,7 +94,7 @@ def load_next_token(path: str | os.PathLike) -> tuple[Any, TextTokens]:
             raise InputError(f"{path}: a language model of --task reward, which says no next token")
         max_tokens = base["max_tokens"]
         if (folder / ADAPTER).exists():
-            source, adapter = base["path"], folder
+            source, adapter = base_of_adapter(folder, base, given), folder
             check_same(source, contents_of(source).digest, base.get("digest", ""))
     source = resolve_base(source)
     tokenizer, model = load_causal(source)
@@ -96,13 +102,17 @@ def load_next_token(path: str | os.PathLike) -> tuple[Any, TextTokens]:
     return with_adapter(model, adapter) if adapter else model, TextTokens(tokenizer, limit)
 
 
-def load_scorer(folder: str | os.PathLike) -> RewardModel | SavedReward | SavedLikelihood:
-    """The model in a folder, whatever it was trained for: a reward, or the next token.
+def load_scorer(
+    folder: str | os.PathLike, base: str = ""
+) -> RewardModel | SavedReward | SavedLikelihood:
+    """The model in a folder, whatever it was trained for: a reward, or the next token; ``base`` as
+    of `RewardModel.load`.
 
     Raises:
         InputError: it is not a model, or what it needs is not there.
     """
     if is_language_model(folder):
         task = read_about(Path(folder))["base"].get("task", "reward")
-        return load_reward(folder) if task == "reward" else SavedLikelihood.load(folder)
-    return load_reward(folder)
+        if task != "reward":
+            return SavedLikelihood.load(folder, base)
+    return load_reward(folder, base)

@@ -2,11 +2,11 @@
 
 A saved model is a folder that transformers (or peft, for LoRA) loads by itself, with its tokenizer
 and card; `murmuration.json` beside them says what it was trained as and how texts are written down
-for it. A LoRA folder names its base and does not hold it. One that says the next token is saved
-here, too, and used by `preference.language.likelihood`.
+for it. A LoRA folder names its base (`preference.base_names`) and does not hold it. One that says
+the next token is saved here, too, and used by `preference.language.likelihood`.
 
-    from murmuration.preference.language.reward import load_reward
-    load_reward("r/model").score("Spend or save?", "Put it aside for now.")
+    from murmuration import RewardModel
+    RewardModel.load("r/model").score("Spend or save?", "Put it aside for now.")
 """
 
 import json
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from murmuration.preference.base_names import name_for, place_of
 from murmuration.preference.bases import Base
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
@@ -29,6 +30,7 @@ from murmuration.preference.language.policy_class import PolicyClass
 from murmuration.preference.language.tokens import length_batches
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import RewardModel
+from murmuration.preference.scoring import Text, scores_of, strings_of
 
 FORMAT = "murmuration-language-reward-1"
 FILE = "murmuration.json"
@@ -81,13 +83,19 @@ class LanguageReward:
 
         def write(new: Path) -> None:
             self.base.write(new, self.theta_D)
-            about = {"format": FORMAT, "model": self.model, "base": self.base.to_config()}
+            about = {"format": FORMAT, "model": self.model, "base": self._described(new)}
             (new / FILE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
             (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
             for name, content in (beside(new) if beside else {}).items():
                 (new / name).write_bytes(content)
 
         replace_folder(folder, write, read_about, overwrite)
+
+    def _described(self, folder: Path) -> dict[str, Any]:
+        """The base, which is named as in a folder that is passed on."""
+        described = self.base.to_config()
+        paths = {key: described[key] for key in ("path", "merged") if described.get(key)}
+        return described | {key: name_for(path, folder) for key, path in paths.items()}
 
 
 class SavedReward:
@@ -97,22 +105,24 @@ class SavedReward:
         self._base = base
 
     @classmethod
-    def load(cls, folder: str | os.PathLike) -> "SavedReward":
-        """From a folder.
+    def load(cls, folder: str | os.PathLike, base: str = "") -> "SavedReward":
+        """From a folder; ``base`` as of `RewardModel.load`.
 
         Raises:
             InputError: the folder is not such a model, or its base is not there.
         """
         folder = Path(folder)
-        base = read_about(folder)["base"]
-        if (task := base.get("task", "reward")) != "reward":
+        about = read_about(folder)["base"]
+        if (task := about.get("task", "reward")) != "reward":
             raise InputError(f"{folder}: a language model of --task {task}, which gives no reward")
         adapter = (folder / "adapter_config.json").exists()
-        path = base["path"] if adapter else str(folder)
-        limits = {name: base[name] for name in ("max_tokens", "batch_tokens")}
-        limits["dtype"] = base.get("dtype", "float32")
+        limits = {name: about[name] for name in ("max_tokens", "batch_tokens")}
+        limits["dtype"] = about.get("dtype", "float32")
         if adapter:  # which is about that base and no other
-            limits["digest"] = base.get("digest", "")
+            path = base_of_adapter(folder, about, base)
+            limits["digest"] = about.get("digest", "")
+        else:
+            path = str(folder)
         loaded = LanguageBase(BaseSettings(path=path, train="head", **limits))
         if adapter:
             loaded.model = with_adapter(loaded.model, folder).to(loaded.device)
@@ -122,14 +132,17 @@ class SavedReward:
         """Which of R responses fit into what is read of a text, (R,) bool; others have no score."""
         return self._base.texts.fits(prompt, response)
 
-    def score(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """The rewards of R prompts with R responses, (R,) float64; only differences count.
+    def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
+        """As `RewardModel.score`; only differences count."""
+        return scores_of(self.score_batch, prompt, response)
+
+    def score_batch(self, prompts: Sequence[Text], responses: Sequence[Text]) -> np.ndarray:
+        """The rewards of R prompts with R responses, (R,) float64.
 
         Computed in batches of texts of about equal length: last digits may depend on them.
         """
-        if isinstance(prompt, str) or isinstance(response, str) or len(prompt) != len(response):
-            raise InputError("score takes equally many prompts and responses")
-        return _rewards(self._base, prompt, response)
+        asked, said = strings_of(prompts, responses)
+        return _rewards(self._base, asked, said)
 
 
 def _rewards(base: LanguageBase, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
@@ -141,13 +154,17 @@ def _rewards(base: LanguageBase, prompt: Sequence[str], response: Sequence[str])
     return found
 
 
-def load_reward(folder: str | os.PathLike) -> RewardModel | SavedReward:
-    """The model saved in a folder, linear or a language model.
+load_reward = RewardModel.load
+
+
+def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> str:
+    """Where what an adapter in a folder changes is found; ``about`` is the base in its FILE.
 
     Raises:
-        InputError: it is not a model, or what it needs is not there.
+        InputError: it is nowhere.
     """
-    return SavedReward.load(folder) if is_language_model(folder) else RewardModel.load(folder)
+    digest = str(about.get("digest", ""))
+    return place_of(str(about["path"]), folder, given=given, digest=digest)
 
 
 def is_language_model(folder: str | os.PathLike) -> bool:

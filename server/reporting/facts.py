@@ -63,6 +63,7 @@ _LACKING: dict[str, Any] = {
     "heldout_noise": None,
     "heldout_epsilon": None,
     "heldout_chance": None,
+    "test": "",
     "test_users": None,
     "heldout_loss": None,
     "heldout_perplexity": None,

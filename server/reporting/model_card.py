@@ -1,7 +1,7 @@
 """The model card: the README that travels with a saved model and says what may be claimed of it.
 
-Markdown with a YAML head as model hubs read it. Rounded like the report; no path of this machine
-but a local encoder's, which is needed to load the model.
+Markdown with a YAML head as model hubs read it (`card_head`). Rounded like the report; no path of
+this machine: a base in a folder goes by its last name.
 """
 
 import re
@@ -10,34 +10,86 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from murmuration.preference.base_names import last_name
 from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.language.base_model import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.policy_class import KIND as CLASS
+from murmuration.server.reporting.card_head import head, hub_name, loading, measured
 from murmuration.server.reporting.facts import facts
 from murmuration.server.reporting.figures import round_digits, share_text
+from murmuration.server.reporting.promise import Promise, of_result, table
+from murmuration.server.reporting.provenance import without_folders
 
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_TITLES = {
+    "reward": "A reward model learnt from a crowd's preferences",
+    "text": "A language model trained on a crowd's own texts",
+    "sft": "A language model trained on responses that a crowd was shown",
+    "policy": "A language model aligned with a crowd's preferences",
+}
 
 
 def model_card(result: Mapping[str, Any]) -> str:
     """README.md of the model of the run whose ``result.json`` this is."""
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"as_published": False, "merged": False, "length": "log"}
-    features = {**lacking, **result["features"]}
-    path = str(features["path"])
+    told, features = facts(result), {**lacking, **result["features"]}
+    path, promise = str(features["path"]), of_result(result)
+    speaks = features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS)
+    adapter = speaks and features["train"] == "lora" and not features["merged"]
     card = _CARD.render(
-        facts(result),
+        told,
+        title=_TITLES[told["task"]],
         features=features,
-        path=path,
-        hub_name=path if _HUB_NAME.fullmatch(path) else None,
-        language_model=features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS),
+        path=last_name(path).removeprefix("./"),
+        language_model=speaks,
+        warnings=[without_folders(str(text)) for text in told["warnings"]],
         holds=(
             "the base is an adapter itself, so this folder holds the whole model, merged"
             if features["merged"]
             else "this folder holds these, and needs the base"
         ),
     )
-    return re.sub(r"\s*\n +", " ", card)
+    card = re.sub(r"\s*\n +", " ", card)
+    base = hub_name(path)
+    # Of lines that are not to be joined.
+    card = card.replace("@LOADING@", loading(told["writes"], base=base, adapter=adapter), 1)
+    card = card.replace("@PROMISE@", table(promise), 1)
+    return _head(told, promise, base, speaks, adapter) + "\n" + card
+
+
+def _head(told: Mapping[str, Any], promise: Promise, base: str, speaks: bool, adapter: bool) -> str:
+    private = ["differential-privacy"] if told["level"] in ("user", "item") else []
+    kinds = ["text-generation"] if told["writes"] else ["reward-model", "preference-learning"]
+    whole = "transformers" if speaks else "murmuration"
+    return head(
+        writes=told["writes"],
+        tags=[*private, *kinds, "rlhf", "federated-learning", "flower"],
+        promise=promise,
+        library="peft" if adapter else whole,
+        base=base,
+        relation=("adapter" if adapter else "finetune") if speaks else "",
+        index=_measured(told),
+    )
+
+
+def _measured(told: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was measured on a public test; None without one."""
+    if not told["test_is_public"] or told["heldout_accuracy"] is None:
+        return None
+    next_tokens, writes = told["next_tokens"], told["writes"]
+    figures: dict[str, tuple[str, float | None]] = {
+        "Accuracy": ("accuracy", told["heldout_accuracy"]),
+        "Accuracy, mean over users": ("accuracy", told["heldout_accuracy_by_user"]),
+        "Loss, nats a token": ("loss", told["heldout_loss"]),
+        "Perplexity": ("perplexity", told["heldout_perplexity"]),
+    }
+    return measured(
+        _TITLES[told["task"]],
+        "Next tokens" if next_tokens else "Which response users preferred",
+        "text-generation" if writes else "text-classification",
+        told["test"] or "public test",
+        figures,
+    )
 
 
 def _plain(value: object) -> str:
@@ -57,35 +109,7 @@ _JINJA.filters |= {"share": share_text}
 _JINJA.filters |= {"round_digits": round_digits, "count": "{:,}".format, "number": "{:g}".format}
 # A line that is indented goes on with the one before.
 _CARD = _JINJA.from_string("""\
----
-library_name: murmuration
-{% if hub_name %}
-base_model: "{{ hub_name }}"
-{% endif %}
-tags:
-{% if level in ("user", "item") %}
-- differential-privacy
-{% endif %}
-{% if writes %}
-- text-generation
-{% else %}
-- reward-model
-- preference-learning
-- rlhf
-{% endif %}
-- federated-learning
-- flower
----
-
-{% if task == "text" %}
-# A language model trained on a crowd's own texts
-{% elif task == "sft" %}
-# A language model trained on responses that a crowd was shown
-{% elif task == "policy" %}
-# A language model aligned with a crowd's preferences
-{% else %}
-# A reward model learnt from a crowd's preferences
-{% endif %}
+# {{ title }}
 
 {% if choice %}
 It says how likely each next token of a text is, and so can write. Nothing was trained: of
@@ -136,9 +160,9 @@ Given a prompt and a response it returns a number: the higher, the more the crow
   {% endif %}
   {% endif %}
   {% if features.kind == "hashing" %}
-  **It does not read the prompt:** a response has the same number after any.
+  **It does not read the prompt:** a response scores the same after any.
   {% else %}
-  It reads the prompt together with the response.
+  It reads the prompt and the response together.
   {% endif %}
 {% endif %}
 
@@ -175,6 +199,10 @@ Training stopped after {{ rounds|count }} of {{ rounds_planned|count }} planned 
 
 > **Warning.** {{ text }}
 {% endfor %}
+{% if level != "none" %}
+
+@PROMISE@
+{% endif %}
 
 ## Accuracy
 
@@ -208,16 +236,14 @@ On the same public test, always taking the response with more words would be rig
 ## Use
 
 ```python
-{% if not language_model %}
-from murmuration.preference.reward import RewardModel
-model = RewardModel.load("path/to/this/folder")
-model.score("Spend it or save it?", "Put it aside for now.")
+{% if writes %}
+from murmuration.preference.language.likelihood import load_scorer
+model = load_scorer("path/to/this/folder")
 {% else %}
-{% set module, load = ("likelihood", "load_scorer") if writes else ("reward", "load_reward") %}
-from murmuration.preference.language.{{ module }} import {{ load }}
-model = {{ load }}("path/to/this/folder")
-model.score(["Spend it or save it?"], ["Put it aside for now."])
+from murmuration import RewardModel
+model = RewardModel.load("path/to/this/folder")
 {% endif %}
+model.score("Spend it or save it?", "Put it aside for now.")
 ```
 
 or, on the command line, `murmuration score path/to/this/folder --prompt … --response …`
@@ -233,19 +259,8 @@ or, on the command line, `murmuration score path/to/this/folder --prompt … --r
   {% if writes %}
   A score is the response's log-likelihood in nats, given the prompt, its end included.
   {% endif %}
-  By transformers alone:
 
-{% set loader = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification" %}
-```python
-from transformers import {{ loader }}
-{% if features.train == "lora" and not features.merged %}
-from peft import PeftModel
-model = {{ loader }}.from_pretrained("{{ path }}"{{ "" if writes else ", num_labels=1" }})
-model = PeftModel.from_pretrained(model, "path/to/this/folder")
-{% else %}
-model = {{ loader }}.from_pretrained("path/to/this/folder")
-{% endif %}
-```
+@LOADING@
 {% endif %}
 
 ## How it was trained

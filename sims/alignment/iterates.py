@@ -17,6 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from murmuration.preference.base_names import place_of
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.language_head import LanguageHead
@@ -49,7 +50,8 @@ class Iterates:
             InputError: there are none, or they cannot be read.
         """
         folder = Path(model).expanduser().resolve()
-        base = base_of(read_about(folder)["base"])
+        described = read_about(folder)["base"]
+        base = base_of(described | {"path": place_of(described["path"], folder)})
         assert isinstance(base, LanguageBase | LanguageHead)  # or it would be no language model
         return cls(base, [_theta(file) for file in files_of(folder)])
 

@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 
 from murmuration.preference.data.sources import is_hub_name
 from murmuration.server.lineage import Lineage
+from murmuration.server.reporting.card_head import head, loading
+from murmuration.server.reporting.promise import Promise, of_lineage, table
 from murmuration.sims.alignment.align import WHY
 from murmuration.sims.alignment.data_set import privacy_lines
 
@@ -64,22 +66,40 @@ def card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()
         lineage: of the base, the reward, and a truth that is a model.
         public: which of these were declared to come from public data.
     """
-    return _CARD.render(
+    base, told = _public_name(str(result["base"])), of_lineage(lineage)
+    adapter = not result.get("learnt")  # which is merged, so that all weights are there
+    text = _CARD.render(
         result=result,
-        base=_public_name(str(result["base"])),
+        base=base,
         why=WHY[result["stopped"]],
         promise=privacy_lines(lineage, [name.removeprefix("--") for name in public]),
+    )
+    text = text.replace("@PROMISE@", table(told), 1)
+    text = text.replace("@LOADING@", loading(True, base=base, adapter=adapter), 1)
+    return f"{_head(['rlhf'], told, lineage, base, adapter)}\n{text}"
+
+
+def _head(tags: list[str], told: Promise, lineage: Lineage, base: str, adapter: bool) -> str:
+    return head(
+        writes=True,
+        tags=["text-generation", *tags, *["differential-privacy"] * bool(lineage.runs)],
+        promise=told,
+        library="peft" if adapter else "transformers",
+        base=base,
+        relation="adapter" if adapter else "finetune",
     )
 
 
 def learnt_card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()) -> str:
     """README.md of what demonstrations made of a base; arguments as of `card`, of the base alone,
     with ``result`` as far as it is known by then."""
-    return _LEARNT.render(
+    base, told = _public_name(str(result["base"])), of_lineage(lineage)
+    text = _LEARNT.render(
         result=result,
-        base=_public_name(str(result["base"])),
+        base=base,
         promise=privacy_lines(lineage, [name.removeprefix("--") for name in public]),
     )
+    return f"{_head(['sft'], told, lineage, base, adapter=True)}\n{text}"
 
 
 def _public_name(base: str) -> str:
@@ -97,14 +117,6 @@ _JINJA = Environment(
 )
 _JINJA.filters |= {"signed": "{:+.2f}".format, "share": "{:.1%}".format}
 _CARD = _JINJA.from_string("""\
----
-library_name: murmuration
-tags:
-- text-generation
-- rlhf
-- differential-privacy
----
-
 # A language model aligned with a private reward
 
 LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.dimension) }} trained weights) on \
@@ -128,6 +140,8 @@ No judgements were read here: this is post-processing of released models, which 
 nothing further. The prompts must have been public: whoever was shown them as their own is not \
 protected by these figures.
 
+@PROMISE@
+
 ## What it is worth
 
 Saved after {{ result.saved_step }} of {{ result.steps.steps }} steps ({{ why }}). On \
@@ -146,19 +160,18 @@ reference's to {{ result.reference.truth|signed }}.
 No true reward was measured: a policy that climbs a reward can game it.
 {% endif %}
 
+## Use
+
+`murmuration respond path/to/this/folder --prompts FILE` writes answers with it.
+
+@LOADING@
+
 ## Limits
 
 - It writes what a reward likes that was learnt from a crowd. It does not know what is true, safe or
   good, and what it gained by the reward may be words, length or noise: have answers compared.
 """)
 _LEARNT = _JINJA.from_string("""\
----
-library_name: murmuration
-tags:
-- text-generation
-- sft
----
-
 # A language model that learnt public demonstrations
 
 LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.learnt.dimension) }} trained weights) \

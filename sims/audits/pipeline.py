@@ -129,7 +129,7 @@ class LinearRewards:
 
     def released(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
         """θ, and differences of rewards."""
-        theta_D = RewardModel.load(folder).theta_D.astype(np.float64)
+        theta_D = RewardModel.load_linear(folder).theta_D.astype(np.float64)
         return theta_D, _directions(self.pairs) @ theta_D
 
 

@@ -177,7 +177,7 @@ def test_what_is_saved_is_what_was_trained(config, language_model, kind, part):
             found.append(float(model.eval()(**ids).logits))
     np.testing.assert_allclose(expected, found, atol=1e-5)
     card = (folder / "README.md").read_text()
-    assert base in card
+    assert f"`{kind}`" in card and base not in card  # a folder goes by its last name
     assert "from_pretrained" in card
     assert f"{result['dimension']:,}" in card
     exec(

@@ -318,7 +318,7 @@ def test_a_run_on_a_run(config, part):
     ]  # fmt: skip
     card = (Path(then.out) / "model" / "README.md").read_text()
     assert "THE BASE WAS TRAINED ON USERS, TOO" in card
-    (shown,) = re.findall(r"whoever was trained on, epsilon = (\S+) and delta = 0\.002", card)
+    (shown,) = {*re.findall(r"whoever was trained on, epsilon = (\S+) and delta = 0\.002", card)}
     assert 0 <= float(shown) - row["epsilon"] <= 1e-4
     assert any("was merged into the weights" in text for text in second["warnings"])
     shutil.rmtree(config.out)

@@ -205,6 +205,7 @@ def align(
     A policy that is trained on a reward can game it: watch the true reward, which needs --truth.
     """
     from murmuration.server.lineage import Lineage, joined, lineage_of_saved
+    from murmuration.server.reporting.promise import of_lineage
     from murmuration.sims.alignment.public_prompts import public_prompts, refuse_private_of
     from murmuration.sims.alignment.report import card, draw, learnt_card
 
@@ -275,7 +276,7 @@ def align(
                 demonstrations=shown,
                 resume=resume and (judgements is None or out.exists()),  # or it ended before
                 card=lambda result: card(result, lineage, public),
-                beside=lineage.files,
+                beside=lambda folder: lineage.files(folder, of_lineage(lineage)),
                 said=said,
             )
     draw(out)

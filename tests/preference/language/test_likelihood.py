@@ -91,8 +91,10 @@ def test_folders_that_are_none(saved, tmp_path):
 
 
 def test_one_text_is_not_a_list_of_letters(saved):
+    scorer = load_scorer(saved()[0])
+    assert scorer.score("What now?", "Save it.") == scorer.score(["What now?"], ["Save it."])[0]
     with pytest.raises(InputError, match="equally many"):
-        load_scorer(saved()[0]).score("What now?", "Save it.")
+        scorer.score_batch("What now?", "Save it.")
 
 
 @pytest.mark.parametrize("task", ["reward", "sft"])

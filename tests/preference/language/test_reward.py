@@ -78,5 +78,8 @@ def test_folders_that_are_none(trained, tmp_path):
 
 def test_one_text_is_not_a_list_of_letters(trained, tmp_path):
     trained.save(tmp_path / "m")
+    loaded = load_reward(tmp_path / "m")
+    one, many = loaded.score("What now?", "Save it."), loaded.score(["What now?"], ["Save it."])
+    assert one == pytest.approx(many[0]) and many.shape == (1,)
     with pytest.raises(InputError, match="equally many"):
-        load_reward(tmp_path / "m").score("What now?", "Save it.")
+        loaded.score_batch("What now?", "Save it.")

@@ -171,7 +171,7 @@ def test_nothing_is_said_of_length_where_a_language_model_reads(make_result):
 )
 def test_whether_it_reads_the_prompt_is_said_plainly(make_result, kind, reads):
     card = model_card(make_result(features={"kind": kind, "path": "minilm"}))
-    assert ("It reads the prompt together with the response." in card) == reads
+    assert ("It reads the prompt and the response together." in card) == reads
     assert ("**It does not read the prompt:**" in card) == (not reads)
     if kind == "hashing":  # as it is
         one, other = HashingFeatures()(["a", "b"], ["save it"] * 2)
@@ -188,5 +188,13 @@ def test_no_line_of_a_card_is_broken(make_result):
         card = model_card(make_result(features=features, stopped="Stopped."))
         prose = re.sub("```.*?```", "", card.split("---", 2)[2], flags=re.DOTALL)
         for before, after in pairwise(prose.splitlines()):
-            assert not (before and after) or after.startswith("- ")
+            assert not (before and after) or after.startswith(("- ", "|"))
         assert "  " not in prose
+
+
+@pytest.mark.parametrize("kind", ["hashing", "encoder"])
+def test_words_stay_apart_where_length_is_told(make_result, kind):
+    for length, told in (("bounded", True), ("none", False)):
+        card = model_card(make_result(features={"kind": kind, "path": "a/b", "length": length}))
+        of = " and its length." if kind == "hashing" else "`a/b` and the length of the response."
+        assert (of in card) == told

@@ -45,12 +45,27 @@ def test_it_is_drawn_beside_the_metrics(tmp_path):
 
 def test_a_card_has_the_rewards_promise_and_says_how_it_ended():
     said = card(RESULT, ONCE)
-    assert said.startswith("---\nlibrary_name: murmuration\n")
+    assert said.startswith('---\nlibrary_name: peft\nbase_model: "org/writer"\n')
+    assert "\n- murmuration\n" in said.split("---")[1]
     assert "**ε = 3.00, δ = 1e-5" in said or "ε = 3" in said
     assert "add-remove" in said
     assert "Saved after 10 of 20 steps (the reward went on rising" in said
     assert "come to -0.40, the reference's to -1.20" in " ".join(said.split())
     assert "runs/a" not in said
+
+
+def test_what_was_promised_stands_in_figures_and_is_that_of_all_runs():
+    said = card(RESULT, Lineage((*ONCE.runs, *ONCE.runs), ONCE.ledgers * 2))
+    assert "| ε | 6.00 |" in said and "\n  epsilon: 6.0\n" in said
+    assert "basic composition of 2 runs" in said
+    other = Lineage((*ONCE.runs, Trained("2:b", 1.0, 1e-5, "replace")), ONCE.ledgers * 2)
+    assert "| ε |" not in card(RESULT, other)  # of different adjacencies there is no figure
+
+
+def test_what_is_merged_is_loaded_without_peft():
+    assert "PeftModel" in card(RESULT, ONCE)
+    learnt = {"demonstrations": 5, "dimension": 4, "loss": 1.0}
+    assert "PeftModel" not in card(RESULT | {"learnt": learnt}, ONCE)
 
 
 def test_a_base_of_a_hub_is_named_and_a_folder_is_not(tmp_path):

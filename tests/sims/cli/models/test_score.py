@@ -1,12 +1,15 @@
 """``murmuration score``: rewards of answers, from a saved model."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
+from murmuration.sims.cli.models import score
 
 
 @pytest.fixture
@@ -104,3 +107,32 @@ def test_options_that_do_not_go_together(cli, model, tmp_path):
         assert code == 2
         assert why in lines[0]
     assert taken.read_text() == "mine"
+
+
+def test_messages_and_a_base_that_is_given(cli, language_model, tmp_path):
+    base = language_model("bert")
+    from murmuration.preference.features.encoders import EncoderFeatures
+
+    features = EncoderFeatures(base)
+    theta_D = np.random.default_rng(0).normal(size=features.dimension)
+    RewardModel(theta_D, features).save(tmp_path / "far" / "model")
+    (tmp_path / "far" / "model").rename(tmp_path / "model")  # from where no way leads to the base
+    asked = ["score", tmp_path / "model", "--prompt", "what now ?", "--response", "wait", "--json"]
+    code, _, lines = cli(*asked)
+    assert code == 2 and "made on the base 'bert'" in lines[0] and "--base" in lines[0]
+    code, stdout, _ = cli(*asked, "--base", base)
+    assert code == 0
+    expected = theta_D.astype(np.float32) @ features(["what now ?"], ["wait"])[0]
+    assert json.loads(stdout)["scores"] == pytest.approx([expected], abs=1e-5)
+
+
+def test_how_far_it_is_is_shown_at_a_terminal(cli, model, tmp_path, monkeypatch):
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=120)
+    monkeypatch.setattr(score, "console", lambda *, stderr: terminal)
+    rows = [{"prompt": "Buy?", "response": f"Wait {at} years."} for at in range(600)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ("--data", tmp_path / "rows.jsonl", "--out", tmp_path / "scored.jsonl", "--json")
+    code, stdout, _ = cli("score", model, *given)
+    assert (code, json.loads(stdout)["texts"]) == (0, 600)
+    assert "600 texts" in shown.getvalue() and "texts a second" in shown.getvalue()

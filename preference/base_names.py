@@ -1,0 +1,90 @@
+"""How a saved model names the base that it needs, and where that base is found again.
+
+A model's folder is passed on, so it must not tell where this machine keeps things. A base from a
+hub goes by its name there. One in a folder goes by the way from the model to it, or, where that way
+leads through the top of the file system, by its last name alone (`./base`). Both look like paths,
+so that nobody takes them for a hub's. Its digest stands beside the name: another model under the
+same name is refused.
+
+What somebody gives when the model is loaded (`--base`) is taken. Otherwise the base is looked for,
+in this order, in the folders that `MURMURATION_BASES` names, where the name leads from the model,
+where the run that the model lies in says, and where the name leads from the working directory.
+Models of earlier versions have absolute paths, which are taken as they are.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from murmuration.preference.data.judgements import InputError
+
+#: Folders with bases, separated as in PATH, or the bases themselves.
+ENVIRONMENT = "MURMURATION_BASES"
+_TOP = 2  # parts of /home or /tmp: a way through there tells of this machine
+
+
+def name_for(path: str, folder: Path) -> str:
+    """What a model that is saved in ``folder`` calls its base at ``path``; hubs' names stay."""
+    if not Path(path).is_absolute():
+        return path
+    base, here = os.path.realpath(path), os.path.realpath(folder)
+    if len(Path(os.path.commonpath([base, here])).parts) <= _TOP:
+        return last_name(path)
+    way = os.path.relpath(base, here)
+    return way if way.startswith("..") else f"./{way}"
+
+
+def last_name(path: str) -> str:
+    """A folder by its last name, as `./base`; hubs' names stay."""
+    local = Path(path).is_absolute() or path.startswith((".", "~"))
+    return f"./{Path(path).name}" if local else path
+
+
+def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> str:
+    """Where the base is that a model in ``folder`` calls so: an absolute path, or a hub's name.
+
+    Args:
+        name: of the base.
+        folder: of the model.
+        given: the base that somebody names instead, a folder or a hub's name; empty: nobody does.
+        digest: SHA-256 of the base, for the message; empty: not known.
+
+    Raises:
+        InputError: it is in none of the places where it is looked for.
+    """
+    if given:
+        place = Path(given).expanduser()
+        return os.path.realpath(place) if place.is_dir() else given
+    if not name.startswith(("./", "../")):
+        return name
+    for place in _places(name, folder):
+        if place.is_dir():
+            return os.path.realpath(place)
+    known = f" (SHA-256 {digest[:16]}…)" if digest else ""
+    raise InputError(
+        f"{folder}: made on the base {Path(name).name!r}{known}, and no such folder is here: give "
+        f"it with --base, or set {ENVIRONMENT} to the folder that holds it"
+    )
+
+
+def _places(name: str, folder: Path) -> Iterator[Path]:
+    last = Path(name).name
+    for root in filter(None, os.environ.get(ENVIRONMENT, "").split(os.pathsep)):
+        known = Path(root).expanduser()
+        yield known / last
+        if known.name == last:
+            yield known
+    yield folder.resolve() / name
+    if (recorded := _recorded(folder)) is not None:
+        yield recorded
+    yield Path(name)
+
+
+def _recorded(folder: Path) -> Path | None:
+    """What a run wrote down beside its model, for itself."""
+    try:
+        found = json.loads((folder.resolve().parent / "base.json").read_bytes())["path"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return Path(found) if isinstance(found, str) and Path(found).is_absolute() else None
