@@ -85,6 +85,8 @@ def accuracy_by(
     logits_JW = logits_R.view(-1, examples.width)
     y_JW = examples.y_R.view(-1, examples.width)
     there_JW = torch.isfinite(y_JW)
+    if examples.kind == "ranking":
+        y_JW = _of_first_place(y_JW)
     mass_JW = torch.where(there_JW, 1.0 - y_JW, 0.0)  # of the answer, on each of the others
     mass_JK = torch.cat([1.0 - mass_JW.sum(1, keepdim=True), mass_JW], dim=1)
     scores_JW = torch.where(there_JW, -logits_JW, -math.inf)
@@ -109,6 +111,15 @@ def accuracy_by(
         judgements=judgements,
         chance=float((1.0 / (1.0 + there_JW.sum(1)[decided_J].double())).mean()),
     )
+
+
+def _of_first_place(y_JW: torch.Tensor) -> torch.Tensor:
+    """The y of rankings as if only the first place had been given: 1, or 1 − 1/t for those that t
+    share."""
+    shares_JW = (y_JW < 1.0).cumprod(dim=1)
+    mass_J1 = 1.0 / (1.0 + shares_JW.sum(dim=1, keepdim=True))
+    first_JW = torch.where(shares_JW > 0, 1.0 - mass_J1, 1.0)
+    return torch.where(torch.isfinite(y_JW), first_JW, y_JW)
 
 
 class RewardModel:

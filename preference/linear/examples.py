@@ -41,7 +41,8 @@ class PairExamples:
         x_RD: float32, φ(first) − φ(other); the W rows of a judgement are consecutive.
         y_R: float32; for pairs 1 where the first response is preferred, 0.5 for a tie. For the best
             of several, one less the share of the answer that is other_k: 1, or 1 − 1/t where it is
-            among t that tie. For rankings 1. `ABSENT` where there is no such response.
+            among t that tie. For rankings 1, or ½ where other_k ties with the response before it.
+            `ABSENT` where there is no such response.
         start_U: int64, U + 1 offsets of judgements.
         width: W.
         flip_J: float64, the probability of each label not to be the true one; None for clean labels
@@ -224,6 +225,12 @@ def labels(judgements: Judgements, there_JW: np.ndarray) -> torch.Tensor:
         tied_J = np.round(1.0 / y_J).astype(np.int64)
         among_JW = np.arange(1, there_JW.shape[1] + 1) < tied_J[:, None]
         y_JW = np.where(among_JW, np.float32(1) - y_J[:, None], y_JW)
+    elif judgements.groups_R is not None:
+        for row, groups in enumerate(judgements.groups_R):
+            at = 0
+            for many in groups:  # responses ``at`` to ``at + many`` share a place
+                y_JW[row, at : at + many - 1] = 0.5
+                at += many
     return torch.from_numpy(np.where(there_JW, y_JW, np.float32(ABSENT)).reshape(-1))
 
 

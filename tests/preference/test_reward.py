@@ -82,6 +82,13 @@ def test_a_zero_model_guesses_among_what_is_there():
     assert got.pooled == got.chance == pytest.approx((1 / 2 + 1 / 4) / 2)
 
 
+def test_of_a_ranking_with_ties_a_first_place_that_several_share_is_left_out():
+    x_JWD = [[1.0, 2.0], [1.0, -2.0], [1.0, 2.0], [-1.0, 2.0]]
+    y = [1.0, 0.5, 1.0, 0.5, 0.5, 1.0, 0.5, 0.5]  # first alone, first alone, two first, all first
+    found = accuracy_of(np.ones(1), best_of(x_JWD, y, kind="ranking"))
+    assert (found.judgements, found.pooled) == (2, 0.5)
+
+
 def test_what_is_absent_does_not_win():
     y = [[1.0, ABSENT], [1.0, ABSENT]]
     assert accuracy_of(np.ones(1), best_of([[2.0, 0.0], [-2.0, 0.0]], y)).pooled == 0.5

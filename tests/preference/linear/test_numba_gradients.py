@@ -23,7 +23,10 @@ def judgements(kind, width, number, dimension, seed, scale=1.0):
     generator = torch.Generator().manual_seed(seed)
     x_RD = torch.randn(number * width, dimension, generator=generator) * scale
     y_JW = torch.ones(number, width)
-    if kind != "ranking":
+    if kind == "ranking":
+        y_JW[::5, -2:] = 0.5
+        y_JW[2::5, 0] = 0.5
+    else:
         y_JW[::3, 0] = 0.5
     if width > 1:
         y_JW[1::4, -1] = ABSENT

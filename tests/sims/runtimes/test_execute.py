@@ -108,6 +108,37 @@ def test_rows_set_aside_are_mentioned(cli, write_rows, make_rows, tmp_path):
     assert ":41: no column" in "".join(lines)
 
 
+@pytest.fixture
+def single_ratings(make_rows, write_rows):
+    """A file as for KTO: of each pair a rating of either response."""
+    rows = []
+    for row in make_rows([3] * 30):
+        for side, label in (("chosen", True), ("rejected", False)):
+            shown = {"prompt": row["prompt"], "completion": row[side], "label": label}
+            rows.append({"user_id": row["user_id"], **shown})
+    return write_rows(rows, "kto.jsonl")
+
+
+def test_single_ratings_are_learnt_from_as_pairs(cli, single_ratings, tmp_path):
+    code, _, lines = cli(
+        "run", "--data", single_ratings, *SMALL, "--seed", 3, "--out", tmp_path / "r"
+    )
+    assert code == 0, lines
+    said = "".join(lines)
+    assert "180 single ratings make " in said
+    assert "180" not in (tmp_path / "r" / "result.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("strategy", ["uls", "local-label"])
+def test_pairs_of_ratings_would_tell_labels_that_are_all_that_is_protected(
+    cli, single_ratings, tmp_path, strategy
+):
+    options = ["--strategy", strategy, "--adjacency", "replace-labels", "--epsilon", 3, "--seed", 3]
+    code, _, lines = cli("run", "--data", single_ratings, *options, "--out", tmp_path / "r")
+    assert code == 2
+    assert "which ones there are tells what the ratings were" in "".join(lines)
+
+
 @pytest.mark.parametrize("as_published", [False, True])
 def test_who_learns_from_chosen_responses_hears_it_at_once_and_at_the_end(
     cli, crowd, language_model, tmp_path, as_published
