@@ -14,6 +14,9 @@ the work of a round, and stable for logits of any size.
   Luce's axiom each of these chances is exact; their product is a composite likelihood, as a pairs'
   would be, and without ties the likelihood itself. What ties says nothing about each other; two
   responses that tie, or all of them, say nothing at all.
+- `thumbs`: P(thumbs up) = σ(r + b), z = r, with an offset b of the user's own: see
+  `preference.linear.offsets`. Not a judgement's loss but a user's; the model is given one user's
+  judgements at a time, all that count.
 - `pair_model(name, link)`: any link F of your own for pairs.
 
 What is known of a judgement need not be one answer. For pairs y is the probability that the first
@@ -38,6 +41,7 @@ import torch
 from murmuration.preference.choices import check_model
 from murmuration.preference.data.rows import Kind
 from murmuration.preference.linear import numba_gradients
+from murmuration.preference.linear.offsets import VARIANCE, offset
 
 #: The y of a logit that is not there: a judgement over fewer responses than its neighbours. No
 #: number could stand for it, since an estimated mass may be any.
@@ -58,16 +62,27 @@ class PreferenceModel:
         loss: the loss of each judgement (J,).
         code: of its compiled slopes in `preference.linear.numba_gradients`; None where there are
             none.
+        of_user: whether a judgement's slope depends on its user's other judgements: both functions
+            then take those of one user and no others.
     """
 
     name: str
     residual: _Function
     loss: _Function
     code: int | None = None
+    of_user: bool = False
 
     def each(self, logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
         """The slopes (J, W) float32, each judgement's by itself, to the last bit: they depend
-        neither on the judgements beside it nor on the responses that it has not."""
+        neither on the judgements beside it nor on the responses that it has not.
+
+        Raises:
+            ValueError: a model of users, not of judgements.
+        """
+        if self.of_user:
+            raise ValueError(
+                f"--model {self.name} is of a user's judgements, not of each by itself"
+            )
         z_JW, y_JW = logits_JW.float().contiguous(), y_JW.float().contiguous()
         slope_JW = torch.zeros_like(z_JW)
         if self.code is not None:
@@ -128,6 +143,23 @@ def _btl_loss(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
     """−y·log σ(z) − (1 − y)·log σ(−z)."""
     log_first = torch.nn.functional.logsigmoid(logits_J1)
     return ((1.0 - y_J1) * logits_J1 - log_first).squeeze(-1)
+
+
+def _thumbs_residual(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
+    """σ(z + b) − y, with the best b of all."""
+    return torch.sigmoid(logits_J1 + _offset(logits_J1, y_J1)) - y_J1
+
+
+def _thumbs_loss(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
+    """−log P(y) with the best b, and as much of its prior as makes the mean that of the user."""
+    b = _offset(logits_J1, y_J1)
+    prior = b**2 / (2.0 * VARIANCE * max(1, len(y_J1)))
+    return _btl_loss(logits_J1 + b, y_J1) + prior
+
+
+def _offset(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> float:
+    z_J, y_J = (tensor.detach().double().reshape(-1).numpy() for tensor in (logits_J1, y_J1))
+    return offset(z_J, y_J)
 
 
 def _best_residual(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
@@ -208,6 +240,9 @@ _BTL = PreferenceModel("btl", _btl_residual, _btl_loss, numba_gradients.BTL)
 _THURSTONE = pair_model("thurstone", Gaussian(), numba_gradients.THURSTONE)
 _PAIR = PreferenceModel("plackett-luce", _btl_residual, _btl_loss, numba_gradients.BTL)
 _BEST = PreferenceModel("plackett-luce", _best_residual, _best_loss, numba_gradients.BEST)
+_THUMBS = PreferenceModel(
+    "thumbs", _thumbs_residual, _thumbs_loss, numba_gradients.THUMBS, of_user=True
+)
 _RANKED_PAIR = PreferenceModel(
     "plackett-luce", _ranked_pair_residual, _ranked_pair_loss, numba_gradients.RANKING
 )
@@ -223,7 +258,9 @@ def preference_model(name: str, kind: Kind = "pairs", width: int = 1) -> Prefere
         InputError: an unknown name, or a model of pairs for judgements over more than two
             responses.
     """
-    check_model(name, width)
+    check_model(name, width, kind)
+    if name == "thumbs":
+        return _THUMBS
     if name == "plackett-luce":
         if kind == "ranking":
             return _RANKED_PAIR if width == 1 else _RANKING

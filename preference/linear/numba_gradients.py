@@ -25,10 +25,11 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
+from murmuration.preference.linear.offsets import thumb_slopes
 from murmuration.privacy.mechanisms.numba_jit import kernel
 
 #: The preference models that the kernel knows; see ``preference.models``.
-BTL, THURSTONE, BEST, RANKING = range(4)
+BTL, THURSTONE, BEST, RANKING, THUMBS = range(5)
 
 _FAST = {"reassoc", "contract", "arcp", "nsz"}  # NaN and infinity keep their meaning
 _LINE = 16  # numbers in a cache line
@@ -220,7 +221,9 @@ def local_updates(
             else:
                 here[:count] = z[:count]
             weight = rate32 / np.float32(max(judgements, 1))
-            for n in range(judgements):
+            if model == THUMBS:  # a user's together
+                thumb_slopes(here[:count], y_R[rows[:count]], slope[:count])
+            for n in range(judgements if model != THUMBS else 0):
                 part = slice(begins[n], begins[n + 1])
                 row = taken_N[first + n] * width
                 slopes(model, here[part], y_R[row : row + part.stop - part.start], slope[part])

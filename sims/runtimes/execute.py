@@ -149,7 +149,8 @@ def _put_away(log: Path, folder: Path) -> None:
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
     """How many nodes host the users (0: one for each worker); loads and checks their data."""
     data = _load(config)
-    if config.task == "reward" and isinstance(data, Judgements) and not data.decided:
+    thumbs = isinstance(data, Judgements) and data.kind == "thumbs"
+    if config.task == "reward" and isinstance(data, Judgements) and not (thumbs or data.decided):
         raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
     if (
         isinstance(data, Judgements)

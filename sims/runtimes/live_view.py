@@ -220,10 +220,17 @@ def _accuracy(told: Mapping[str, Any]) -> Iterator[_Row]:
     yield (
         "accuracy",
         (told["accuracy_text"], "bold"),
-        f" of {'next tokens' if told['next_tokens'] else 'judgements'}"
+        f" of {_judged(told)}"
         f"{', ' + told['by_user_text'] if public else ''} by user, ± {told['error_text']} "
         f"({_tested(told)})",
     )
+
+
+def _judged(told: Mapping[str, Any]) -> str:
+    """What accuracy is counted over."""
+    if told["next_tokens"]:
+        return "next tokens"
+    return "pairs of a user's thumbs up and down" if told["model"] == "thumbs" else "judgements"
 
 
 def _tested(told: Mapping[str, Any]) -> str:
@@ -233,7 +240,12 @@ def _tested(told: Mapping[str, Any]) -> str:
         return f"{users:,} users held out"
     if users >= there or told["next_tokens"]:
         return f"{users:,} users tested on"
-    return f"{users:,} of {there:,} test users; the judgements of the others are all ties"
+    others = (
+        "thumbs of the others are all alike"
+        if told["model"] == "thumbs"
+        else ("judgements of the others are all ties")
+    )
+    return f"{users:,} of {there:,} test users; the {others}"
 
 
 def _training(told: Mapping[str, Any]) -> str:

@@ -326,7 +326,13 @@ def test_nobody():
 
 
 def test_models_by_name():
-    assert [preference_model(name).name for name in MODELS] == list(MODELS)
+    kinds = {"thumbs": "thumbs"}
+    found = [preference_model(name, kinds.get(name, "pairs")) for name in MODELS]
+    assert [model.name for model in found] == list(MODELS)
+    assert [model.name for model in found if model.of_user] == ["thumbs"]
+    for name, kind in (("thumbs", "pairs"), ("btl", "thumbs"), ("plackett-luce", "thumbs")):
+        with pytest.raises(InputError, match="use both or none"):
+            preference_model(name, kind)
     with pytest.raises(InputError, match="--model must be one of btl, thurstone, plackett-luce"):
         preference_model("elo")
 
