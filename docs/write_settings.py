@@ -45,8 +45,8 @@ def _lines() -> Iterator[str]:
         cells = (f"`{strategy.name}`", strategy.help, under, rounds, masks, grid)
         yield f"| {' | '.join(cells)} |"
     yield ""
-    yield "Of `aup` that is said of its centred form, the default; as published its guarantee is"
-    yield "not proven ([the page on AUP](../research/aup.md))."
+    yield "For `aup` this is said of its centred variant, the default. The published variant's"
+    yield "guarantee is not proven ([the page on AUP](../research/aup.md))."
     settings = list(fields(RunConfig))
     panels = dict.fromkeys([*PANELS, *map(panel_of, settings)])
     for panel in panels:

@@ -17,6 +17,8 @@ CLIPPED_LOSSES = ("chipo", "square-chipo", "square-dpo")
 UNBIASED_LOSSES = ("robust-dpo", "square-chipo", "square-dpo")
 #: What of a language model is trained (``preference.language.base_model``).
 TRAINED = ("head", "lora", "full")
+#: How a response's length counts among features (``preference.features.text_length``).
+LENGTHS = ("bounded", "none", "log")
 #: What a language model computes in; ``auto`` is one of the others.
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 #: In how many bits a language model's frozen linear layers are kept: those of ``dtype``, or fewer.

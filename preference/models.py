@@ -25,8 +25,8 @@ before it. For the best of K, 1 − y_k is the mass on other_k: a tie among
 several divides it equally. The loss is then the mean over these answers, and nothing here asks
 masses to lie in [0, 1]: unbiased estimates of labels behind randomized response do not.
 
-Sources: Chowdhury et al. 2024 (label DP), §3 and §4.4; AUP-RLHF, App. B.4; Luce 1959 (the chance of
-a choice does not depend on what else is there); Varin, Reid and Firth 2011 (composite likelihoods).
+Sources: Chowdhury et al. 2024 (label DP), §3 and §4.4; AUP-RLHF, App. B.4; Turner et al. 2020
+(Luce's axiom); Varin, Reid and Firth 2011 (composite likelihoods).
 
 Legend: J judgements, W logits of each, K = W + 1 responses.
 """

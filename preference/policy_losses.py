@@ -25,7 +25,7 @@ a judgement has no gradient at all (`saturated`). χPO's z passes 2·R_max where
 about 1 + 2·R_max/β times as likely.
 
 Sources: Rafailov et al. 2023 (DPO); Azar et al. 2024 (IPO); Huang et al. 2024 (χPO), Algorithm 1;
-Zhou et al. 2025, Algorithm 1 (Square-χPO); Chowdhury et al. 2024 (rDPO), eq. 13.
+Zhou et al. 2025, Algorithm 1 (Square-χPO); Chowdhury, Kini and Natarajan 2024 (rDPO), eq. 13.
 
 Legend: J judgements, K responses, the first of which is stated to be preferred, W = K − 1 others.
 """

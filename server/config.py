@@ -146,7 +146,7 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         raise InputError(f"{path} cannot be used: {error}") from None
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no settings")
-    found.pop(CHECK, None)  # of a config.json
+    begun = found.pop(CHECK, None)  # of a config.json
     settings = {str(key).replace("-", "_"): value for key, value in found.items()}
     known = {field.name: field for field in dataclasses.fields(RunConfig)}
     of_a_run = path.suffix == ".json"
@@ -162,6 +162,8 @@ def read_settings(path: Path) -> dict[str, Scalar]:
             settings[name] = typed(name, value, str(path))
     if of_a_run and settings.get("strategy") in registry.solved():
         settings.pop("cohort", None)  # everybody takes part
+    if begun is not None and "length" not in settings and not settings.get("base"):
+        settings["length"] = "log"  # of an earlier version, to be repeated as it was
     if of_a_run and not settings.get("cohort"):
         settings.pop("cohort", None)  # it was left out there, too
     return settings

@@ -104,8 +104,8 @@ def _check_added(name: str, runs: tuple[Trained, ...], config: RunConfig) -> Non
         theirs = not (config.population and row["populations"])
         if (theirs or config.population in row["populations"]) and row["runs"] > 1 and row["why"]:
             raise InputError(
-                f"policy {name!r} was trained on people who may be this run's, and what that cost "
-                f"them cannot be added to what a choice costs: {row['why']}. If they are others, "
-                "say so with --population and --disjoint (of runs on whom nobody named a "
-                "population that cannot be said); else commit a class without it"
+                f"policy {name!r} was trained on people who may be in this run, and its cost "
+                f"cannot be added to that of the choice: {row['why']}. If they are other people, "
+                "say so with --population and --disjoint (possible only for runs with a "
+                "named population); otherwise commit a class without it"
             )

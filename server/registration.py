@@ -79,7 +79,7 @@ def _key(path: Path, where: str) -> bytes:
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: the key {path} cannot be read: {error}") from None
     if not isinstance(key, EllipticCurvePublicKey):
-        raise InputError(f"{where}: the key {path} is no elliptic-curve key")
+        raise InputError(f"{where}: the key {path} is not an elliptic-curve key")
     return public_key_to_bytes(key)
 
 

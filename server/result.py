@@ -221,13 +221,13 @@ def _randomized(context: RunContext) -> list[str]:
             found.append(
                 "THE POLICY IS BIASED: labels here went through randomized response "
                 f"(flip_probability), and --loss {loss} takes them for true ones. "
-                f"{', '.join(UNBIASED_LOSSES)} correct for the coins."
+                f"{', '.join(UNBIASED_LOSSES)} correct for randomized response."
             )
     elif strategy != "local-label":
         found.append(
             "THE MODEL IS BIASED: labels here went through randomized response (flip_probability), "
             f"and --strategy {strategy} takes them for true ones. Use --strategy local-label, "
-            "whose estimators correct for the coins."
+            "whose estimators correct for randomized response."
         )
     if not context.config.test:
         found.append(
@@ -267,15 +267,15 @@ def _warnings(config: RunConfig, context: RunContext, private: bool) -> list[str
     if config.batch_users:
         found.append(
             "Nodes were allowed to compute several users at once (--batch-users), where last "
-            "digits of a user's vector depend on the users beside them. How far one user can move "
-            "others so was measured, not proven, and is no part of epsilon. Without --batch-users "
-            "nothing moves, by construction."
+            "digits of a user's vector depend on the other users in its batch. How far one user "
+            "can move others in this way was measured, not proven, and is not part of epsilon. "
+            "Without --batch-users nothing moves, by construction."
         )
     if context.noise.warning:
         found.append(context.noise.warning)
     if not config.test and context.hold_out is None:
         found.append(
             "OUTSIDE THE GUARANTEE: the accuracy on held-out users is exact (--exact-heldout), and "
-            "nothing covers their judgements. Without the option it is told with noise."
+            "nothing covers their judgements. Without the option it is reported with noise."
         )
     return found

@@ -327,7 +327,7 @@ class RunDirectory:
         if (dtype := before.get("dtype", now["dtype"])) != now["dtype"]:
             raise InputError(
                 f"--resume: --dtype auto is {now['dtype']} on this machine, and the run was begun "
-                f"with {dtype}: continue it where that is what there is"
+                f"with {dtype}: continue it on a machine where it is {dtype}"
             )
         kept = {name: before[name] for name in ("batch_tokens",) if name in before}
         self.write_json("base.json", {**now, **kept})

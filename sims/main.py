@@ -39,7 +39,7 @@ COMMANDS = {
     "synthesize": (
         "Let a policy answer public prompts, and a private reward say which answers are better."
     ),
-    "winrate": "Compare models' answers with another's: how often each wins, as a judge sees it.",
+    "winrate": "Compare models' answers with another's: how often each wins, by a judge.",
     "align": (
         "Align a language model with a private reward, on public prompts: no further epsilon."
     ),
@@ -60,8 +60,8 @@ COMMANDS = {
     "population": (
         "Write train, test and unseen-topic judgements of a synthetic population, and its truth."
     ),
-    "audit": "Lower bounds on epsilon by attack, beside what is claimed.",
-    "bench": "Measure speed on this machine, beside what bounds it.",
+    "audit": "Attack mechanisms: lower bounds on epsilon, beside what is claimed.",
+    "bench": "Measure speed on this machine, beside what limits it.",
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.

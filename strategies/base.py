@@ -182,7 +182,7 @@ class CohortStrategy(Strategy):
     def _check_noise(self) -> None:
         if self.node_noise() is not None and not self.masked:
             raise ValueError(
-                "noise of the nodes hides nothing where their sums arrive without masks: add "
+                "noise by the nodes hides nothing if their sums arrive without masks: add "
                 "--secure-aggregation, or use --noise discrete"
             )
 

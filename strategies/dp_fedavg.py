@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 #: Features have unit scale, so the log loss curves by less than one along any direction:
 #: steps of length one stay well inside what is stable (two), and a few of them use a user's
 #: judgements better than one without fitting that user alone. So they do a reward's LoRA layers, in
-#: θ's units; a policy's gradients are longer (docs/how-to/language-models.md).
+#: θ's units; a policy's gradients are longer (docs/research/language-models.md).
 DEFAULT_LOCAL = LocalSteps(4, 1.0)
 
 
@@ -100,9 +100,9 @@ class DpFedAvg(Uls):
 class FedAvgSettings(Retained, Normalized):
     """What is its own."""
 
-    local_steps: int = setting(0, "Steps a user takes on their own. [default: 4]", **AT_LEAST_ONE)
+    local_steps: int = setting(0, "Local steps of each user. [default: 4]", **AT_LEAST_ONE)
     local_rate: float = setting(
-        0.0, "Length of these steps; with --task policy give 0.1. [default: 1]", **POSITIVE
+        0.0, "Step size of the local steps; with --task policy give 0.1. [default: 1]", **POSITIVE
     )
 
 
@@ -137,7 +137,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 DP_FEDAVG = Strategy(
     name="dp-fedavg",
-    help="Each sampled user takes a few gradient steps of their own; how far they led is clipped.",
+    help="Each sampled user takes a few local steps; the change of the model is clipped.",
     build=build,
     node_halves={"dp-fedavg": NodeHalf(client_update, length=clip_norm)},
     settings=FedAvgSettings,

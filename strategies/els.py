@@ -456,8 +456,8 @@ class ElsSettings(Normalized):
 
     sampling_probability: float = setting(
         0.0,
-        "How likely each kept judgement is in a round. [default: as much work as uls with "
-        "--cohort]",
+        "Probability of each kept judgement to be in a round. [default: as much computing as "
+        "uls with --cohort]",
         good=a_share,
         expected="between 0 and 1",
     )
@@ -486,7 +486,7 @@ ELS = Strategy(
 )
 GROUP = Strategy(
     name="group",
-    help="The same, accounted by group privacy as a black box: a baseline.",
+    help="As els, accounted by group privacy as a black box: a baseline.",
     build=build_group,
     node_halves={"group": NodeHalf(client_update, length=clip_norm_of_each)},
     settings=ElsSettings,

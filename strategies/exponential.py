@@ -193,7 +193,7 @@ class ExponentialSettings(Leveled):
 
     judgement_cap: int = setting(
         0,
-        "Item level: most judgements of a user that count, the first ones. "
+        "Item level: most judgements of a user that count (the first ones). "
         f"[default: {DEFAULT_CAP}]",
         **AT_LEAST_ONE,
     )
@@ -318,7 +318,7 @@ def _check(settings: Settings) -> None:
 
 EXPONENTIAL = Strategy(
     name="exponential",
-    help="Choose one of several policies that are there already (exponential mechanism).",
+    help="Choose one of several given policies, by the exponential mechanism.",
     build=build,
     node_halves={"exponential": NodeHalf(client_update, length=most_of_one)},
     settings=ExponentialSettings,

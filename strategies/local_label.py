@@ -1,4 +1,4 @@
-"""Training on labels that leave their users randomized: one round, no trusted server.
+"""Train on labels that leave their users randomized: one round, no trusted server.
 
 Every node tells its users' labels through randomized response, once and for all
 (``client.labels.memory``), and the server fits a model to what was told and to public features, or
@@ -131,7 +131,7 @@ class Estimate:
                 "decides its length. Compare with another --ball."
             )
         if not found.converged:
-            notes.append("The minimisation was cut short before it settled.")
+            notes.append("The minimisation stopped before it converged.")
         return found.theta_D, notes
 
 
@@ -170,9 +170,9 @@ class Told:
         """How much was told, in all: post-processing of public coins."""
         c, worth = 1.0 / np.median(self.contrast_N), float((self.contrast_N**2).sum())
         return (
-            f"{len(self):,} labels were told, the median one with c = {c:.3g}: what is learnt from "
-            f"it counts {c:.3g} times, and so does its noise. Together they tell as much as about "
-            f"{worth:,.0f} true labels would."
+            f"{len(self):,} labels were released. To correct for randomized response, the median "
+            f"one is multiplied by c = {c:.3g}, and so is its noise. Together they are worth about "
+            f"{worth:,.0f} true labels."
         )
 
     def judgements(self, items: PublicItems) -> Judgements:
@@ -370,7 +370,7 @@ class LocalLabelSettings(Solved, Leveled):
         choices=("debiased", "mle", "sgd", "square"),
     )
     label_cap: int = setting(
-        0, "Most labels a user ever tells. [default: all they have]", **AT_LEAST_ONE
+        0, "Most labels that a user ever releases. [default: all they have]", **AT_LEAST_ONE
     )
     label_delta: float = setting(
         0.0,
@@ -380,17 +380,17 @@ class LocalLabelSettings(Solved, Leveled):
     )
     label_weights: str = setting(
         "",
-        "Judgements count by what their labels tell, or all the same. [default: information]",
+        "Weight judgements by the information in their labels, or equally. [default: information]",
         choices=("information", "equal"),
     )
     sgd_steps: str = setting(
         "",
-        "sgd: falling steps and averages, or as published. [default: decaying]",
+        "sgd: decaying steps and averages, or as published. [default: decaying]",
         choices=("decaying", "published"),
     )
-    sum_zero: bool = setting(False, "Only weights that sum to zero.")
-    epochs: int = setting(0, "Of a policy: passes over all labels. [default: 1]", **AT_LEAST_ONE)
-    batch: int = setting(0, "Of a policy: labels of a step. [default: 64]", **AT_LEAST_ONE)
+    sum_zero: bool = setting(False, "Only allow weights that sum to zero.")
+    epochs: int = setting(0, "policy: passes over all labels. [default: 1]", **AT_LEAST_ONE)
+    batch: int = setting(0, "policy: labels in a step. [default: 64]", **AT_LEAST_ONE)
 
 
 def label_promise(config: Settings) -> LabelPromise:

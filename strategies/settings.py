@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from murmuration.preference.choices import (
     DTYPES,
+    LENGTHS,
     MODELS,
     OPTIMIZERS,
     POLICY_LOSSES,
@@ -143,7 +144,7 @@ class Settings:
     )
     on_bad_rows: str = setting(
         "refuse",
-        "refuse (default) or skip: set aside rows that cannot be used.",
+        "refuse (default) or skip: leave out rows that cannot be used.",
         panel=DATA,
         good=lambda value: value in ("refuse", "skip"),
         expected="refuse or skip",
@@ -160,7 +161,7 @@ class Settings:
     )
     labels: str = setting(
         "true",
-        "true, or randomized where every row has its flip_probability. [default: true]",
+        "true, or randomized, if every row has its flip_probability. [default: true]",
         panel=DATA,
         choices=LABELS,
     )
@@ -226,7 +227,7 @@ class Settings:
     )
     rounds: int = setting(
         0,
-        f"Rounds of training. [default: {ROUNDS}, or 1 where the model is solved for]",
+        f"Rounds of training. [default: {ROUNDS}, or 1 if the strategy takes one round]",
         panel=TRAINING,
         good=lambda value: value >= 1,
         expected="at least 1",
@@ -240,7 +241,7 @@ class Settings:
     )
     users: int = setting(
         0,
-        "Number of users to train on, as a round public figure, where the exact number is private.",
+        "Nominal number of users to train on: a round, public figure.",
         panel=PROMISE,
         good=not_negative,
         expected="a positive number",
@@ -263,6 +264,14 @@ class Settings:
         "hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or "
         "hub name.",
         panel=MODEL,
+    )
+    length: str = setting(
+        "bounded",
+        "How a response's length counts among these features: bounded, so that padding soon pays "
+        "nothing; none; or log, which pays for it without end, as earlier versions did. "
+        "[default: bounded]",
+        panel=MODEL,
+        choices=LENGTHS,
     )
     base: str = setting(
         "", "A language model to train (see --task): a folder, or a hub name.", panel=MODEL
@@ -330,12 +339,16 @@ class Settings:
         base=True,
     )
     train: str = setting(
-        "", "What of --base is trained. [default: lora]", panel=MODEL, choices=TRAINED, base=True
+        "",
+        "Which weights of --base are trained. [default: lora]",
+        panel=MODEL,
+        choices=TRAINED,
+        base=True,
     )
     head_first: float = setting(
         0.3,
-        "Share of rounds, the first ones, in which only a reward's head learns: below a head that "
-        "is still zero gradients are zero, and layers there would get noise alone.",
+        "Share of the first rounds, in which only a reward's head learns. (While the head is "
+        "zero, all gradients below it are zero, and layers there would get only noise.)",
         panel=MODEL,
         good=a_share,
         expected="in [0, 1]",
@@ -359,8 +372,8 @@ class Settings:
     )
     max_tokens: int = setting(
         0,
-        "Most tokens of prompt and response, where prompts are cut in front, or of a window of a "
-        "text. [default: 256]",
+        "Most tokens of prompt and response (longer prompts lose their beginning), or of a "
+        "window of a text. [default: 256]",
         panel=MODEL,
         base=True,
         **AT_LEAST_ONE,
@@ -375,7 +388,7 @@ class Settings:
     dtype: str = setting(
         "",
         "What --base computes in: float32, bfloat16, float16, or auto. What is trained, and users' "
-        "gradients, stay float32. [default: auto, which is bfloat16 where the run is begun on a "
+        "gradients, stay float32. [default: auto, which is bfloat16 if the run begins on a "
         "machine with a GPU that has it, else float32]",
         panel=MODEL,
         good=lambda value: value in ("", *DTYPES),
@@ -393,7 +406,7 @@ class Settings:
     checkpointing: bool = setting(
         False,
         "Compute activations of --base once more instead of keeping them: less memory, a third "
-        "more work.",
+        "more computing.",
         panel=MODEL,
         base=True,
     )
@@ -437,22 +450,22 @@ class Settings:
     )
     warmup: float = setting(
         0.05,
-        "Share of rounds of warm-up. [default: 0.05]",
+        "Share of the first rounds, in which the step size rises. [default: 0.05]",
         panel=TRAINING,
         good=a_share,
         expected="a share of the rounds, 0 to 1",
     )
     averaging: float = setting(
         0.25,
-        "Share of last rounds that are averaged. [default: 0.25]",
+        "Share of the last rounds, whose models are averaged. [default: 0.25]",
         panel=TRAINING,
         good=a_share,
         expected="a share of the rounds, 0 to 1",
     )
     keep_last: int = setting(
         0,
-        "Keep the parameters after each of so many last rounds, for `align --pessimism`: released "
-        "under the same promise. [default: none]",
+        "Keep the parameters after each of the last N rounds, for `align --pessimism`. They are "
+        "covered by the same epsilon. [default: none]",
         panel=TRAINING,
         good=lambda value: value >= 0,
         expected="a whole number that is not negative",
@@ -461,7 +474,7 @@ class Settings:
     )
     seed: int = setting(
         -1,
-        "Repeat a simulation exactly. Without: from the operating system.",
+        "Repeat a simulation exactly. [default: randomness from the operating system]",
         panel=RUNTIME,
         good=lambda value: value >= -1,
         expected="a non-negative integer, or left out",
@@ -480,7 +493,7 @@ class Settings:
     noise: str = setting(
         "",
         "discrete (exact whole numbers), gaussian (floating point), or distributed (added by the "
-        "nodes, in shares, under masks). [default: discrete where there is no seed and OpenDP is "
+        "nodes, in shares, under masks). [default: discrete if there is no seed and OpenDP is "
         "installed]",
         panel=PROMISE,
         choices=NOISES,
@@ -488,7 +501,7 @@ class Settings:
     honest_nodes: int = setting(
         0,
         "--noise distributed: the least number of nodes that add their shares of noise honestly "
-        "and stay. [default: more than two thirds of those registered]",
+        "and do not drop out. [default: more than two thirds of those registered]",
         panel=PROMISE,
         good=lambda value: value == 0 or value >= 2,
         expected="at least 2",
@@ -500,8 +513,8 @@ class Settings:
     )
     timeout: float = setting(
         0.0,
-        "Seconds to wait for the nodes of a round. [default: 20 times what a probe takes, at "
-        "least 600]",
+        "Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users, "
+        "at least 600]",
         panel=RUNTIME,
         good=positive_or_default,
         expected="a positive number of seconds",
@@ -509,7 +522,7 @@ class Settings:
     )
     least_nodes: float = setting(
         0.5,
-        "Nodes that must be online before a round's coins are drawn: a number, or a share.",
+        "Nodes that must be online before a round's cohort is drawn: a number, or a share.",
         panel=RUNTIME,
         good=lambda value: 0.0 <= value < 1.0 or (value > 0.0 and value % 1.0 == 0.0),
         expected="a number of nodes, or a share of them below 1",
@@ -518,7 +531,7 @@ class Settings:
     )
     registration: str = setting(
         "",
-        "File of whom deployed nodes may host. [default: one user each]",
+        "File that says which users deployed nodes may host. [default: one user each]",
         panel=RUNTIME,
         deployed=True,
         changeable=True,
@@ -641,8 +654,8 @@ class Leveled:
 
     level: str = setting(
         "",
-        "Epsilon is for all labels of a user together, or for each item's (exponential: for all "
-        "judgements, or each). [default: user]",
+        "user: epsilon is for all labels of a user together. item: for each label. (exponential: "
+        "for all judgements of a user, or for each.) [default: user]",
         choices=("user", "item"),
         expected="user or item",
     )
@@ -654,9 +667,7 @@ class Solved:
 
     ridge: float = setting(
         0.0,
-        "Curvature added to the likelihood. [default: by the noise and public features]",
+        "Ridge penalty added to the likelihood. [default: from noise and public features]",
         **POSITIVE,
     )
-    ball: float = setting(
-        0.0, "As --ridge: the most that the weights' length may be. [default: any]", **POSITIVE
-    )
+    ball: float = setting(0.0, "Most length of the weights. [default: the strategy's]", **POSITIVE)

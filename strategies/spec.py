@@ -224,7 +224,7 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
     """ValueError, saying what to do, if nodes could not add the noise."""
     if not config.secure_aggregation:
         raise ValueError(
-            "--noise distributed is added by the nodes, and hides nothing where their sums arrive "
+            "--noise distributed is added by the nodes, and hides nothing if their sums arrive "
             "without masks: add --secure-aggregation"
         )
     if why := strategy.node_noise(config):
@@ -330,9 +330,10 @@ def base_config(config: Settings) -> dict[str, Any]:
         "as_published": config.as_published,
     }
     if not config.base:
-        return parse_features(config.features)
-    if config.features != "hashing":
-        raise InputError("--features are for a linear head: leave them out, or --base")
+        return parse_features(config.features, config.length)
+    for name in ("features", "length"):
+        if getattr(config, name) != getattr(Settings, name):
+            raise InputError(f"--{name} is for a linear head: leave it out, or --base")
     chosen = {name: value for name, value in given.items() if value}
     settings = BaseSettings(path=resolve_base(config.base), **chosen)
     if config.policies:

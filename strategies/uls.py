@@ -271,7 +271,7 @@ def build_nonprivate(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 NONPRIVATE = Strategy(
     name="nonprivate",
-    help="No privacy: what uls would learn without clipping and noise. To compare with only.",
+    help="No privacy: as uls, without clipping and noise. Only to compare with.",
     build=build_nonprivate,
     node_halves={"nonprivate": NodeHalf(client_update_exactly, length=None)},
     settings=Retained,

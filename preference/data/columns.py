@@ -24,6 +24,7 @@ USER_COLUMNS = (
     "labeler",
     "userid",
     "user",
+    "judge",
 )
 #: What may be a prompt under another name: where one is there, none is made of shared words.
 PROMPT_COLUMNS = ("question", "instruction", "query", "input", "context", "post", "messages")
@@ -114,8 +115,14 @@ def check_columns(row: Mapping[str, object], needed: Mapping[str, str]) -> None:
         )
     wanted = ", ".join(repr(needed[field]) for field in missing)
     example = ",".join(f"{field}=NAME" for field in missing)
+    sided = ""
+    if {"chosen", "rejected"} <= {*missing}:
+        sided = (
+            "; where a column says which of two responses won, "
+            "response_a=NAME,response_b=NAME,winner=NAME instead of the last two"
+        )
     raise BadRow(
-        f"no column {wanted}; the columns are: {found}. Name yours with --columns {example}"
+        f"no column {wanted}; the columns are: {found}. Name yours with --columns {example}{sided}"
     )
 
 

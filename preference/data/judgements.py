@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from murmuration.preference.data.columns import SHARED_WORDS, taken, told
+from murmuration.preference.data.columns import SHARED_WORDS, told
 from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import (
     FIELDS,
@@ -39,6 +39,7 @@ from murmuration.preference.data.rows import (
     readable_user,
 )
 from murmuration.preference.data.schema import PAIRS, OtherKind, Schema
+from murmuration.preference.data.winners import how_read
 
 #: What is done with a bad row. `isolate` is for nodes: as `skip`, but nothing that users have or
 #: lack is an error, and no file is read in which one user's bytes could reach another's rows.
@@ -282,7 +283,7 @@ class Judgements:
                 left_out.add(f"{file}:{line}", reason)
             else:
                 found.setdefault(judged.user_id, []).append(_with_shared_texts(judged, texts))
-                notes.update(taken(row, names))
+                notes.update(how_read(row, names))
                 continue
             if (user := readable_user(row, names)) is not None:
                 found.setdefault(user, [])

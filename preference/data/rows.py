@@ -1,11 +1,11 @@
 """One row of judgements: what it must hold, and why it is refused.
 
-Four kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`), the
-best of several (`responses`, `best`), rankings (`responses`, `ranking`) and thumbs: single
-responses that were liked or not (`completion`, `label`). A row with `responses` and `scores` is
-whichever of the first three is declared. Texts may be lists of chat messages, and the prompt
-of a pair what its two texts share (`preference.data.messages`). A cell of text that should be a
-list, as in CSV, is read as JSON.
+Four kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`; or two
+responses and which of them won, `preference.data.winners`), the best of several (`responses`,
+`best`), rankings (`responses`, `ranking`) and thumbs: single responses that were liked or not
+(`completion`, `label`). A row with `responses` and `scores` is whichever of the others is declared.
+Texts may be lists of chat messages, and the prompt of a pair what its two texts share
+(`preference.data.messages`). A cell of text that should be a list, as in CSV, is read as JSON.
 """
 
 import math
@@ -38,6 +38,7 @@ from murmuration.preference.data.messages import (
     rated_exchange,
     response_cell,
 )
+from murmuration.preference.data.winners import SIDED, preferred_first
 
 Kind = Literal["pairs", "top-1", "ranking", "thumbs"]
 
@@ -54,6 +55,7 @@ FIELDS = (
     "completion",
     "label",
     "flip_probability",
+    *SIDED,
 )
 
 #: Every judgement of a node takes as much memory as one over the most responses.
@@ -121,6 +123,7 @@ def parse_row(
 def _judgement(row: Mapping[str, object], names: Mapping[str, str], declared: Kind) -> Row:
     if not isinstance(row, Mapping):
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
+    row, names = preferred_first(row, names)
     listed = "responses" in names or ("responses" in row and names["chosen"] not in row)
     rated = rated_columns(row, names)
     names = _columns_of(row, names, listed) if rated is None else _of_rating(row, names, rated)

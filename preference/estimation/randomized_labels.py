@@ -9,7 +9,7 @@ one with p/(K − 1). Then
 
 has the true label as its expectation, where s_j is one for the stated response and zero elsewhere.
 r, the *contrast*, is how much more likely the true response is stated than any given other; for
-pairs it is (e^ε − 1)/(e^ε + 1), one over the c(ε) of Zhou et al. 2025 ("X"). The q_j add up to one
+pairs it is (e^ε − 1)/(e^ε + 1), one over the c(ε) of Zhou et al. 2025 ("S"). The q_j add up to one
 and some are negative.
 
 Everything may have leading axes, for many data sets of one size at once.

@@ -22,7 +22,7 @@ from murmuration.preference.data.sources import (
     is_hub_name,
     looks_like_path,
 )
-from murmuration.preference.features.text_length import check_length_weight, log_words
+from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.language.checkpoint import (
     MINILM,
     MINILM_HUB,
@@ -49,7 +49,7 @@ class EncoderFeatures:
             loaded.
         pooling: `mean` over the text's tokens, or `cls` for the first token's state.
         max_tokens: cap on the tokens of prompt and response together.
-        length_weight: as in `HashingFeatures`.
+        length_weight, length: as in `HashingFeatures`.
         device: where the encoder runs; a GPU if there is one.
     """
 
@@ -59,16 +59,17 @@ class EncoderFeatures:
         pooling: str = "mean",
         max_tokens: int = 256,
         length_weight: float = 0.3,
+        length: str = "bounded",
         device: str | None = None,
     ) -> None:
         if pooling not in ("mean", "cls"):
             raise InputError(f"pooling must be mean or cls, not {pooling!r}")
         if max_tokens < 8:
             raise InputError(f"max_tokens must be at least 8, not {max_tokens}")
-        check_length_weight(length_weight)
+        check_length(length, length_weight)
         self.path = resolve_encoder(path)
         self.pooling = pooling
-        self.length_weight = length_weight
+        self.length_weight, self.length = length_weight, length
         self._tokenizer, self._model = _load_encoder(self.path)
         self.max_tokens = max_tokens
         positions = getattr(self._model.config, "max_position_embeddings", max_tokens)
@@ -89,7 +90,7 @@ class EncoderFeatures:
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Features of R texts: (R, D) float32."""
         phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
-        phi_RD[:, -1] = self.length_weight * log_words(responses)
+        phi_RD[:, -1] = length_feature(responses, self.length, self.length_weight)
         if not len(responses):
             return phi_RD
         written = self._tokenizer(
@@ -127,6 +128,7 @@ class EncoderFeatures:
             "pooling": self.pooling,
             "max_tokens": self.max_tokens,
             "length_weight": self.length_weight,
+            "length": self.length,
         }
 
 

@@ -1,12 +1,14 @@
 """Feature maps φ: from a prompt and a response to a vector.
 
 Decisions:
+
 - A feature map is fixed before any private text is seen: n-gram hashing has no state at all, a
   transformer comes trained from elsewhere and stays frozen. Anything fitted to the users' texts
   would need its own privacy budget.
-- The text part has norm at most 1, and the length is counted up to a cap, so the difference of two
-  feature vectors is bounded by a constant known in advance: √(4 + (w log(1 + 10,000))²) with the
-  length's weight w. A longer text often wins, hence a feature of its own.
+- The text part has norm at most 1 and the length is within ±w, its weight, so the difference of two
+  feature vectors is at most √(4 + 4w²) long. However often a text is repeated, and whatever it is
+  padded with, its reward stays within a bound known in advance. (`length="log"` has w log(1 +
+  10,000) instead of 2w: it goes on paying for length.)
 - A map is described by a small JSON-able config, which is what travels to nodes and into saved
   models.
 
@@ -21,7 +23,7 @@ import numpy as np
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line
-from murmuration.preference.features.text_length import check_length_weight, log_words
+from murmuration.preference.features.text_length import check_length, length_feature
 
 
 class FeatureMap(Protocol):
@@ -56,18 +58,19 @@ class HashingFeatures:
     Attributes:
         dimension: D; D − 1 n-gram buckets and the length.
         ngrams: n-grams of 1 to this many words.
-        length_weight: the length feature is this times log(1 + number of words), words counted up
-            to 10,000.
+        length_weight: w, by which the length feature is multiplied.
+        length: how it counts length, as `--length`; see `text_length.length_feature`.
     """
 
     dimension: int = 1025
     ngrams: int = 2
     length_weight: float = 0.3
+    length: str = "bounded"
 
     def __post_init__(self) -> None:
         if self.dimension < 2 or self.ngrams < 1:
             raise InputError("hashing features need dimension >= 2 and ngrams >= 1")
-        check_length_weight(self.length_weight)
+        check_length(self.length, self.length_weight)
 
     @property
     def uses_prompt(self) -> bool:
@@ -88,7 +91,7 @@ class HashingFeatures:
                 norm="l2",
             )
             phi_RD[:, :-1] = csr_matrix(vectorizer.transform(responses)).toarray()
-        phi_RD[:, -1] = self.length_weight * log_words(responses)
+        phi_RD[:, -1] = length_feature(responses, self.length, self.length_weight)
         return phi_RD
 
     def to_config(self) -> dict:
@@ -158,6 +161,8 @@ def _features(
 def feature_map(config: Mapping) -> FeatureMap:
     """The feature map that a config describes (`kind` and the arguments of its class).
 
+    A config of hashing or an encoder without `length` is of an earlier version, which had `log`.
+
     Raises:
         InputError: an unknown kind or argument, or an encoder that cannot be loaded.
     """
@@ -174,6 +179,8 @@ def feature_map(config: Mapping) -> FeatureMap:
     kind = arguments.pop("kind", None)
     if kind not in kinds:
         raise InputError(f"features of kind {kind!r}: known kinds are {', '.join(kinds)}")
+    if kind != LANGUAGE_HEAD:
+        arguments.setdefault("length", "log")
     try:
         return kinds[kind](**arguments)
     except TypeError as error:
@@ -196,9 +203,9 @@ def chosen_features(option: str) -> str:
     return MINILM if has_minilm() else "hashing"
 
 
-def parse_features(option: str) -> dict:
-    """The config that an option names: `hashing`, `hashing:D` with D features, `minilm`, or the
-    folder or hub name of a transformer encoder.
+def parse_features(option: str, length: str = "bounded") -> dict:
+    """The config that options name: `hashing`, `hashing:D` with D features, `minilm`, or the
+    folder or hub name of a transformer encoder; and how length counts.
 
     A folder is written down by its absolute path, since nodes may run elsewhere. Raises InputError
     for a folder that is not there; whether the encoder itself can be loaded turns out in
@@ -206,12 +213,12 @@ def parse_features(option: str) -> dict:
     """
     option = option.strip()
     if option == "hashing":
-        return HashingFeatures().to_config()
+        return HashingFeatures(length=length).to_config()
     if option == AUTO:
         raise InputError("--features auto is for commands; name what it took: hashing or minilm")
     kind, _, dimension = option.partition(":")
     if kind == "hashing" and dimension.isdecimal():
-        return HashingFeatures(dimension=int(dimension)).to_config()
+        return HashingFeatures(dimension=int(dimension), length=length).to_config()
     from murmuration.preference.features.encoders import resolve_encoder
 
-    return {"kind": "encoder", "path": resolve_encoder(option)}
+    return {"kind": "encoder", "path": resolve_encoder(option), "length": length}

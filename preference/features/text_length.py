@@ -1,8 +1,10 @@
 """The length of a text as a feature.
 
-Readers often prefer the longer text, whatever it says, so every feature map has one feature for it.
-Words are counted up to a cap, so that no text, however long, moves a feature by more than a known
-amount.
+Readers often prefer the longer text, whatever it says, so feature maps have one feature for it. A
+reward that pays for length without end is gamed at once by whoever optimizes it: by default the
+feature is bounded and centred. It is tanh(log((1 + words) / 25)): 0 for 24 words, ±0.6 for half and
+twice as many, 0.88 for 100, and between −1 and 1 whatever the text; of 200 words or of 5,000 it is
+the same to within 0.02. Its constants are fixed and public. Nothing of anybody's data is in them.
 """
 
 import math
@@ -10,19 +12,37 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from murmuration.preference.choices import LENGTHS
 from murmuration.preference.data.judgements import InputError
 
+#: One more than the words for which the bounded feature is 0.
+TYPICAL = 25
+#: At most so many are counted.
 WORDS_COUNTED = 10_000
 
 
-def log_words(texts: Sequence[str]) -> np.ndarray:
-    """log(1 + number of words) of each text, float32; at most 10,000 words are counted."""
-    words = (min(len(text.split()), WORDS_COUNTED) for text in texts)
+def length_feature(texts: Sequence[str], length: str, weight: float) -> np.ndarray:
+    """``weight`` times how a setting, one of ``choices.LENGTHS``, counts length: (R,) float32.
+
+    - ``bounded``: tanh(log((1 + words) / 25)), within [−1, 1];
+    - ``none``: 0;
+    - ``log``: log(1 + words), which hardly ends: what earlier versions had.
+    """
     # One by one: an array's logarithms may differ in their last bits with their place in it.
-    return np.array([math.log1p(count) for count in words], dtype=np.float32)
+    words_R = [min(len(text.split()), WORDS_COUNTED) for text in texts]
+    if length == "bounded":  # tanh(log x) = (x² − 1) / (x² + 1)
+        squares = [((1 + words) / TYPICAL) ** 2 for words in words_R]
+        found = [(square - 1.0) / (square + 1.0) for square in squares]
+    elif length == "log":
+        found = [math.log1p(words) for words in words_R]
+    else:
+        found = [0.0] * len(words_R)
+    return np.float32(weight) * np.array(found, dtype=np.float32)
 
 
-def check_length_weight(length_weight: float) -> None:
-    """Raises InputError if a length feature cannot have this weight."""
-    if not (math.isfinite(length_weight) and length_weight >= 0):
-        raise InputError(f"length_weight must be a finite number >= 0, not {length_weight}")
+def check_length(length: str, weight: float) -> None:
+    """Raises InputError for another way to count length, or a weight that no feature can have."""
+    if length not in LENGTHS:
+        raise InputError(f"--length must be one of {', '.join(LENGTHS)}; got {length!r}")
+    if not (math.isfinite(weight) and weight >= 0):
+        raise InputError(f"length_weight must be a finite number >= 0, not {weight}")

@@ -97,7 +97,7 @@ class BaseSettings:
         checkpointing: whether blocks' activations are computed once more instead of kept.
         tf32: whether a GPU may round factors of float32 products to TF32 (never in users' rows).
         loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
-        as_published: of `sft`: only the responses that were preferred, as X's appendix E has it.
+        as_published: of `sft`: only the responses that were preferred, as S's appendix E has it.
         digest: SHA-256 of what is in ``path``; empty: whatever is there.
         revision: its commit, where it comes from a hub.
         merged: what ``path`` was merged into, where it is an adapter.

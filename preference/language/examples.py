@@ -13,7 +13,7 @@ nobody else. Memory is that of one batch and one gradient.
 With ``batch_users`` several share a batch, in chunks whose gradients fit into the memory that is
 set aside: users whose texts are about equally long are neighbours, so that there is little padding.
 That changes a gradient in its last digits only, but it does: one user then moves the others'
-vectors, by what was measured (docs/how-to/language-models.md) and nobody has proven.
+vectors, by what was measured (docs/explanation/language-models.md) and nobody has proven.
 
 Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. Of
 a public test, where nobody is to be kept apart, texts share batches.

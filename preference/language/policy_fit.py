@@ -21,7 +21,7 @@ from murmuration.preference.models import PreferenceModel, preference_model
 
 _LONGEST = 1.0  # gradient
 _WARMUP = 0.05  # of the steps
-#: By what is trained, of those that were tried (`docs/how-to/policies.md`).
+#: By what is trained, of those that were tried (`docs/research/policies.md`).
 FIT_RATES = {"lora": 0.1, "full": 0.003}
 
 

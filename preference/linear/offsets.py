@@ -22,9 +22,6 @@ Decisions:
   and V times that of thumbs up. Newton's steps that leave the interval, or shrink it too slowly,
   are replaced by halving it. In float64, one thumb after the other: the same bits wherever and
   whenever it is computed on one machine.
-
-Sources: Murphy and van der Vaart 2000 (profile likelihoods); Press et al., Numerical Recipes, §9.4
-(safeguarded Newton steps).
 """
 
 import math

@@ -22,7 +22,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 def model_card(result: Mapping[str, Any]) -> str:
     """README.md of the model of the run whose ``result.json`` this is."""
     lacking = {"kind": "", "path": "unknown", "train": "head"}
-    lacking |= {"as_published": False, "merged": False}
+    lacking |= {"as_published": False, "merged": False, "length": "log"}
     features = {**lacking, **result["features"]}
     path = str(features["path"])
     card = _CARD.render(
@@ -120,9 +120,10 @@ Given a prompt and a response it returns a number: the higher, the more the crow
   {% if not language_model %}
   a linear head of {{ dimension|count }} weights over
   {% if features.kind == "hashing" %}
-  hashed word n-grams of the response and its length.
+  hashed word n-grams of the response{{ "" if features.length == "none" else " and its length" }}.
   {% else %}
-  frozen features of the encoder `{{ path }}`.
+  frozen features of the encoder `{{ path }}`
+  {{- "" if features.length == "none" else " and the length of the response" }}.
   {% endif %}
   {% else %}
   {% if features.train == "head" %}
@@ -278,6 +279,11 @@ One round
 {% endif %}
 {% if features.kind == "hashing" %}
 - It sees words and short phrases, not meaning, and does not look at the prompt.
+{% endif %}
+{% if not language_model and features.length == "bounded" %}
+- What it pays for length is bounded: beyond a hundred words it hardly grows.
+{% elif not language_model and features.length == "log" %}
+- What it pays for length grows without end: whoever optimizes it needs a guard on length.
 {% endif %}
 {% if private %}
 - The guarantee does not cover

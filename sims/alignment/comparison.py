@@ -376,21 +376,21 @@ def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> 
     if blind := [each["model"] for each in result["models"] if says_nothing(each, result)]:
         found.append(
             f"No answer of {', '.join(blind)} can be read, and none of "
-            f"{result['against']['model']}: there is no win rate, whatever number stands for it."
+            f"{result['against']['model']}: the win rate means nothing."
         )
     for each in (*result["models"], result["against"]):
         share = each.get("unreadable", [0.0])[0]
         if share > _UNREADABLE:
             found.append(
-                f"{100 * share:.0f} % of the answers of {each['model']} cannot be read: wins tell "
-                "little of its quality."
+                f"{100 * share:.0f} % of the answers of {each['model']} cannot be read: wins say "
+                "little about its quality."
             )
     found.append(
         "Intervals are for other prompts of this kind and other draws of the same models, at 95 %; "
         "another training run of a model may do better or worse than they say."
     )
     if len(sides) > 1:
-        found.append("Each interval stands for itself: the best of several is flattered by luck.")
+        found.append("Each interval is for one model: the best of several looks better by chance.")
     if any(side.log_ratio_TN is not None for side in sides):
         drawn = asked.sampling
         if drawn.temperature != 1 or drawn.top_p != 1:

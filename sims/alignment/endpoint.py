@@ -90,13 +90,13 @@ class Endpoint:
             parts = urlsplit(self.url)
             held, host, _ = parts.username or parts.password, parts.hostname, parts.port
         except ValueError:
-            raise InputError("--judge: that is no address") from None
+            raise InputError("--judge: that is not an address") from None
         if held or parts.query or parts.fragment:  # and would stand in results; not quoted here
             raise InputError(
                 f"--judge: the address holds more than a place; a key belongs into {KEY}"
             )
         if parts.scheme not in ("http", "https") or not host or not self.url.isprintable():
-            raise InputError(f"--judge {self.url!r}: that is no address, as in http://HOST/v1")
+            raise InputError(f"--judge {self.url!r}: that is not an address such as http://HOST/v1")
         if not self.model.strip():
             raise InputError("--judge-model names which of the endpoint's models judges")
         if self.price and not all(math.isfinite(each) and each >= 0 for each in self.price):

@@ -34,7 +34,7 @@ class Iterates:
         """Raises InputError if there are fewer than two, or they are not of the model."""
         if len(theta_ID) < 2:
             raise InputError(
-                "--pessimism: of a language model's reward it needs the parameters of several "
+                "--pessimism: for a language model's reward it needs the parameters of several "
                 "rounds: train it with --keep-last, and name it as RUN/model"
             )
         if any(one.shape != (base.dimension,) or not np.isfinite(one).all() for one in theta_ID):

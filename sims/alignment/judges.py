@@ -99,7 +99,7 @@ class RewardJudge:
         except InputError as error:
             raise InputError(f"--judge {self._name}: {error}") from None
         if not (np.isfinite(one_P).all() and np.isfinite(other_P).all()):
-            raise InputError(f"--judge {self._name}: it gives a score that is no finite number")
+            raise InputError(f"--judge {self._name}: it gives a score that is not a finite number")
         return np.where(one_P == other_P, 0.5, (one_P > other_P).astype(float))
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:

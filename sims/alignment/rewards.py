@@ -167,7 +167,7 @@ class GuardedReward:
         of a reward that has no features."""
         guards.check(scores)
         if not prompts or min(map(len, answers_PK)) < 2:
-            raise InputError("guards need two answers of the reference to each prompt at least")
+            raise InputError("guards need at least two answers of the reference to each prompt")
         self._scores, self.guards = scores, guards
         flat = [answer for answers in answers_PK for answer in answers]
         asked = [
@@ -248,7 +248,7 @@ class _Unusual:
         cov_DD = apart_RD.T @ apart_RD / len(apart_RD)
         ridge = float(np.trace(cov_DD)) / len(cov_DD)
         if not ridge:
-            raise InputError("--pessimism: the reference gives each prompt one answer alone")
+            raise InputError("--pessimism: the reference gives each prompt only one answer")
         self._root_DD = np.linalg.cholesky(cov_DD + ridge * np.eye(len(cov_DD)))
         self._usual = float(self._norms(apart_RD).mean())
 

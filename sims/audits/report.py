@@ -18,47 +18,51 @@ from murmuration.sims.audits.targets import TARGETS
 INTRODUCTION = """\
 # Audits
 
-Anybody can print an ε. An audit tries to refute one: it runs the mechanism many times on each of
-two neighbouring data sets, the most revealing pair that is known, and lets an attacker guess
-which. What the attacker achieves is a *lower* bound on ε, with a stated confidence. A lower bound
-above the claim refutes it. A lower bound below it proves nothing, but one that comes near to the
-claim says that neither the mechanism nor the claim can be far off.
+Anybody can print an ε. An audit tries to refute one. It runs the mechanism many times on each of
+two neighbouring data sets, the most revealing pair that is known, and an attacker guesses which of
+the two it was. The attacker's success gives a *lower* bound on ε, with a stated confidence.
+
+- A lower bound above the claimed ε refutes the claim.
+- A lower bound below it proves nothing. But if it is close to the claim, neither the mechanism nor
+  the claim can be far off.
+
+([Glossary](glossary.md))
 
     murmuration audit gaussian                      # one target
     murmuration audit poisson-gaussian --epsilon 4 --adjacency replace --json
     murmuration audit pipeline                      # whole runs, with canary users
-    murmuration audit pipeline:policy               # the same of a language model
+    murmuration audit pipeline:policy               # the same for a language model
     murmuration audit --all                         # all of it, and this page
 
 An audit exits with status 1 if it refutes something that is claimed to hold. The trials call the
-code that runs use; the claim is what its own ledger was charged."""
+code that runs use. The claim is what its own ledger was charged."""
 
 READING = """\
-## Reading it
+## How to read these tables
 
-- **Bounds.** An event, a threshold on the attacker's statistic, is chosen on half of the trials;
+- **Bounds.** An event (a threshold on the attacker's statistic) is chosen on half of the trials.
   ε ≥ log((P(event) − δ) / P′(event)) is computed on the other half from Clopper–Pearson limits.
   At δ = 1e-5 the event that attains ε is so rare that no number of trials shows it, so bounds
-  stay 10 to 40 % below the truth. `--json` also has a Gaussian fit where the mechanism is a
-  Gaussian: it is within a few percent, and no bound for anything else.
+  stay 10 to 40 % below the truth. `--json` also has a Gaussian fit. It is within a few percent if
+  the mechanism is a Gaussian, and is no bound for anything else.
 - **Adjacencies.** `zero-out` gives a mechanism the same two inputs as `add-remove`, and
-  `replace-labels` the same as `replace` (a worst-case label flips a gradient); one of each is
+  `replace-labels` the same as `replace` (a worst-case label flips a gradient). One of each is
   audited.
 - **Pipeline.** Whole runs of `uls`, from a file of judgements to the released model. Every user
   is a canary with two features of their own. *Pooled* bounds take each canary of each run as a
-  trial; *one-run* bounds (Steinke, Nasr and Jagielski 2023) assume nothing about how canaries
-  hang together, and are weaker. The claims are such that an attacker who never errs would refute
-  them: 100 guesses that are all right show 2.99, and 10,000 trials on each side 6.85, however much
-  leaks. `pipeline:policy` is a run of `--task policy`, all of a tiny
-  network trained. Its canaries have the rows of two words in the head to themselves, share all
-  other layers and move each other through these, so its bounds are of one run.
-- **AUP as published.** Under `replace`, the relation of the paper, each of the three promises
-  that its ledger rests on is refuted by experiment: the test costs more than ε/2 (its score moves
-  by 2(ñ − 1)/ñ, and its noise is for 1), the mean step more than its Gaussian, and the whole
-  round more than ε. Where a user comes or goes all scores move one way, and the test's ε/2 was
-  not refuted; the mean step and the round were. Proofs: [the page on AUP](../research/aup.md).
-- **Faults.** The audit's number says what a fault would cost. What stands in its way by
-  construction is not proof against somebody who changes that too: so each has a test as well."""
+  trial. *One-run* bounds (Steinke, Nasr and Jagielski 2023) assume nothing about how canaries
+  depend on each other, and are weaker. The claims are such that an attacker who never errs would
+  refute them: 100 guesses that are all right show 2.99, and 10,000 trials on each side 6.85,
+  however much leaks. `pipeline:policy` is a run of `--task policy` in which all of a tiny network
+  is trained. Each canary has the rows of two words in the head to itself. Canaries share all other
+  layers, and move each other through these, so the bounds are of one run.
+- **AUP as published.** Under `replace`, the paper's adjacency, each of the three promises that
+  its ledger rests on is refuted by experiment. The test costs more than ε/2 (its score moves
+  by 2(ñ − 1)/ñ, and its noise is for 1), the mean step costs more than its Gaussian, and the whole
+  round costs more than ε. Under `add-remove` all scores move in one direction, and the test's ε/2
+  was not refuted; the mean step and the round were. Proofs: [AUP-RLHF](../research/aup.md).
+- **Faults.** The bound says what a fault would cost. What prevents a fault by construction (last
+  column) does not help against somebody who changes that, too. So each fault has a test as well."""
 
 
 Row = dict[str, Any]
@@ -153,7 +157,7 @@ def page(audits: Sequence[Row], faults: Sequence[Row], seed: int, confidence: fl
         "",
         "## What is claimed and what can be shown",
         "",
-        "| target | adjacency | ε claimed | ε at least | of it | δ | trials | verdict |",
+        "| target | adjacency | ε claimed | ε at least | share of claim | δ | trials | verdict |",
         "|---|---|---|---|---|---|---|---|",
         *(_audit_line(row) for row in audits),
         "",
@@ -161,9 +165,9 @@ def page(audits: Sequence[Row], faults: Sequence[Row], seed: int, confidence: fl
         "",
         "## Seeded faults",
         "",
-        "Each was put into the honest code, which was then audited against the honest claim. "
-        "The test is one that fails when the fault is put in; the last column says what else "
-        "stands in its way.",
+        "Each fault was put into the correct code, which was then audited against the correct "
+        "claim. The test fails when the fault is put in. The last column says what else prevents "
+        "the fault.",
         "",
         "| fault | ε claimed | ε at least | audit | test | construction |",
         "|---|---|---|---|---|---|",

@@ -39,10 +39,10 @@ def agent(
 ) -> None:
     """Answer a node's requests from its users' data, within the owner's policy.
 
-    A row that cannot be used is left out, and said here; its user and all others stay.
+    A row that cannot be used is left out, and reported here; its user and all others stay.
 
-    Runs until it is ended. Start it as another user than the SuperNode, who alone can read the
-    data; give the SuperNode's node-config nothing but agent="SOCKET".
+    Runs until you end it. Start it as a user who alone can read the data, and not as the
+    SuperNode's user; give the SuperNode's node-config nothing but agent="SOCKET".
     """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"

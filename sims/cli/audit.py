@@ -25,15 +25,16 @@ def audit(
         typer.Option(help="Which data sets are neighbours. [default: the target's first]"),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="What the mechanism is calibrated to claim.")
+        float | None, typer.Option(help="Epsilon that the mechanism claims.")
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials on each data set.")] = None,
-    confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = CONFIDENCE,
+    confidence: Annotated[float, typer.Option(help="Confidence of each lower bound.")] = CONFIDENCE,
     seed: Annotated[
-        int | None, typer.Option(help="Of all draws. [default: a fresh one, which is stated]")
+        int | None, typer.Option(help="Seed of all draws. [default: a new one, which is printed]")
     ] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Every target and every seeded fault, and a page.")
+        bool,
+        typer.Option("--all", help="Audit every target and every seeded fault, and write a page."),
     ] = False,
     page: Annotated[
         Path | None,
@@ -45,7 +46,7 @@ def audit(
     list_: Annotated[bool, typer.Option("--list", help="List what can be audited.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
-    """Lower bounds on epsilon by attack, beside what is claimed.
+    """Attack mechanisms: lower bounds on epsilon, beside what is claimed.
 
     Exits with status 1 if a bound exceeds a claim that is meant to hold, or a seeded fault is
     missed.
@@ -65,7 +66,7 @@ def audit(
         console(stderr=as_json).print(table)
         return
     if target not in TARGETS:
-        raise InputError(f"there is no audit of {target!r}; there is {', '.join(TARGETS)}")
+        raise InputError(f"there is no audit of {target!r}; choose one of {', '.join(TARGETS)}")
     from murmuration.sims.audits.report import audit_row
 
     entry = TARGETS[target]

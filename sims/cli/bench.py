@@ -22,14 +22,16 @@ from murmuration.sims.bench.rivals import NoRival
 from murmuration.sims.bench.setting import Setting, machine
 
 bench = typer.Typer(
-    help="Measure speed on this machine, beside what bounds it.", no_args_is_help=True
+    help="Measure speed on this machine, beside what limits it.", no_args_is_help=True
 )
 
 
 _WIDTH = 120  # of the widest table
 
 _Json = Annotated[bool, typer.Option("--json", help="End with the figures as one JSON line.")]
-_Quick = Annotated[bool, typer.Option("--quick", help="Few repetitions: to see that it works.")]
+_Quick = Annotated[
+    bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
+]
 
 
 @bench.command()
@@ -40,7 +42,8 @@ def users(
         bool,
         typer.Option(
             "--rivals",
-            help="Also pfl-research, in an environment of its own (made on first use), and Flower.",
+            help="Also measure pfl-research, in an environment of its own (made on first use), "
+            "and Flower.",
         ),
     ] = False,
 ) -> None:
@@ -171,19 +174,23 @@ def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
 def lm(
     as_json: _Json = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few users, read once: to see that it works.")
+        bool, typer.Option("--quick", help="Few users, measured once: only to see that it works.")
     ] = False,
-    repetitions: Annotated[int, typer.Option(help="Readings.")] = 5,
+    repetitions: Annotated[
+        int, typer.Option(help="Measurements, of which the median is taken.")
+    ] = 5,
     sizes: Annotated[
-        str, typer.Option(help=f"Of the model, comma-separated: {', '.join(language_model.SIZES)}.")
+        str, typer.Option(help=f"Model sizes, comma-separated: {', '.join(language_model.SIZES)}.")
     ] = "16M",
-    judgements: Annotated[str, typer.Option(help="Of each user, comma-separated.")] = "4",
-    users: Annotated[int, typer.Option(help="How many.", min=1)] = 64,
+    judgements: Annotated[
+        str, typer.Option(help="Judgements of each user, comma-separated.")
+    ] = "4",
+    users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 64,
     task: Annotated[
         str, typer.Option(help="What is trained.", click_type=click.Choice(language_model.TASKS))
     ] = "reward",
     rivals: Annotated[
-        bool, typer.Option("--rivals", help="Also TRL's trainer, if it is installed.")
+        bool, typer.Option("--rivals", help="Also measure TRL's trainer, if it is installed.")
     ] = False,
 ) -> None:
     """Clipping every user's gradient of a language model, over plain batched training."""

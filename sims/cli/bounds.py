@@ -23,13 +23,17 @@ def all_bounds(case: Case) -> list[Bound]:
 
 
 def bounds(
-    users: Annotated[int, typer.Option(help="n.")],
-    judgements: Annotated[int, typer.Option(help="m, of each user.")],
-    dimension: Annotated[int, typer.Option(help="d.")],
+    users: Annotated[int, typer.Option(help="Number of users, n.")],
+    judgements: Annotated[int, typer.Option(help="Judgements of each user, m.")],
+    dimension: Annotated[int, typer.Option(help="Number of features, d.")],
     epsilon: Annotated[float, typer.Option(help="Privacy budget of a user.")],
     delta: Annotated[float, typer.Option(help="Delta; 0 for pure epsilon.")],
-    feature_bound: Annotated[float, typer.Option(help="L: the longest feature vector.")] = 1.0,
-    model_bound: Annotated[float, typer.Option(help="B: the longest true model.")] = 1.0,
+    feature_bound: Annotated[
+        float, typer.Option(help="L: bound on the length of a feature vector.")
+    ] = 1.0,
+    model_bound: Annotated[
+        float, typer.Option(help="B: bound on the length of the true model.")
+    ] = 1.0,
     coverage: Annotated[
         float | None,
         typer.Option(
@@ -38,14 +42,16 @@ def bounds(
             show_default=False,
         ),
     ] = None,
-    failure: Annotated[float, typer.Option(help="Alpha: chance that upper bounds fail.")] = 0.05,
-    responses: Annotated[int, typer.Option(help="K, in each judgement.")] = 2,
+    failure: Annotated[
+        float, typer.Option(help="Alpha: probability that upper bounds fail.")
+    ] = 0.05,
+    responses: Annotated[int, typer.Option(help="Responses in each judgement, K.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Evaluate the papers' upper and lower bounds on the error of the reward model.
 
-    They are rates: true up to factors that nobody states. Where a proof has its constants, the
-    bound with them is shown beside.
+    They are rates: true up to constants that the papers do not state. Where a proof gives its
+    constants, the bound with them is shown, too.
     """
     try:
         case = Case(

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from murmuration.preference.choices import MODELS
+from murmuration.preference.choices import LENGTHS, MODELS
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
@@ -34,16 +34,20 @@ class Where(StrEnum):
 
 def compare(
     out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the plot.")],
-    data: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
-    test: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Judgements, as --data of run.", show_default=False)
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Public test, as --test of run.", show_default=False)
+    ] = None,
     strategies: Annotated[
-        str, typer.Option(help="Names, comma-separated; a variant as in aup:published.")
+        str, typer.Option(help="Strategies, comma-separated; a variant as in aup:published.")
     ] = "uls,nonprivate",
     model: Annotated[
         str | None,
         typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(MODELS)),
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="Budgets, comma-separated.")] = "1,3,8",
+    epsilon: Annotated[str, typer.Option(help="Epsilons, comma-separated.")] = "1,3,8",
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
     one_user_per_row: about_data.OneUserPerRow = None,
@@ -63,15 +67,21 @@ def compare(
         int | None, typer.Option(help="Expected users in a round, as in run.", show_default=False)
     ] = None,
     users: Annotated[
-        int | None, typer.Option(help="As in run: for how many to plan.", show_default=False)
+        int | None, typer.Option(help="Number of users to plan for, as in run.", show_default=False)
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Repetitions.")] = 3,
-    features: Annotated[str | None, typer.Option(help="As in run.", show_default=False)] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds, each a repetition.")] = 3,
+    features: Annotated[
+        str | None, typer.Option(help="Features, as in run.", show_default=False)
+    ] = None,
+    length: Annotated[
+        str | None,
+        typer.Option(help="How length counts, as in run.", click_type=click.Choice(LENGTHS)),
+    ] = None,
     runtime: Annotated[
         Where,
         typer.Option(
             help="local: one run after the other. ray: side by side, here or on the cluster at "
-            "RAY_ADDRESS; --out and files must then lie where all its machines see them."
+            "RAY_ADDRESS; all its machines must then see --out and the files."
         ),
     ] = Where.LOCAL,
     cpus_per_run: Annotated[int, typer.Option(help="ray: processors of one run.", min=1)] = 1,
@@ -81,8 +91,8 @@ def compare(
 ) -> None:
     """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
 
-    Interrupted? The same command continues. Strategies without a guarantee under the adjacency are
-    listed as refused.
+    If it is interrupted, the same command continues it. Strategies without a guarantee under the
+    adjacency are listed as refused.
     """
     try:
         budgets = [float(value) for value in epsilon.split(",")]
@@ -108,6 +118,7 @@ def compare(
         "cohort": cohort,
         "users": users,
         "features": features,
+        "length": length,
     }
     base = settings({**given, "out": str(out / "runs")})
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir()):

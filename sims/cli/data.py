@@ -49,7 +49,7 @@ def data(
     most_judgements: about_data.MostJudgements = None,
     most_characters: about_data.MostCharacters = None,
     epsilon: Annotated[
-        float, typer.Option(help="The budget that you think of.", min=0.0)
+        float, typer.Option(help="The epsilon that you have in mind.", min=0.0)
     ] = Settings.epsilon,
 ) -> None:
     """Look at judgements before a budget is spent: what they hold, what a run would make of them.

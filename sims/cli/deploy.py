@@ -45,18 +45,18 @@ def init(
     clients: Annotated[
         str, typer.Option(help="clients, and how many users each may host (1): alice,bob:200")
     ],
-    port: Annotated[int, typer.Option(help="of the SuperLink")] = 8100,
+    port: Annotated[int, typer.Option(help="port of the SuperLink")] = 8100,
     users: Annotated[
         int,
         typer.Option(
-            help="number of users to plan for, a public constant; 0: all whom the clients may host",
+            help="number of users to plan for, a public constant; 0: all that the clients may host",
             show_default=False,
         ),
     ] = 0,
     cohort: Annotated[
         int,
         typer.Option(
-            help="users in a round, on average; 0: a fifth, at least 100 (or all), at most 500",
+            help="expected users in a round; 0: a fifth, at least 100 (or all), at most 500",
             show_default=False,
         ),
     ] = 0,
@@ -102,7 +102,8 @@ def client(
         Path | None, typer.Option(help="the judgements of this machine's users")
     ] = None,
     socket: Annotated[
-        Path | None, typer.Option(help="instead of --data: an agent answers here; run the node")
+        Path | None,
+        typer.Option(help="instead of --data: the socket of a running agent; run only the node"),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="only check and report; run nothing")
@@ -115,7 +116,7 @@ def client(
     most_judgements: about_data.MostJudgements = None,
     most_characters: about_data.MostCharacters = None,
     labels: about_data.Labels = None,
-    port: Annotated[int, typer.Option(help="of the SuperNode, on this machine only")] = 9094,
+    port: Annotated[int, typer.Option(help="port of the SuperNode, on this machine only")] = 9094,
     node_user: Annotated[
         str | None, typer.Option(help="run the server's code as this user (needs root)")
     ] = None,
@@ -192,7 +193,7 @@ def run(
     users: Annotated[
         int | None,
         typer.Option(
-            help="number of users to plan for, a public constant; without: as in server/run.toml",
+            help="number of users to plan for, a public constant [default: as in server/run.toml]",
             show_default=False,
         ),
     ] = None,
@@ -210,12 +211,12 @@ def run(
     refresh: Annotated[
         int | None,
         typer.Option(
-            help="rounds between looks at who is there; 10, or 0 (never) where the strategy takes "
-            "one or two rounds",
+            help="rounds after which nodes are asked again whom they host; 0: never [default: 10, "
+            "or 0 if the strategy takes one or two rounds]",
             show_default=False,
         ),
     ] = None,
-    attempts: Annotated[int, typer.Option(help="how often to start or resume")] = 5,
+    attempts: Annotated[int, typer.Option(help="most times to start or resume the run")] = 5,
     resume: Annotated[bool, of_setting("resume")] = False,
     accept_ledger_loss: Annotated[bool, of_setting("accept_ledger_loss")] = False,
 ) -> None:

@@ -44,7 +44,7 @@ def ledger(
     ],
     expect: Annotated[
         str | None,
-        typer.Option(help="A head that was kept elsewhere: it must be on this ledger's chain."),
+        typer.Option(help="A head that you kept elsewhere: it must be on this ledger's chain."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:

@@ -62,11 +62,11 @@ def planned(
     ] = None,
     sampling_probability: Annotated[
         float | None,
-        typer.Option(help="els, group: chance of each kept judgement to be in a round."),
+        typer.Option(help="els, group: probability of each kept judgement to be in a round."),
     ] = None,
     variant: Annotated[
         str,
-        typer.Option(help="aup: which form of it.", click_type=click.Choice(_choices("variant"))),
+        typer.Option(help="aup: variant.", click_type=click.Choice(_choices("variant"))),
     ] = "centred",
     adaptation: Annotated[
         str,
@@ -171,7 +171,7 @@ def planned(
         of_public = (public, kind, responses, most_judgements, most_characters, columns)
         of_public += (user_column, one_user_per_row, split, data_config)
         if compute is not None or any(option is not None for option in of_public):
-            raise InputError("--compute, --public and what it holds go with --optimize")
+            raise InputError("--compute, --public and options about its rows need --optimize")
         found = registry.named(strategy).solve(asked, adjacency)
     except InputError:
         raise
@@ -233,7 +233,7 @@ def _report(found: dict[str, Any], missing: str) -> None:
     console.print(adjacency.sentence, style="dim")
     console.print(f"Isolation of users from each other: {found['user_isolation']}", style="dim")
     features = advice.features_for(int(found["users"]), found["epsilon"])
-    console.print(f"For so many people: --features {features.name}, {features.why}", style="dim")
+    console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")
     if found["delta"] >= 1 / found["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
 

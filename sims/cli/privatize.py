@@ -73,7 +73,7 @@ def privatize(
     on_bad_rows: Annotated[
         str,
         typer.Option(
-            help="refuse, or skip: set bad rows aside.", click_type=click.Choice(["refuse", "skip"])
+            help="refuse, or skip: leave bad rows out.", click_type=click.Choice(["refuse", "skip"])
         ),
     ] = "refuse",
     kind: about_data.Kind = None,

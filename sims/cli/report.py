@@ -18,7 +18,7 @@ def report(
     nonprivate: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the run without privacy on the same data, to stand beside. The page "
+            help="Folder of the run without privacy on the same data, to show beside it. The page "
             "goes into private/: do not publish it unless the data are public."
         ),
     ] = None,

@@ -17,10 +17,10 @@ from murmuration.sims.runtimes.tables import console, table_of
 
 
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Which one; see --list.")] = None,
+    name: Annotated[str | None, typer.Argument(help="What to reproduce; see --list.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer points and repetitions.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for rows and plot.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the rows and the plot.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON line at the end.")
     ] = False,
@@ -38,7 +38,7 @@ def reproduce(
         terminal.print(table)
         return
     if name not in ENTRIES:
-        raise InputError(f"nothing is called {name!r}; there is {', '.join(ENTRIES)}")
+        raise InputError(f"there is no reproduction {name!r}; choose one of {', '.join(ENTRIES)}")
     found = ENTRIES[name].compute(quick)
     for columns in dict.fromkeys(tuple(row) for row in found.rows):  # a table for each kind of row
         same = [row for row in found.rows if tuple(row) == columns]

@@ -148,7 +148,7 @@ def run(
     gpus_per_worker: Annotated[
         float | None,
         typer.Option(
-            help="ray: GPUs of a worker, 0.25 for a quarter. "
+            help="ray: GPUs of a worker; 0.25 for a quarter. "
             r"\[default: 1 with --base where the cluster has any, else 0]",
             show_default=False,
             rich_help_panel=RUNTIME,

@@ -112,7 +112,7 @@ def load_client_key(path: Path) -> ec.EllipticCurvePrivateKey:
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"the key {path} cannot be used: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InputError(f"the key {path} is no elliptic-curve key; ssh-keygen -t ecdsa -b 384")
+        raise InputError(f"the key {path} is not an elliptic-curve key: ssh-keygen -t ecdsa -b 384")
     if mode & 0o077:
         raise InputError(f"the key {path} can be read by others: chmod 600 it, or make a new one")
     return key

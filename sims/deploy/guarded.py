@@ -90,7 +90,7 @@ def main(program: str, options: list[str]) -> None:
     """Run it; InputError where its port could not be guarded."""
     if not version("flwr").startswith(TRIED):
         raise InputError(
-            f"flwr {version('flwr')}: guarding its port was tested with {TRIED}* alone; "
+            f"flwr {version('flwr')}: guarding its port was tested only with {TRIED}*; "
             f"install 'flwr=={TRIED}*'"
         )
     os.umask(0o077)
@@ -98,8 +98,8 @@ def main(program: str, options: list[str]) -> None:
         guard_all(OPEN[program], os.geteuid())
     elif program == "superlink":
         raise InputError(
-            "this system does not say which account a connection comes from, and Flower asks "
-            "nobody who commands the SuperLink for a key: run the server of a deployment on Linux"
+            "this system does not say which account a connection comes from, and Flower takes "
+            "commands to the SuperLink without a key: run the server of a deployment on Linux"
         )
     else:
         log.warning("every account of this machine can speak to this SuperNode's port")

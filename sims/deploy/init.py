@@ -109,7 +109,7 @@ def deployed_address(server: Path) -> str:
         settings = tomllib.loads((server / "flwr" / "config.toml").read_text(encoding="utf-8"))
         return str(settings["superlink"][CONNECTION]["address"])
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{server.parent} is no deployment: {error}") from None
+        raise InputError(f"{server.parent} is not a deployment's folder: {error}") from None
 
 
 def write_deployment(folder: Path, deployment: Deployment) -> list[Path]:

@@ -131,4 +131,4 @@ def usual_request(config: RunConfig) -> messages.Work:
 
 def _not_asked(name: str, release: Callable[[], Value]) -> Value:
     del release
-    raise InputError(f"the {name} of this run depends on what nodes say: give it")
+    raise InputError(f"the {name} of this run depends on what nodes answer: set it")

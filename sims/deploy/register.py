@@ -71,7 +71,7 @@ def public_keys(folder: Path) -> dict[str, bytes]:
         except (OSError, ValueError) as error:
             raise InputError(f"{path} is no public key: {error}") from None
         if not isinstance(key, EllipticCurvePublicKey):
-            raise InputError(f"{path} is no key of a client: make one with ssh-keygen -t ecdsa")
+            raise InputError(f"{path} is not a client's key: make one with ssh-keygen -t ecdsa")
         found[path.parent.name] = public_key_to_bytes(key)
     if not found:
         raise InputError(f"there is no client in {folder / 'clients'}")

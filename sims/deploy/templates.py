@@ -238,7 +238,8 @@ The SuperLink has one HTTPS port for everything, and may be reached from anywher
 (`/v1/fleet/`) asks for their keys, and everything else is answered to programs of this account on
 this machine alone. So run steps 3 to 5 as the account that the SuperLink runs as, and never forward
 connections to that port from this account (`ssh -R`, a reverse proxy): whoever came through would
-be taken for you. What a hostile app can and cannot do to a client is in docs/how-to/deploying.md.
+be taken for you. What a hostile app can and cannot do to a client is in
+docs/explanation/deployments.md.
 """
 
 CLIENT = """\

@@ -13,11 +13,12 @@ from typing import get_args
 
 import numpy as np
 
-from murmuration.preference.data.columns import with_user
+from murmuration.preference.data.columns import RANKING_COLUMNS, with_user
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import columns_of, load_data, parse_columns
 from murmuration.preference.data.rows import FIELDS, MOST_RESPONSES, BadRow, InputError, Kind
 from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.winners import SIDED, sides
 from murmuration.server.reporting.baselines import NEAR
 
 _TEXTS = 5_000  # that are looked at for their script and language
@@ -105,9 +106,14 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
         most = max(map(len, judgements.responses))
         schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
     found = columns_of(source)
-    taken = {field: field for field in FIELDS} | parse_columns(columns)
+    named = parse_columns(columns)
+    taken = {field: field for field in FIELDS} | named
     with suppress(BadRow):  # several columns may be the user's: every row was refused by that
         taken |= with_user(dict.fromkeys(found), {"user_id": taken["user_id"]})
+        taken |= dict(zip(SIDED, sides(dict.fromkeys(found), named) or (), strict=False))
+    ranks = [column for column in RANKING_COLUMNS if column in found]
+    if len(ranks) == 1:
+        taken["ranking"] = named.get("ranking", ranks[0])
     taken = {field: column for field, column in taken.items() if column in found}
     return Look(judgements, schema, kinds, found, taken, _grouped(judgements.set_aside))
 

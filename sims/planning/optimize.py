@@ -222,7 +222,7 @@ def _why(found: Found, els: Found | None, norms: GroupNorms) -> list[str]:
         f"judgements leave it at about {best['compute']:.0f}.",
     ]
     if found["steps"] and best["group_size"] > sizes[-1]:
-        words.append("Nobody there has as many judgements as the group size.")
+        words.append("Nobody in --public has as many judgements as the group size.")
     if least["over_recommended"] < 0.995:
         words.append(
             f"Doubling step by step misses the least noise on the grid, at group size "
@@ -232,15 +232,15 @@ def _why(found: Found, els: Found | None, norms: GroupNorms) -> list[str]:
     if best["clip_norm"] > DEFAULT_CLIP:
         words.append(
             f"Noise is for clipping at that length. The default, --clip {DEFAULT_CLIP:g}, shrinks "
-            "gradients and noise alike, so the choice stands; users then count about equally."
+            "gradients and noise alike, so the recommendation stays; users then count equally."
         )
     if els is None:
         words.append(f"els has no guarantee under {found['adjacency']}, so there is no choice.")
     else:
         words.append(
             f"Prefer {found['prefer']}: at this compute els has {els['over_recommended']:.3g} "
-            "times the noise of uls (U eq. 7). Noise is not all: els also uses fewer judgements "
-            "of heavy users."
+            "times the noise of uls (U eq. 7). Noise is not everything: els also uses fewer "
+            "judgements of heavy users."
         )
     return words
 

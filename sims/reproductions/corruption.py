@@ -1,13 +1,13 @@
 """Corrupted labels, before and after they are randomized.
 
-Source: Zhou et al. 2025 ("X"), Definitions 2.1 to 2.3. Under Huber's model each label is, by a coin
+Source: Zhou et al. 2025 ("S"), Definitions 2.1 to 2.3. Under Huber's model each label is, by a coin
 of its own of probability α, what an adversary wants it to be instead of what it is. *CTL* corrupts
 and then randomizes for label privacy (people who lie), *LTC* randomizes and then corrupts (whoever
 stands between them and the server); both may happen. The order matters: what is corrupted after
 the coins is blown up by a loss that corrects for them, by c(ε) = (e^ε + 1)/(e^ε − 1).
 
 An adversary is any function of the true labels; it may know everything else, being a closure.
-``opposite`` makes the mask of X, Appendix E: there corruption *sets* the flip, so what is stated is
+``opposite`` makes the mask of S, Appendix E: there corruption *sets* the flip, so what is stated is
 the opposite of the truth, whatever the coins did.
 
 The learner knows the coins (``flip_probability``) and nothing of the corruption.

@@ -6,7 +6,7 @@ linear population with Bradley–Terry–Luce labels: ‖θ*‖ = 2 in five dime
 ε = 0.5 (c = 4.08) and α = 0.1 as in the paper's Appendix E. Two adversaries: the paper's mask,
 which states the opposite of the truth, and one that pulls towards a direction of its own.
 
-Losses: square (X eq. 6, linear form), de-biased log (L eq. 4), the log-likelihood of what is stated
+Losses: square (S eq. 6, linear form), de-biased log (L eq. 4), the log-likelihood of what is stated
 (MLE-RR), and the plain log loss, which is what the paper's comparison trains with. All over the
 ball ‖θ‖ ≤ 4.
 

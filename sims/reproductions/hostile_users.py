@@ -135,7 +135,8 @@ def measured(
 @cache
 def made(epsilon: float, users: int, cohort: int, rounds: int) -> World:
     """The embedded population's first users, its test users, and a plan for them."""
-    features = base_of({"kind": "hashing"})
+    # Length counts as it did by default when what is committed of this was measured.
+    features = base_of({"kind": "hashing", "length": "log"})
     train = Judgements.from_rows(population.train())
     kept = train.select(np.arange(min(users, len(train.user_ids))))
     test = examples_of(Judgements.from_rows(population.test()), features)

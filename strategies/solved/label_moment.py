@@ -318,7 +318,7 @@ PUBLIC_ITEMS = "the model is solved for on the prompts and responses, which must
 
 LABEL_MOMENT = Strategy(
     name="label-moment",
-    help="One noisy vector of labels instead of hundreds of rounds, where prompts are public.",
+    help="Release one noisy vector of labels, instead of hundreds of rounds; prompts are public.",
     build=build,
     node_halves={"label-moment": NodeHalf(client_update, length=clip_norm, whole=True)},
     settings=Solved,

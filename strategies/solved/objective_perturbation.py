@@ -261,7 +261,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 OBJECTIVE_PERTURBATION = Strategy(
     name="objective-perturbation",
-    help="A random linear term in the likelihood, whose minimiser is released.",
+    help="Add a random linear term to the likelihood, and release the minimiser.",
     build=build,
     node_halves={
         # Whose bound is that of features, or of none.

@@ -35,7 +35,13 @@ RESULT = {
     "stopped": None,
     "warnings": ["The number of users was taken from the registry."],
     "guarantee": "User-level (3, 1e-05)-differential privacy for all 200 models together.",
-    "features": {"kind": "hashing", "dimension": 1025, "ngrams": 2, "length_weight": 0.3},
+    "features": {
+        "kind": "hashing",
+        "dimension": 1025,
+        "ngrams": 2,
+        "length_weight": 0.3,
+        "length": "bounded",
+    },
     "test_is_public": True,
 }
 NONPRIVATE = {

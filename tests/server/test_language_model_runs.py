@@ -211,7 +211,8 @@ def test_a_node_without_the_memory_ends_the_run_before_anything_is_charged(
     ("changes", "said"),
     [
         ({"base": "./nowhere"}, "--base: no such folder"),
-        ({"features": "x"}, "--features are for a linear head"),
+        ({"features": "x"}, "--features is for a linear head"),
+        ({"length": "none"}, "--length is for a linear head"),
         ({"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 1, "cohort": 500,
           "group_size": 0, "learning_rate": 0.0}, "--train head"),
         ({"lora_targets": "nothing"}, "--lora-targets nothing"),

@@ -217,7 +217,7 @@ def test_what_policies_cost_these_users_is_added(trained, choice_config, four_po
 def test_what_cannot_be_added_is_refused(trained, choice_config, tmp_path):
     bare = trained("bare", strategy="nonprivate", population="here")
     for number, changes in enumerate([{}, {"population": "here"}, {"population": "there"}]):
-        with pytest.raises(InputError, match="'bare' was trained on people who may be this run's"):
+        with pytest.raises(InputError, match="'bare' was trained on people who may be in this run"):
             of_class(choice_config, tmp_path / f"{number}.json", bare, **changes)
     apart = {"population": "there", "disjoint": True}
     assert of_class(choice_config, tmp_path / "apart.json", bare, **apart).runs

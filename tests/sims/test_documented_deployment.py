@@ -145,7 +145,9 @@ def test_the_page_as_it_is_printed(tmp_path):
         assert sum("plan" in line for line in owners[name]) == 1
     # While it ran, it was told.
     for round_ in range(1, rounds + 1):
-        line = rf"round {round_} of {rounds}, epsilon [\d.]+, held-out [\d.]+ %, 2 of 2 nodes online"
+        line = (
+            rf"round {round_} of {rounds}, epsilon [\d.]+, held-out [\d.]+ %, 2 of 2 nodes online"
+        )
         assert re.search(line, told)
     assert "the plan was shown to 2 nodes: no owner's policy refuses it" in told
 

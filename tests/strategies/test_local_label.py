@@ -242,5 +242,6 @@ def test_what_labels_tell_is_said(choices, c):
     places_N = np.zeros(500, dtype=np.int64)
     told = Told(places_N, places_N, np.full(500, flip), np.full(500, choices))
     assert 1.0 / told.contrast_N[0] == pytest.approx(c, rel=1e-4)
-    assert told.in_words.startswith(f"500 labels were told, the median one with c = {c:.3g}:")
+    assert told.in_words.startswith("500 labels were released.")
+    assert f"multiplied by c = {c:.3g}" in told.in_words
     assert f"about {500 / c**2:,.0f} true labels" in told.in_words

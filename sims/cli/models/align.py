@@ -20,14 +20,17 @@ from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.runtimes.tables import console, table_of
 
 _STEPS, _GUARDS, _SAMPLING, _ALIGNMENT = Steps(), Guards(), Sampling(), Alignment("", "", "")
-_SUPERVISED, _LEARN = Supervised(), "What is learnt before"
-_CLIMB, _GUARD = "How it climbs", "Against gaming the reward"
+_SUPERVISED, _LEARN = Supervised(), "Demonstrations first"
+_CLIMB, _GUARD = "Training", "Guards against gaming the reward"
 _TRAINED, _LOOKED = "What is trained", "How it is evaluated"
 
 
 def align(
     base: Annotated[
-        str, typer.Option(help="The policy to begin from, and the reference: a folder or hub name.")
+        str,
+        typer.Option(
+            help="The policy to start from, which is the reference: a folder or hub name."
+        ),
     ],
     prompts: Annotated[
         str,
@@ -47,15 +50,15 @@ def align(
             "the folder OUT-reward, by `uls` over 200 rounds."
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of that reward.")] = None,
-    delta: Annotated[str, typer.Option(help="Privacy budget of that reward.")] = "1e-5",
-    limit: Annotated[int, typer.Option(help="How many prompts at most.", min=2)] = 1000,
+    epsilon: Annotated[float | None, typer.Option(help="Epsilon of that reward.")] = None,
+    delta: Annotated[str, typer.Option(help="Delta of that reward.")] = "1e-5",
+    limit: Annotated[int, typer.Option(help="Most prompts to use.", min=2)] = 1000,
     prompts_public: Annotated[
         bool,
         typer.Option(
             "--prompts-public",
-            help="Declare that prompts (of --prompts and --sft) which users were asked, too, were "
-            "public before.",
+            help="Declare that prompts of --prompts and --sft that users saw, too, were public "
+            "before.",
         ),
     ] = False,
     reward_privacy: Annotated[
@@ -65,9 +68,9 @@ def align(
             "comma-separated."
         ),
     ] = "",
-    base_privacy: Annotated[str, typer.Option(help="The same, of the base.")] = "",
+    base_privacy: Annotated[str, typer.Option(help="As --reward-privacy, for --base.")] = "",
     truth_privacy: Annotated[
-        str, typer.Option(help="The same, of a --truth that is a model's folder.")
+        str, typer.Option(help="As --reward-privacy, for a --truth that is a model's folder.")
     ] = "",
     sft: Annotated[
         str,
@@ -79,107 +82,123 @@ def align(
         ),
     ] = "",
     sft_epochs: Annotated[
-        int, typer.Option(help="Passes over them.", rich_help_panel=_LEARN)
+        int, typer.Option(help="Passes over the demonstrations.", rich_help_panel=_LEARN)
     ] = _SUPERVISED.epochs,
     sft_batch: Annotated[
-        int, typer.Option(help="Demonstrations of a step.", rich_help_panel=_LEARN)
+        int, typer.Option(help="Demonstrations in a step.", rich_help_panel=_LEARN)
     ] = _SUPERVISED.batch,
     sft_learning_rate: Annotated[
-        float, typer.Option(help="The largest step there.", rich_help_panel=_LEARN)
+        float,
+        typer.Option(help="Largest learning rate for demonstrations.", rich_help_panel=_LEARN),
     ] = _SUPERVISED.rate,
     method: Annotated[
         str,
         typer.Option(
-            help="Which policy gradient.",
+            help="Policy-gradient method.",
             click_type=click.Choice(METHODS),
             rich_help_panel=_CLIMB,
         ),
     ] = _STEPS.method,
-    steps: Annotated[int, typer.Option(help="How many.", rich_help_panel=_CLIMB)] = _STEPS.steps,
+    steps: Annotated[
+        int, typer.Option(help="Training steps.", rich_help_panel=_CLIMB)
+    ] = _STEPS.steps,
     batch: Annotated[
-        int, typer.Option(help="Answers of a step.", rich_help_panel=_CLIMB)
+        int, typer.Option(help="Answers in a step.", rich_help_panel=_CLIMB)
     ] = _STEPS.batch,
     answers: Annotated[
-        int, typer.Option(help="Answers to each of its prompts.", rich_help_panel=_CLIMB)
+        int, typer.Option(help="Answers to each prompt of a step.", rich_help_panel=_CLIMB)
     ] = _STEPS.answers,
     learning_rate: Annotated[
-        float, typer.Option(help="Of LoRA's factors.", rich_help_panel=_CLIMB)
+        float, typer.Option(help="Learning rate of the LoRA layers.", rich_help_panel=_CLIMB)
     ] = _STEPS.rate,
     beta: Annotated[
         float,
-        typer.Option(help="What a nat of divergence costs.", rich_help_panel=_CLIMB),
+        typer.Option(help="Penalty for each nat of KL divergence.", rich_help_panel=_CLIMB),
     ] = _STEPS.beta,
     optimizer: Annotated[
         str,
-        typer.Option(help="TRL's.", click_type=click.Choice(OPTIMIZERS), rich_help_panel=_CLIMB),
+        typer.Option(
+            help="Optimizer.", click_type=click.Choice(OPTIMIZERS), rich_help_panel=_CLIMB
+        ),
     ] = _STEPS.optimizer,
     clip: Annotated[
         bool,
         typer.Option(
-            help="Clip centred rewards to the range of the reference's.", rich_help_panel=_GUARD
+            help="Clip rewards to the range of the reference's answers.", rich_help_panel=_GUARD
         ),
     ] = _GUARDS.clip,
     length: Annotated[
         str,
         typer.Option(
-            help="`penalise` what is longer than the reference, or `match`: take off what length "
-            "alone explains.",
+            help="`penalise`: subtract for answers longer than the reference's. `match`: subtract "
+            "what length alone explains.",
             click_type=click.Choice(LENGTHS),
             rich_help_panel=_GUARD,
         ),
     ] = _GUARDS.length,
     length_penalty: Annotated[
-        float, typer.Option(help="Of `penalise`, for each doubling.", rich_help_panel=_GUARD)
+        float,
+        typer.Option(help="`penalise`: subtracted for each doubling.", rich_help_panel=_GUARD),
     ] = _GUARDS.length_penalty,
     pessimism: Annotated[
         float,
         typer.Option(
-            help="Taken off for answers as unusual as the reference's are on average.",
+            help="Subtracted for answers as unusual as the reference's are on average.",
             rich_help_panel=_GUARD,
         ),
     ] = _GUARDS.pessimism,
     kl_budget: Annotated[
         float,
-        typer.Option(help="Nats at which it ends; 0: none.", rich_help_panel=_GUARD),
+        typer.Option(
+            help="KL divergence, in nats, at which training ends; 0: no limit.",
+            rich_help_panel=_GUARD,
+        ),
     ] = _ALIGNMENT.kl_budget,
     truth: Annotated[
         str | None,
         typer.Option(
-            help="A true reward beside the one that is climbed: `population`, another reward "
-            "model's folder, or `none`. [default: population, of its own prompts]",
+            help="A true reward to compare with: `population`, another reward model's folder, or "
+            "`none`. [default: population, of its own prompts]",
             show_default=False,
             rich_help_panel=_LOOKED,
         ),
     ] = None,
     evaluate_every: Annotated[
-        int, typer.Option(help="Steps.", rich_help_panel=_LOOKED)
+        int, typer.Option(help="Steps between evaluations.", rich_help_panel=_LOOKED)
     ] = _ALIGNMENT.evaluate_every,
     evaluate_on: Annotated[
-        int, typer.Option(help="Prompts held out for that.", rich_help_panel=_LOOKED)
+        int, typer.Option(help="Prompts held out for evaluation.", rich_help_panel=_LOOKED)
     ] = _ALIGNMENT.evaluate_on,
     temperature: Temperature = _SAMPLING.temperature,
     top_p: TopP = _SAMPLING.top_p,
     max_new_tokens: MaxNewTokens = _SAMPLING.max_new_tokens,
     lora_rank: Annotated[
-        int, typer.Option(help="Of LoRA's factors.", rich_help_panel=_TRAINED)
+        int, typer.Option(help="Rank of LoRA.", rich_help_panel=_TRAINED)
     ] = _ALIGNMENT.lora_rank,
     lora_alpha: Annotated[
-        int, typer.Option(help="Their product times alpha / rank.", rich_help_panel=_TRAINED)
+        int,
+        typer.Option(
+            help="Alpha of LoRA: its change is multiplied by alpha / rank.",
+            rich_help_panel=_TRAINED,
+        ),
     ] = _ALIGNMENT.lora_alpha,
     lora_targets: Annotated[
         str,
-        typer.Option(help="Layers, comma-separated, or `all-linear`.", rich_help_panel=_TRAINED),
+        typer.Option(
+            help="Layers that LoRA changes, comma-separated, or `all-linear`.",
+            rich_help_panel=_TRAINED,
+        ),
     ] = _ALIGNMENT.lora_targets,
     max_tokens: Annotated[
-        int, typer.Option(help="Of prompt and answer.", rich_help_panel=_TRAINED)
+        int, typer.Option(help="Most tokens of prompt and answer.", rich_help_panel=_TRAINED)
     ] = _ALIGNMENT.max_tokens,
-    seed: Annotated[int, typer.Option(help="Of everything.", min=0)] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on in --out.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue in --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Align a language model with a private reward, on public prompts: no further epsilon.
 
-    A policy that climbs a reward can game it: watch the true reward, which needs --truth.
+    A policy that is trained on a reward can game it: watch the true reward, which needs --truth.
     """
     from murmuration.server.lineage import Lineage, joined, lineage_of_saved
     from murmuration.sims.alignment.public_prompts import public_prompts, refuse_private_of
@@ -206,7 +225,7 @@ def align(
                 lineage, lineage_of_saved("--truth", true, "--truth-privacy", truth_privacy)
             )
         elif truth_privacy:
-            raise InputError("--truth-privacy is of a --truth that is a model's folder")
+            raise InputError("--truth-privacy is for a --truth that is a model's folder")
         public = [name for name, given in told.items() if given == "public"]
         asked = Alignment(
             reward=str(reward.expanduser().absolute()),
@@ -316,5 +335,5 @@ def _tell(result: dict[str, Any], out: Path) -> None:
     ]
     console().print(table_of(rows, headings))
     if result["policy"]["proxy"] <= 0:
-        print("the policy's reward is no better than the base's: it learnt nothing that helps")
+        print("the policy's reward is no better than the base's: it learned nothing that helps")
     print(f"{WHY[result['stopped']]}; the policy of step {result['saved_step']} is in {out}/model")

@@ -23,15 +23,15 @@ _DEFAULT = TinyBase()
 def base(
     out: Annotated[Path, typer.Argument(help="Folder for the model.")],
     kind: Annotated[
-        str, typer.Option(help="Which network.", click_type=click.Choice(KINDS))
+        str, typer.Option(help="Architecture.", click_type=click.Choice(KINDS))
     ] = _DEFAULT.kind,
-    width: Annotated[int, typer.Option(help="Width of the states.")] = _DEFAULT.width,
-    layers: Annotated[int, typer.Option(help="Layers.")] = _DEFAULT.layers,
+    width: Annotated[int, typer.Option(help="Width of the hidden states.")] = _DEFAULT.width,
+    layers: Annotated[int, typer.Option(help="Number of layers.")] = _DEFAULT.layers,
     exchanges: Annotated[int, typer.Option(help="Public exchanges to train on.", min=1)] = 10_000,
-    epochs: Annotated[int, typer.Option(help="Passes over them.")] = _DEFAULT.epochs,
+    epochs: Annotated[int, typer.Option(help="Passes over the exchanges.")] = _DEFAULT.epochs,
     batch: Annotated[int, typer.Option(help="Answers in a step.")] = _DEFAULT.batch,
     rate: Annotated[float, typer.Option(help="Largest learning rate.")] = _DEFAULT.rate,
-    seed: Annotated[int, typer.Option(help="Of weights and order.")] = _DEFAULT.seed,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and order.")] = _DEFAULT.seed,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Train a small language model on the embedded population's public text.

@@ -18,7 +18,7 @@ def _group() -> None:
 
 @policies.command()
 def commit(
-    file: Annotated[Path, typer.Argument(help="The class's file, to be written.")],
+    file: Annotated[Path, typer.Argument(help="The file to write: the class.")],
     models: Annotated[
         list[str], typer.Argument(help="Models: folders or hub names, or NAME=FOLDER.")
     ],
@@ -31,10 +31,10 @@ def commit(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
-    """Write down which policies a run may choose from, before it looks at anybody.
+    """Write down which policies a run may choose from, before it looks at any data.
 
     The file names each model's contents by their SHA-256 and the runs that it came from.
-    `murmuration run --strategy exponential --policies FILE` goes on with these and no others.
+    `murmuration run --strategy exponential --policies FILE` chooses among these and no others.
     """
     from murmuration.server.policies import commit as write
 

@@ -43,7 +43,7 @@ def respond(
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: Annotated[
-        int, typer.Option(help="Of the population's prompts and of all draws.", min=0)
+        int, typer.Option(help="Seed of the population's prompts and of all draws.", min=0)
     ] = 0,
     reward: Annotated[
         str | None,
@@ -55,7 +55,9 @@ def respond(
     ] = None,
     best_of: Annotated[
         int | None,
-        typer.Option(help="With --reward: how many to choose from.", show_default=False, min=1),
+        typer.Option(
+            help="With --reward: number of responses to choose from.", show_default=False, min=1
+        ),
     ] = None,
     reward_privacy: Annotated[
         str,
@@ -66,7 +68,7 @@ def respond(
         ),
     ] = "",
     model_privacy: Annotated[
-        str, typer.Option(help="The same, for the model.", show_default=False)
+        str, typer.Option(help="As --reward-privacy, for the model.", show_default=False)
     ] = "",
     prompts_public: Annotated[
         bool,
@@ -81,9 +83,7 @@ def respond(
     if out.exists():
         raise InputError(f"--out {out} is there already; choose another file")
     if (reward is None) != (best_of is None):
-        raise InputError(
-            "--reward and --best-of belong together: how many to choose from, and by what"
-        )
+        raise InputError("--reward and --best-of need each other: what chooses, and from how many")
     if reward is not None and best_of is not None:
         if samples > 1:
             raise InputError("--best-of writes one response to each prompt: leave out --samples")

@@ -17,7 +17,9 @@ _DEFAULT = Sampling()
 
 def synthesize(
     reward: Annotated[str, typer.Option(help="A saved reward model, as in RUN/model.")],
-    policy: Annotated[str, typer.Option(help="What writes: a model folder, or a base.")],
+    policy: Annotated[
+        str, typer.Option(help="The model that writes answers: a folder, or a base.")
+    ],
     prompts: Annotated[
         str,
         typer.Option(
@@ -45,7 +47,7 @@ def synthesize(
     labels: Annotated[
         str,
         typer.Option(
-            help="hard: the higher score is chosen. sampled: by a coin with the reward's odds.",
+            help="hard: the higher score is chosen. sampled: by the odds that the reward gives.",
             click_type=click.Choice(["hard", "sampled"]),
         ),
     ] = "hard",
@@ -53,7 +55,7 @@ def synthesize(
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: Annotated[
-        int, typer.Option(help="Of the population's prompts and of all draws.", min=0)
+        int, typer.Option(help="Seed of the population's prompts and of all draws.", min=0)
     ] = 0,
     reward_privacy: Annotated[
         str,
@@ -64,7 +66,7 @@ def synthesize(
         ),
     ] = "",
     policy_privacy: Annotated[
-        str, typer.Option(help="The same, for the policy.", show_default=False)
+        str, typer.Option(help="As --reward-privacy, for the policy.", show_default=False)
     ] = "",
     prompts_public: Annotated[
         bool,

@@ -40,7 +40,12 @@ def winrate(
             metavar="MODEL...",
         ),
     ],
-    against: Annotated[str, typer.Option(help="What they are compared with, likewise.")],
+    against: Annotated[
+        str,
+        typer.Option(
+            help="The model that they are compared with: likewise a folder, base or file."
+        ),
+    ],
     prompts: Annotated[
         str,
         typer.Option(
@@ -71,23 +76,23 @@ def winrate(
     ] = "",
     judge_price: Annotated[
         str,
-        typer.Option(help="What a million tokens in and out cost there.", metavar="IN,OUT"),
+        typer.Option(help="Price of a million tokens in and out, as IN,OUT.", metavar="IN,OUT"),
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for result, answers, verdicts and a page to look at."),
+        typer.Option(help="Folder for result, answers, verdicts and a page."),
     ] = None,
     samples: Annotated[int, typer.Option(help="Answers to each prompt.", min=1)] = 1,
     kl: Annotated[
-        bool, typer.Option("--kl/--no-kl", help="Estimate each model's divergence from OTHER.")
+        bool, typer.Option("--kl/--no-kl", help="Estimate each model's KL divergence from OTHER.")
     ] = True,
     temperature: Temperature = _DEFAULT.temperature,
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
-    seed: Annotated[int, typer.Option(help="Of prompts, answers and intervals.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of prompts, answers and intervals.", min=0)] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
-    """Compare models' answers with another's: how often each wins, as a judge sees it.
+    """Compare models' answers with another's: how often each wins, by a judge.
 
     An answer that the embedded population's truth cannot read loses.
     """
@@ -206,7 +211,7 @@ def _tell(found: Comparison, out: Path | None) -> None:
         said.print(f"- {text}", markup=False)
     if "cost" in result["judge"]:
         judged = result["judge"]
-        said.print(f"cost: {judged['cost']:g}, of it now {judged['cost_now']:g}", markup=False)
+        said.print(f"cost: {judged['cost']:g}, of which now {judged['cost_now']:g}", markup=False)
     if out:
         said.print(f"look at {out / PAGE}", markup=False)
 

@@ -44,8 +44,8 @@ from murmuration.sims.reproductions.btl import Training
 from murmuration.strategies.local_label import Estimate
 
 DELTA = 1e-5
-#: What hashing features are by default.
-FEATURES = "hashing"
+#: With length as it counted by default when what is committed of these reruns was measured.
+FEATURES = {"kind": "hashing", "length": "log"}
 PUBLISHED, CENTRED = "AUP, as published", "AUP, centred"
 EVERYBODY = "AUP, as published, everybody a round"
 USERWISE, GROUP, RESPONSE = "user-wise DP-SGD", "group privacy", "randomized response"
@@ -121,7 +121,7 @@ def judged_in_training(users: int, each: int, seed: int) -> PairExamples:
 
 def features() -> Any:
     """The feature map of all rewards here."""
-    return base_of({"kind": FEATURES})
+    return base_of(FEATURES)
 
 
 def first_of_each(examples: PairExamples, each: int) -> PairExamples:

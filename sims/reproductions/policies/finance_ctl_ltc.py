@@ -1,6 +1,6 @@
 """A policy from corrupted, randomized labels: χPO and Square-χPO, corruption first or last.
 
-Source: Zhou et al. 2025 ("X"), Appendix E, Table 1. There 1,697 pairs of answers to questions about
+Source: Zhou et al. 2025 ("S"), Appendix E, Table 1. There 1,697 pairs of answers to questions about
 money, of which the cautious one is preferred, labels of ε = 0.5 and corruption with α = 0.1; a
 language model judges whose answers to 170 held-out prompts are better than the reference's. Here
 the pairs are drawn from the embedded population's topics about money, answers are judged by the

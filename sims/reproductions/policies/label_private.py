@@ -6,7 +6,7 @@ stated, by one of
 
 - Square-χPO (Zhou et al. 2025, Algorithm 1): corrected for the coins;
 - χPO (Huang et al. 2024): takes statements for true;
-- robust DPO (Chowdhury et al. 2024): the log loss, corrected for the coins;
+- robust DPO (Chowdhury, Kini and Natarajan 2024): the log loss, corrected for the coins;
 - DPO in two stages, as PROPS does it (2508.06783): a first policy from half of the statements; of
   the other half, where it disagrees with a statement, the label is what is likelier true. How often
   the first policy is right is told by how often it agrees with the statements of that half, whose

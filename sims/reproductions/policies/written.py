@@ -1,7 +1,7 @@
 """Answers of small policies beside those of their reference: what reruns that write share.
 
 The reference is a small model of public text (``policies.reference``), whose answers can mostly be
-read (`docs/how-to/language-models.md`). A policy is fitted to pairs without clipping or noise, as
+read (`docs/research/language-models.md`). A policy is fitted to pairs without clipping or noise, as
 labels were randomized before they came; both answer the same prompts by draws of their own.
 """
 
@@ -24,7 +24,7 @@ from murmuration.sims.reproductions.entry import Rows
 from murmuration.sims.reproductions.policies.reference import SHAPE
 
 #: What of it is fitted: of the directions that a loss pulls in, those of the last layer have most
-#: in common between judgements (`docs/how-to/policies.md`).
+#: in common between judgements (`docs/research/policies.md`).
 LAYER = f"{SHAPE.layers - 1}.mlp.down_proj"
 RANK, BETA, R_MAX = 4, 1.0, 2.0
 FIT = PolicyFit(epochs=1, batch=64, rate=0.4)

@@ -164,7 +164,7 @@ def test_the_losses_are_those_of_the_papers(told):
     likely = s * keep + (1 - s) * (1 - keep)
     likely = likely if told else one - likely
     assert torch.allclose(LOSSES["mle"].value(labels, pi_JK), -torch.log(likely), rtol=1e-10)
-    # X eq. 6.
+    # S eq. 6.
     c = (math.exp(epsilon) + 1) / (math.exp(epsilon) - 1)
     paper = (2 * s - 1 - c * (2 * told - 1)) ** 2
     assert torch.allclose(4 * LOSSES["square"].value(labels, pi_JK), paper, rtol=1e-10)

@@ -62,8 +62,21 @@ def test_shape_norm_and_length(encoder):
     phi_RD = finite_features(features, PROMPTS, RESPONSES)
     assert phi_RD.shape == (4, features.dimension) == (4, 17)
     np.testing.assert_allclose(np.linalg.norm(phi_RD[:, :-1], axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(phi_RD[:, -1], 0.5 * np.log1p([1, 20, 2, 1]), rtol=1e-6)
+    more = 1 + np.array([1, 20, 2, 1])
+    np.testing.assert_allclose(phi_RD[:, -1], 0.5 * np.tanh(np.log(more / 25)), rtol=1e-6)
     assert features(["p"] * 0, []).shape == (0, 17)
+
+
+def test_length_counts_as_in_hashing(encoder):
+    """Also in configs of an earlier version, which did not say how."""
+    lengths = {"none": [0, 0], "log": np.log1p([5, 5_000]), "bounded": [-0.89107, 0.99995]}
+    responses = ["save " * 5, "save " * 5_000]
+    for length, expected in lengths.items():
+        config = parse_features(str(encoder), length)
+        got = feature_map(config)(["", ""], responses)[:, -1]
+        np.testing.assert_allclose(got, 0.3 * np.array(expected), rtol=1e-4)
+    former = feature_map({"kind": "encoder", "path": str(encoder)})
+    assert former.to_config()["length"] == "log"
 
 
 def test_mean_pooling_is_the_mean_of_the_texts_own_tokens(encoder):
@@ -131,7 +144,9 @@ def test_broken_weights_are_named_by_row(encoder, tmp_path):
         finite_features(features, PROMPTS[:1] * 3, ["save", "later", "now"])
 
 
-@pytest.mark.parametrize("options", [{"pooling": "max"}, {"max_tokens": 4}, {"length_weight": -1}])
+@pytest.mark.parametrize(
+    "options", [{"pooling": "max"}, {"max_tokens": 4}, {"length_weight": -1}, {"length": "no"}]
+)
 def test_bad_options(encoder, options):
     with pytest.raises(InputError):
         EncoderFeatures(str(encoder), **options)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from murmuration.preference.choices import LENGTHS
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import (
     HashingFeatures,
@@ -27,7 +28,12 @@ def test_shape_and_parts():
     assert got.shape == (3, 65)
     assert got.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(got[:, :-1], axis=1), [1, 0, 0], rtol=1e-6)
-    np.testing.assert_allclose(got[:, -1], 0.5 * np.log1p([3, 0, 1]), rtol=1e-6)
+    np.testing.assert_allclose(
+        got[:, -1], 0.5 * np.tanh(np.log(np.array([4, 1, 2]) / 25)), rtol=1e-6
+    )
+    former = phi("Save it now", "", "!?", dimension=65, length_weight=0.5, length="log")
+    assert np.array_equal(former[:, :-1], got[:, :-1])
+    np.testing.assert_allclose(former[:, -1], 0.5 * np.log1p([3, 0, 1]), rtol=1e-6)
 
 
 def test_nothing_to_do():
@@ -53,29 +59,72 @@ def test_a_text_has_the_same_features_in_any_company(company, text):
     assert np.array_equal(phi(*company, text, dimension=65)[-1], phi(text, dimension=65)[0])
 
 
-#: On the length of a difference of two texts' features, where the length counts once.
-BOUND = np.hypot(2.0, np.log1p(10_000))
+#: On a difference of two texts' features, where length counts once: what is bounded, and ``log``.
+BOUNDS = {"bounded": np.hypot(2.0, 2.0), "none": 2.0, "log": np.hypot(2.0, np.log1p(10_000))}
 
 
+@pytest.mark.parametrize("length", BOUNDS)
 @settings(max_examples=50)
 @given(texts, texts)
-def test_differences_stay_within_the_bound(one, other):
-    one_D, other_D = phi(one * 50, other, length_weight=1.0)
-    assert np.linalg.norm(one_D - other_D) <= BOUND + 1e-6
+def test_differences_stay_within_the_bound(length, one, other):
+    one_D, other_D = phi(one * 50, other, length_weight=1.0, length=length)
+    assert np.linalg.norm(one_D - other_D) <= BOUNDS[length] + 1e-6
 
 
-def test_the_bound_is_nearly_reached():
+@pytest.mark.parametrize("length", BOUNDS)
+def test_the_bound_is_nearly_reached(length):
     """A bound that is far too large would pass the test above."""
     opposite = [f"word{i}" for i in range(64)]
     phi_RD = phi(*opposite, dimension=2)
     assert {-1.0, 1.0} == set(phi_RD[:, 0])
-    longest = phi("w " * 10_000, "", length_weight=1.0)
+    longest = phi("w " * 10_000, "", length_weight=1.0, length=length)
     gap = np.hypot(2.0, np.linalg.norm(longest[0, -1] - longest[1, -1]))
-    assert gap == pytest.approx(BOUND)
+    assert gap == pytest.approx(BOUNDS[length], rel=2e-3)
+
+
+#: Words, of which some share a bucket of so few, with either sign.
+repeated = st.text("ab .é字", min_size=1, max_size=30)
+weights = st.lists(st.floats(-10, 10, width=32), min_size=17, max_size=17)
+
+
+@pytest.mark.parametrize("length", ["bounded", "none"])
+@settings(max_examples=200, deadline=None)
+@given(repeated, st.integers(2, 400), weights)
+def test_repeating_a_text_cannot_raise_its_reward_without_end(length, text, times, theta):
+    """Whatever the weights: the reward is bounded, and soon hardly changes.
+
+    Of a text k times the n-gram counts are k·a + (k − 1)·b with whole a, and b what its last word
+    and its first add, so their direction moves by at most 2‖b‖ / (k − 1) from k on; ‖b‖ ≤ 1.
+    """
+    theta_D = np.array(theta)
+    features = HashingFeatures(dimension=17, length=length)
+    said = [(text + " ") * count for count in (times, 10 * times)]
+    some, more = features(["", ""], said).astype(float) @ theta_D
+    rest, last = float(np.linalg.norm(theta_D[:-1])), abs(float(theta_D[-1]))
+    assert abs(more) <= rest + 0.3 * last + 1e-5
+    many = 1 + times * len(text.split())
+    saturated = 2.0 / (1.0 + (many / 25) ** 2) if length == "bounded" else 0.0
+    assert abs(more - some) <= 2.0 * rest / (times - 1) + 0.3 * last * saturated + 1e-4
+
+
+def test_padding_paid_for_ever_before():
+    """What the property above refuses: the test can fail."""
+    said = ["lorem " * count for count in (5, 50, 500, 5_000)]
+    log, bounded, none = (phi(*said, length=length)[:, -1] for length in ("log", "bounded", "none"))
+    assert (np.diff(log) > 0.6).all()
+    assert np.diff(bounded)[-1] < 0.01 < np.diff(bounded)[0]
+    assert not none.any()
 
 
 @pytest.mark.parametrize(
-    "options", [{"dimension": 1}, {"ngrams": 0}, {"length_weight": -1}, {"length_weight": np.nan}]
+    "options",
+    [
+        {"dimension": 1},
+        {"ngrams": 0},
+        {"length_weight": -1},
+        {"length_weight": np.nan},
+        {"length": ""},
+    ],
 )
 def test_bad_options(options):
     with pytest.raises(InputError):
@@ -86,6 +135,16 @@ def test_config_round_trip():
     features = HashingFeatures(dimension=33, ngrams=1, length_weight=0.1)
     assert feature_map(json.loads(json.dumps(features.to_config()))) == features
     assert feature_map(parse_features("hashing")) == HashingFeatures()
+    for length in LENGTHS:
+        assert feature_map(parse_features("hashing:9", length)) == HashingFeatures(9, length=length)
+
+
+def test_a_config_of_an_earlier_version_keeps_its_length():
+    former = {"kind": "hashing", "dimension": 1025, "ngrams": 2, "length_weight": 0.3}
+    features = feature_map(former)
+    assert features == HashingFeatures(length="log")
+    got = features([""] * 2, ["lorem " * 5, "lorem " * 5_000])[:, -1]
+    assert got.tolist() == [np.float32(0.3) * np.float32(np.log1p(n)) for n in (5, 5_000)]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +164,14 @@ def test_bad_configs(config, reason):
 def test_parse_features_tells_folders_from_hub_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "encoder").mkdir()
-    folder = {"kind": "encoder", "path": str(tmp_path / "encoder")}
+    folder = {"kind": "encoder", "path": str(tmp_path / "encoder"), "length": "bounded"}
     assert parse_features("encoder") == folder
     assert parse_features("./encoder") == folder
-    assert parse_features("owner/encoder") == {"kind": "encoder", "path": "owner/encoder"}
+    assert parse_features("owner/encoder", "none") == {
+        "kind": "encoder",
+        "path": "owner/encoder",
+        "length": "none",
+    }
 
 
 @pytest.mark.parametrize("option", ["", " ", "./gone", "a/b/c", "no such"])

@@ -25,7 +25,8 @@ COUNTS = (3, 1, 2)
 CLIP = 0.05
 #: Of the length of a sum of clipped vectors in float32, whose unit roundoff is 6e-8. Most are below
 #: 1e-6; where the rewards of two texts nearly cancel, both sides have lost as many digits.
-SAME = dict.fromkeys(("albert", "deberta-v2", "electra", "mpnet"), 3e-6)
+_ENCODERS = ("albert", "bert", "deberta-v2", "electra", "mpnet", "xlm-roberta")
+SAME = dict.fromkeys(_ENCODERS, 3e-6)
 USUAL = 2e-6
 CAUSAL = (
     "gpt2", "gptj", "gpt_neox", "gpt_bigcode", "opt", "bloom", "mpt", "falcon", "llama", "mistral",

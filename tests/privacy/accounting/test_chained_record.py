@@ -328,7 +328,7 @@ def test_another_records_file_is_refused(tmp_path: Path, which: str, lines: int)
 
 
 def test_both_files_rolled_back_at_once_look_like_then(path: Path) -> None:
-    """The limit, stated in docs/explanation/privacy.md: a head kept elsewhere shows it."""
+    """The limit, stated in docs/explanation/accounting.md: a head kept elsewhere shows it."""
     fill(path, 3)
     older = path.read_bytes(), head_path(path).read_bytes()
     record = ChainedRecord(path, FIRST)

@@ -142,6 +142,28 @@ def test_models_that_say_the_next_token(make_result, task, features, said):
     assert ("PeftModel" in card) == (features["train"] == "lora")
 
 
+@pytest.mark.parametrize("kind", ["hashing", "encoder"])
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        ({"length": "bounded"}, "What it pays for length is bounded"),
+        ({"length": "none"}, None),
+        ({"length": "log"}, "grows without end"),
+        ({}, "grows without end"),  # of an earlier version
+    ],
+)
+def test_how_length_counts(make_result, kind, length, said):
+    card = model_card(make_result(features={"kind": kind, "path": "minilm", **length}))
+    assert ("length of the response." in card or "and its length." in card) == (said is not None)
+    assert ("pays for length" in card) == (said is not None)
+    assert said is None or said in card
+
+
+def test_nothing_is_said_of_length_where_a_language_model_reads(make_result):
+    for features in (LORA, HEAD):
+        assert "pays for length" not in model_card(make_result(features=features))
+
+
 def test_others_are_no_language_models(make_result):
     assert "transformers" not in model_card(make_result())
 

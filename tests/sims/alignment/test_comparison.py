@@ -183,7 +183,7 @@ def test_wins_and_what_is_told_of_them():
     said = " ".join(result["caveats"])
     for words in (
         "Silly.",
-        "flattered by luck",
+        "looks better by chance",
         "1 answers do not fit",
         "divergence for m: a file",
     ):

@@ -343,10 +343,10 @@ def test_keys_that_would_be_seen(tmp_path, monkeypatch):
     [
         ("http://me:SECRET@h/v1", "a key belongs into"),
         ("https://h/v1?key=SECRET", "a key belongs into"),
-        ("http:///v1", "no address"),
-        ("http://h:port/v1", "no address"),
-        ("http://[::1/v1", "no address"),
-        ("http://h/v1\n", "no address"),
+        ("http:///v1", "not an address"),
+        ("http://h:port/v1", "not an address"),
+        ("http://[::1/v1", "not an address"),
+        ("http://h/v1\n", "not an address"),
     ],
 )
 def test_addresses_that_are_refused(url, said):

@@ -57,7 +57,7 @@ def test_a_reward_judges_by_its_scores(reward):
 def test_scores_that_are_no_numbers(reward):
     judge = RewardJudge(reward)
     judge._reward.theta_D = np.full(33, np.nan, np.float32)
-    with pytest.raises(InputError, match="no finite number"):
+    with pytest.raises(InputError, match="not a finite number"):
         judge.preferred(["p"], ["one"], ["two"])
 
 

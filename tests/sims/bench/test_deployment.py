@@ -1,4 +1,4 @@
-"""The relay that counts; the measurement itself is run by hand (docs/how-to/deploying.md)."""
+"""The relay that counts; the measurement itself is run by hand (docs/research/deployments.md)."""
 
 import socket
 import threading

@@ -125,7 +125,7 @@ def test_doctor_finds_nobody(cli, folder):
 def test_doctor_wants_a_deployment(cli, tmp_path):
     code, _, err = cli("deploy", "doctor", tmp_path)
     assert code == 2
-    assert "is no deployment" in err[0]
+    assert "is not a deployment's folder" in err[0]
 
 
 def test_run_refuses_a_setting_that_is_none(cli, folder, tmp_path):

@@ -183,6 +183,16 @@ def test_the_config_of_a_run_sets_the_same_run(tmp_path, monkeypatch, given):
     assert again.hold_out == first.hold_out
 
 
+def test_the_config_of_a_run_of_an_earlier_version_counts_length_as_it_did(tmp_path):
+    """Which had no such setting; of a language model there is none to be repeated."""
+    file = tmp_path / "config.json"
+    for base, length in ({"base": ""}, "log"), ({"base": "b"}, None):
+        file.write_text(json.dumps({"epsilon": 1.0, "check": "x", **base}))
+        assert read_settings(file).get("length") == length
+    file.write_text(json.dumps({"epsilon": 1.0}))  # somebody's own, not of a run
+    assert "length" not in read_settings(file)
+
+
 def test_what_is_of_other_strategies_is_no_part_of_a_run():
     mine = settings({"strategy": "els", "group_size": 4, "out": "o"}).immutable_fields()
     assert "sampling_probability" in mine

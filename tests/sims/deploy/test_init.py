@@ -127,5 +127,5 @@ def test_addresses():
 def test_the_address_is_the_deployments(tmp_path):
     write_deployment(tmp_path / "d", Deployment(("server.example",), 8111, ("a",)))
     assert deployed_address(tmp_path / "d" / "server") == "server.example:8111"
-    with pytest.raises(InputError, match="no deployment"):
+    with pytest.raises(InputError, match="not a deployment's folder"):
         deployed_address(tmp_path)

@@ -97,5 +97,5 @@ def test_a_file_that_is_no_key_is_named_before_anything_is_registered(site):
         (folder / "clients" / name / "node.pub").unlink()
     with pytest.raises(InputError, match="there is no client"):
         register(folder)
-    with pytest.raises(InputError, match="no deployment"):
+    with pytest.raises(InputError, match="is not a deployment"):
         register(folder / "server")

@@ -78,7 +78,7 @@ def test_a_run_that_cannot_be_compared_says_so(tmp_path):
     for text, said in (
         ("rounds = ", "cannot be used"),
         ("sounds = 3\n", "unknown setting"),
-        ('strategy = "els"\nusers = 9\ncohort = 3\nadjacency = "zero-out"\n', "give it"),
+        ('strategy = "els"\nusers = 9\ncohort = 3\nadjacency = "zero-out"\n', "set it"),
         ('strategy = "local-label"\nadjacency = "replace-labels"\n', "no plan"),
     ):
         run.write_text(text)

@@ -156,3 +156,19 @@ def test_the_column_of_users_is_the_one_that_a_run_takes(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"worker": 1, "prompt": "p", "chosen": "a", "rejected": "b"}\n')
     assert look.look_at(str(path), "", {}).taken["user_id"] == "worker"
+
+
+@pytest.mark.parametrize("column", ["ranking", "ranks", "rank"])
+def test_ranks_are_shown_as_used_whatever_their_column_is_called(written, column):
+    row = {"user_id": "a", "prompt": "p", "responses": ["x", "y"], column: [2, 1]}
+    assert look.look_at(written([row]), "", {}).taken["ranking"] == column
+
+
+def test_two_sides_and_who_won_are_shown_as_used(written):
+    row = {"user_id": "a", "prompt": "p", "answer_1": "x", "answer_2": "y", "choice": 2}
+    taken = look.look_at(written([row]), "", {}).taken
+    assert (taken["response_a"], taken["response_b"], taken["winner"]) == (
+        "answer_1",
+        "answer_2",
+        "choice",
+    )

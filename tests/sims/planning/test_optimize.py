@@ -188,7 +188,7 @@ def test_a_file_that_says_nothing(cli, tmp_path):
 def test_its_options_go_with_it(cli):
     code, _, lines = cli("plan", "--compute", 128, "--users", 9)
     assert code == 2
-    assert "go with --optimize" in lines[0]
+    assert "need --optimize" in lines[0]
 
 
 @pytest.mark.parametrize(("model", "named"), [("btl", False), ("plackett-luce", True)])

@@ -1,4 +1,4 @@
-"""The parts of the chaos script; the whole of it is run by hand (docs/how-to/deploying.md)."""
+"""The parts of the chaos script; the whole of it is run by hand (docs/research/deployments.md)."""
 
 import pytest
 

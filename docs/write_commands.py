@@ -1,0 +1,103 @@
+"""Writes docs/reference/commands.md from the commands themselves.
+
+    python docs/write_commands.py
+
+A test compares the page with what would be written.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from murmuration.sims.main import COMMANDS, imported
+
+PAGE = Path(__file__).resolve().parent / "reference" / "commands.md"
+
+
+def page() -> str:
+    """docs/reference/commands.md."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Commands"
+    yield ""
+    yield "Every command with its arguments and options, as `murmuration COMMAND --help` has them."
+    yield "Written by `python docs/write_commands.py`."
+    yield ""
+    yield "| command | what it does |"
+    yield "|---|---|"
+    for name, told in COMMANDS.items():
+        yield f"| [`{name}`](#murmuration-{name}) | {_cell(told)} |"
+    yield ""
+    yield "`murmuration --version` tells the version."
+    for name in COMMANDS:
+        yield from _command(f"murmuration {name}", imported(name), "##")
+
+
+def _command(called: str, command: click.Command, mark: str) -> Iterator[str]:
+    yield ""
+    yield f"{mark} {called}"
+    yield ""
+    yield _prose(command.help or "")
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from _command(f"{called} {name}", below, f"{mark}#")
+        return
+    if called == "murmuration run":
+        yield ""
+        yield "Its settings are in [tables of their own](settings.md), by panel and strategy."
+    yield ""
+    yield "| argument or option | takes | default | what it is |"
+    yield "|---|---|---|---|"
+    for parameter in command.params:
+        if not getattr(parameter, "hidden", False):
+            yield f"| {' | '.join(_row(parameter))} |"
+
+
+def _row(parameter: click.Parameter) -> tuple[str, str, str, str]:
+    argument = parameter.param_type_name == "argument"
+    names = [(parameter.name or "").upper()] if argument else parameter.opts
+    names = [*names, *parameter.secondary_opts]
+    flag = getattr(parameter, "is_flag", False)
+    kind = parameter.type
+    takes = " / ".join(map(str, kind.choices)) if isinstance(kind, click.Choice) else kind.name
+    takes = "text" if isinstance(kind, click.types.FuncParamType) else takes
+    takes = "nothing" if flag else takes
+    takes += ", several times" if getattr(parameter, "multiple", False) else ""
+    takes += ", any number" if parameter.nargs == -1 else ""
+    default = "required" if parameter.required else ""
+    if not parameter.required and parameter.default not in (None, False, "", [], ()):
+        given = parameter.default
+        default = "as computed" if callable(given) else f"`{getattr(given, 'value', given)}`"
+    told = getattr(parameter, "help", None) or ""
+    return ", ".join(f"`{name}`" for name in names), _cell(takes), default, _cell(told)
+
+
+def _prose(text: str) -> str:
+    """A help text as Markdown: indented lines stay as they are written."""
+    parts = []
+    for part in text.replace("\b\n", "").replace("\\[", "[").strip().split("\n\n"):
+        lines = part.split("\n")
+        if all(line.startswith("    ") for line in lines):
+            parts.append("```text\n" + "\n".join(line[4:] for line in lines) + "\n```")
+        else:
+            parts.append("\n".join(map(_plain, lines)))
+    return "\n\n".join(parts)
+
+
+def _cell(text: str) -> str:
+    return _plain(" ".join(text.replace("\\[", "[").split())).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    """Without what Markdown would take for markup: `code` stays."""
+    parts = text.split("`")
+    marked = re.compile(r"([*_<\[\]])")
+    return "`".join(p if n % 2 else marked.sub(r"\\\1", p) for n, p in enumerate(parts))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,69 @@
+"""docs/conf.py: the site is built without a warning, and fetches nothing when it is read."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("furo")
+pytest.importorskip("myst_parser")
+ROOT = Path(__file__).parents[2]
+
+
+def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """What Sphinx says; a warning is an error: links, anchors and names of ours that lead nowhere,
+    and pages that no list of contents has."""
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    return subprocess.run(
+        [*command, "-c", "docs", "-d", str(out / "read"), str(source), str(out / "html")],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    done = build(ROOT / "docs", out)
+    assert done.returncode == 0, done.stderr
+    return out / "html"
+
+
+def test_every_page_is_there(site):
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
+    told = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    assert 'id="murmuration.public.train"' in told
+
+
+def test_nothing_is_fetched_by_whoever_reads_it(site):
+    loaded = r"<(?:script|img|iframe|source)\b[^>]*\bsrc|<link\b[^>]*\bhref"
+    fetched = re.compile(rf'(?:{loaded})="([^"]*)"')
+    pages = [*site.rglob("*.html")]
+    assert len(pages) > 20
+    for page in pages:
+        for address in fetched.findall(page.read_text(encoding="utf-8")):
+            assert not re.match(r"(https?:)?//", address), f"{page.name}: {address}"
+    for sheet in site.rglob("*.css"):
+        text = sheet.read_text(encoding="utf-8")
+        assert not re.search(r"""(@import|url\()\s*["']?(https?:)?//""", text), sheet.name
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("[a](b.md)", "'b.md'"),
+        ("[a](#there)", "'there'"),
+        ("{term}`nothing`", "nothing"),
+        ("```{eval-rst}\n:class:`murmuration.Nothing`\n```", "murmuration.Nothing"),
+        ("```{eval-rst}\n.. autofunction:: murmuration.public.nothing\n```", "nothing"),
+    ],
+)
+def test_what_leads_nowhere_ends_the_build(page, said, tmp_path):
+    source = tmp_path / "docs"
+    source.mkdir()
+    (source / "index.md").write_text(f"# Title\n\n{page}\n", encoding="utf-8")
+    done = build(source, tmp_path)
+    assert done.returncode != 0
+    assert said in done.stderr
