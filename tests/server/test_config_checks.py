@@ -35,6 +35,7 @@ BAD = {
     "heldout_epsilon": [-1.0, 3.1, math.nan],
     "on_bad_rows": ["", "repair"],
     "kind": ["", "best"],
+    "length": ["", "long"],
     "labels": ["", "noisy"],
     "most_judgements": [0],
     "most_characters": [-1],
