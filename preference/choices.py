@@ -1,9 +1,9 @@
 """Names of what can be learnt, and of what: light to import, for whoever only offers them."""
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.rows import InputError, Kind
 
 #: Models of a preference (``preference.models``).
-MODELS = ("btl", "thurstone", "plackett-luce")
+MODELS = ("btl", "thurstone", "plackett-luce", "thumbs")
 #: What is learnt (``preference.data.loading``): a reward, the next token of texts or responses, or
 #: a policy: which responses to say.
 TASKS = ("reward", "text", "sft", "policy")
@@ -27,14 +27,21 @@ QUANTISED = ("none", "8bit", "4bit")
 OPTIMIZERS = ("sgd", "adam", "adafactor")
 
 
-def check_model(name: str, width: int) -> None:
-    """Whether a model of preferences is for judgements over as many as ``width`` + 1 responses.
+def check_model(name: str, width: int, kind: Kind = "pairs") -> None:
+    """Whether a model of preferences is for judgements of a kind, over as many as ``width`` + 1
+    responses.
 
     Raises:
-        InputError: an unknown name, or a model of pairs for judgements over more.
+        InputError: an unknown name, a model of pairs for judgements over more, or thumbs and
+            another model or the other way round.
     """
     if name not in MODELS:
         raise InputError(f"--model must be one of {', '.join(MODELS)}; got {name!r}")
+    if (name == "thumbs") != (kind == "thumbs"):
+        raise InputError(
+            "--model thumbs is for thumbs up and down, and these are declared with --kind thumbs: "
+            f"use both or none; got --model {name} and --kind {kind}"
+        )
     if width > 1 and name != "plackett-luce":
         raise InputError(
             f"--model {name} is a model of pairs, and judgements are declared to be over as many "

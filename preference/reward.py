@@ -20,6 +20,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,15 +81,20 @@ def accuracy_of(
 def accuracy_by(
     logits_R: torch.Tensor, examples: "PairExamples | TokenExamples | ClassExamples"
 ) -> Accuracy:
-    """Accuracy of logits: of pairs, and of the best of several; of a ranking, its first place.
+    """Accuracy of logits: of pairs, and of the best of several; of a ranking, its first place; of
+    thumbs as `_accuracy_of_thumbs` has it.
 
     A judgement is right when the preferred response scores highest, and right in part, one over
     their number, when several score exactly the same. Judgements in which several responses are
     preferred equally are left out. Without any other, the means are NaN and the counts 0.
     """
+    if examples.kind == "thumbs":
+        return _accuracy_of_thumbs(logits_R.numpy(), examples.y_R.numpy(), examples.start_U.numpy())
     logits_JW = logits_R.view(-1, examples.width)
     y_JW = examples.y_R.view(-1, examples.width)
     there_JW = torch.isfinite(y_JW)
+    if examples.kind == "ranking":
+        y_JW = _of_first_place(y_JW)
     mass_JW = torch.where(there_JW, 1.0 - y_JW, 0.0)  # of the answer, on each of the others
     mass_JK = torch.cat([1.0 - mass_JW.sum(1, keepdim=True), mass_JW], dim=1)
     scores_JW = torch.where(there_JW, -logits_JW, -math.inf)
@@ -115,6 +121,42 @@ def accuracy_by(
     )
 
 
+def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarray) -> Accuracy:
+    """How often what a user liked scores higher than what that same user did not.
+
+    Over all such pairs of a user, equal scores half; so no offset enters, which nobody could know
+    of people who were not trained on. Users without thumbs of both kinds are left out, and the
+    pooled mean weights users by how many thumbs they gave.
+    """
+    share_U, thumbs_U = [], []
+    for first, end in pairwise(start_U.tolist()):
+        up = y_J[first:end] > 0.5
+        liked, disliked = reward_J[first:end][up], np.sort(reward_J[first:end][~up])
+        if not (len(liked) and len(disliked)):
+            continue
+        below = np.searchsorted(disliked, liked) + np.searchsorted(disliked, liked, side="right")
+        share_U.append(float(below.mean()) / (2.0 * len(disliked)))
+        thumbs_U.append(end - first)
+    if not share_U:
+        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+    return Accuracy(
+        pooled=float(np.average(share_U, weights=thumbs_U)),
+        by_user=float(np.mean(share_U)),
+        users=len(share_U),
+        judgements=sum(thumbs_U),
+        chance=0.5,
+    )
+
+
+def _of_first_place(y_JW: torch.Tensor) -> torch.Tensor:
+    """The y of rankings as if only the first place had been given: 1, or 1 − 1/t for those that t
+    share."""
+    shares_JW = (y_JW < 1.0).cumprod(dim=1)
+    mass_J1 = 1.0 / (1.0 + shares_JW.sum(dim=1, keepdim=True))
+    first_JW = torch.where(shares_JW > 0, 1.0 - mass_J1, 1.0)
+    return torch.where(torch.isfinite(y_JW), first_JW, y_JW)
+
+
 class RewardModel:
     """The reward θ · φ(prompt, response).
 
@@ -122,8 +164,8 @@ class RewardModel:
         theta_D: float32 weights.
         features: the feature map φ, of the same dimension.
         model: the model of preferences that θ was estimated under, one of
-            `preference.choices.MODELS`. It says what differences of scores mean: under `btl` and
-            `plackett-luce` they are log odds, under `thurstone` normal quantiles.
+            `preference.choices.MODELS`. It says what differences of scores mean: under `btl`,
+            `plackett-luce` and `thumbs` they are log odds, under `thurstone` normal quantiles.
     """
 
     def __init__(

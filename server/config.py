@@ -249,7 +249,9 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
         _check_loss(config)
     schema = config.schema
     if config.task in JUDGED:
-        check_model(config.model, schema.responses - 1)
+        check_model(config.model, schema.responses - 1, schema.kind)
+    if schema.kind == "thumbs":
+        _check_thumbs(config, strategy)
     try:
         registry.check_adjacency(config.strategy, Adjacency(config.adjacency))
         check_noise(config, strategy)
@@ -257,6 +259,32 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
             check_masks(config, strategy, registry.strategies().values())
     except ValueError as error:
         raise InputError(str(error)) from None
+
+
+def _check_thumbs(config: "RunConfig", strategy: Strategy) -> None:
+    """Refuse what the model of thumbs, in which each user has an offset, is not for."""
+    by_user = [s.name for s in registry.strategies().values() if s.averages_users]
+    if config.task != "reward":
+        raise InputError(
+            f"--kind thumbs is for a reward, not for --task {config.task}: leave it out, and pairs "
+            "are made of thumbs"
+        )
+    if config.base and config.train != "head":
+        raise InputError(
+            "--model thumbs has an offset of each user's, which is found for a linear head only: "
+            "with --base, --train head; or leave out --kind thumbs, and pairs are made of thumbs"
+        )
+    if not strategy.averages_users:
+        raise InputError(
+            "--model thumbs has an offset of each user's, which is found from all their thumbs "
+            f"together, and --strategy {strategy.name} takes judgements one by one: use "
+            f"{', '.join(by_user[:-1])} or {by_user[-1]}"
+        )
+    if config.batch_users:
+        raise InputError(
+            "--batch-users computes several users at once, and --model thumbs is computed user by "
+            "user: leave it out"
+        )
 
 
 def _check_loss(config: "RunConfig") -> None:

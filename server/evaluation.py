@@ -81,7 +81,10 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
     schema = replace(config.schema, labels="true")
     data = load_data(config.task, config.test, config.columns, skip, schema)
     if config.task in JUDGED and isinstance(data, Judgements) and not data.decided:
-        raise InputError(f"--test {config.test}: every judgement is a tie, nothing to predict")
+        why = (
+            "nobody has thumbs up and down" if data.kind == "thumbs" else "every judgement is a tie"
+        )
+        raise InputError(f"--test {config.test}: {why}, nothing to predict")
     left_out = LeftOut(skip) if skip == "skip" else None
     examples = examples_of(data, features, left_out)
     if left_out is not None and left_out.rows:

@@ -151,7 +151,8 @@ class Settings:
     )
     kind: str = setting(
         "pairs",
-        "What each judgement is: pairs, top-1 (the best of several) or ranking. [default: pairs]",
+        "What each judgement is: pairs, top-1 (the best of several), ranking, or thumbs (one "
+        "response, liked or not). [default: pairs, which are also made of thumbs]",
         panel=DATA,
         choices=KINDS,
     )
@@ -200,7 +201,7 @@ class Settings:
     model: str = setting(
         "btl",
         "Model of preferences: btl or thurstone for pairs, plackett-luce for the best of "
-        "several or rankings. [default: btl]",
+        "several or rankings, thumbs for --kind thumbs. [default: btl]",
         panel=MODEL,
         choices=MODELS,
     )

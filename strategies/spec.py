@@ -153,6 +153,12 @@ class Strategy:
     local: bool = False
     chooses: bool = False
 
+    @property
+    def averages_users(self) -> bool:
+        """Whether a user's judgements enter as one averaged gradient, whatever loss it is of."""
+        one_by_one = any(half.of_examples for half in self.node_halves.values())
+        return not (self.rounds or self.local or self.chooses or one_by_one)
+
     def check_adjacency(self, adjacency: Adjacency) -> None:
         """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
         if adjacency not in self.adjacencies:

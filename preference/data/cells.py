@@ -61,6 +61,16 @@ def number_cell(value: object) -> float:
         return math.nan
 
 
+def flag_cell(value: object, column: str) -> bool:
+    """True or false, also as 1 and 0 and as text; BadRow for anything else."""
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, Real) and value in (0, 1)):
+        return bool(value)
+    if isinstance(value, str) and value.strip().lower() in known:
+        return known[value.strip().lower()]
+    raise BadRow(f"{column!r} must be true or false, found {found_kind(value)}")
+
+
 def list_cell(value: object) -> list[object] | None:
     """A list, also one written as JSON; None if it is no list."""
     if isinstance(value, str):

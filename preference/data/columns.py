@@ -31,6 +31,8 @@ PROMPT_COLUMNS = ("question", "instruction", "query", "input", "context", "post"
 SHARED_TURNS = "no column 'prompt': it is the turns that 'chosen' and 'rejected' share"
 SHARED_WORDS = "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with"
 RANKING_COLUMNS = ("ranking", "ranks", "rank")
+#: Where a response stands that was liked or not, as `label` says.
+RATED_COLUMNS = ("completion", "response", "messages")
 
 
 def with_user(row: Mapping[str, object], names: Mapping[str, str]) -> Mapping[str, str]:
@@ -48,6 +50,24 @@ def with_user(row: Mapping[str, object], names: Mapping[str, str]) -> Mapping[st
             f"--columns user_id={there[0]}"
         )
     return {**names, "user_id": there[0]} if there else names
+
+
+def rated_columns(row: Mapping[str, object], names: Mapping[str, str]) -> Mapping[str, str] | None:
+    """The names of a rating's columns: the response's (``completion``) and its ``label``'s; None
+    for a row that is none.
+
+    It is one where these two are there, or were asked for, and nothing that the response was
+    compared with.
+    """
+    asked = {field: names[field] for field in ("completion", "label") if field in names}
+    if not asked:
+        compared = (names["chosen"], names["rejected"], names.get("responses", "responses"))
+        if "label" not in row or any(column in row for column in compared):
+            return None
+    there = [column for column in RATED_COLUMNS if column in row]
+    if not asked and not there:
+        return None
+    return {"completion": there[0] if there else "completion", "label": "label"} | asked
 
 
 def may_lack_prompt(row: Mapping[str, object], names: Mapping[str, str]) -> bool:

@@ -27,6 +27,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from murmuration.preference.data.columns import SHARED_WORDS, told
+from murmuration.preference.data.ratings import Paired, pair_up
 from murmuration.preference.data.rows import (
     FIELDS,
     REQUIRED,
@@ -46,6 +47,14 @@ OnBadRows = Literal["refuse", "skip", "isolate"]
 
 #: So many reasons are kept; further rows are only counted.
 _MOST_TOLD = 100
+_NO_PAIRS = (
+    "no user rated one prompt's responses up and down, so there is no pair to learn from: "
+    "--kind thumbs --model thumbs learns from single ratings"
+)
+_NOT_AT_NODES = (
+    "a single rating, and pairs are declared: which pairs ratings make would tell what they were, "
+    "so a node makes none; declare kind=thumbs, or give it pairs"
+)
 
 
 @dataclass(frozen=True)
@@ -85,18 +94,23 @@ class Judgements:
         start_U: int64, U + 1 row offsets; a user may be without rows.
         prompts: R prompts.
         responses: R tuples of two or more responses in order of preference; `(chosen, rejected)`
-            for pairs.
+            for pairs. Of thumbs the only one.
         y_R: float32; 1 where the first response is preferred, 0.5 for a tie of a pair. Among the
-            best of several one over the number of those that tie, which come first.
+            best of several one over the number of those that tie, which come first. Of thumbs 1
+            where the response was liked, else 0.
         channel: how the labels were made.
         set_aside: `file:line: reason` of the first rows that were left out when loading.
         left_out: how many were.
-        kind: `pairs`, `top-1` (the best of several) or `ranking`, as declared.
+        kind: `pairs`, `top-1` (the best of several), `ranking` or `thumbs`, as declared.
         most_responses: K, as declared: no judgement has more.
         flip_R: float64, the probability of each label not to be the true one, where that differs
             between judgements; None where `channel` says it all.
         notes: what is to be said of how the rows were read, where their columns have other names.
         one_user_per_row: whether users are rows, as declared, and not people.
+        groups_R: of rankings, how many responses share each place, the best first; empty for one
+            without ties. None: there are no ties.
+        thumbs: of how many single ratings pairs were made (`preference.data.ratings`).
+        thumbs_alone: how many of these are in no pair.
     """
 
     user_ids: tuple[str, ...]
@@ -112,6 +126,9 @@ class Judgements:
     flip_R: np.ndarray | None = None
     notes: tuple[str, ...] = ()
     one_user_per_row: bool = False
+    groups_R: Sequence[tuple[int, ...]] | None = None
+    thumbs: int = 0
+    thumbs_alone: int = 0
 
     def __post_init__(self) -> None:
         rows = len(self.prompts)
@@ -123,11 +140,18 @@ class Judgements:
         shown_R = np.array([len(listed) for listed in self.responses], dtype=np.int64)
         if self.kind == "pairs" and self.most_responses != 2:
             raise InputError("a judgement of a pair has two responses")
-        if ((shown_R < 2) | (shown_R > self.most_responses)).any():
+        thumbs = self.kind == "thumbs"
+        if thumbs and ((shown_R != 1).any() or not np.isin(self.y_R, (0.0, 1.0)).all()):
+            raise InputError("thumbs are about one response each, and up or down")
+        if ((shown_R < 2) | (shown_R > self.most_responses)).any() and not thumbs:
             raise InputError(
                 f"a judgement has at least two responses, and at most {self.most_responses} are "
                 "declared"
             )
+        if self.groups_R is not None:
+            tied = zip(self.groups_R, self.responses, strict=True)
+            if self.kind != "ranking" or any(sum(g) not in (0, len(shown)) for g, shown in tied):
+                raise InputError("ties do not fit the rankings that they are of")
         if self.flip_R is not None and (
             self.channel.kind == "clean"
             or self.flip_R.shape != (rows,)
@@ -150,7 +174,13 @@ class Judgements:
 
     @property
     def decided(self) -> int:
-        """How many judgements are not ties. Zero means that there is nothing to learn from."""
+        """How many judgements are not ties. Zero means that there is nothing to learn from.
+
+        Of thumbs those of users who have both, up and down.
+        """
+        if self.kind == "thumbs":
+            sums_U = np.diff(np.concatenate(([0.0], np.cumsum(self.y_R)))[self.start_U])
+            return int(self.counts_U[(sums_U > 0) & (sums_U < self.counts_U)].sum())
         tied_R = self.y_R == 0.5 if self.kind == "pairs" else self.y_R < 1.0
         return int(np.count_nonzero(~tied_R))
 
@@ -178,6 +208,7 @@ class Judgements:
             responses=[self.responses[row] for row in rows],
             y_R=self.y_R[rows],
             flip_R=None if self.flip_R is None else self.flip_R[rows],
+            groups_R=None if self.groups_R is None else [self.groups_R[row] for row in rows],
             **changes,
         )
 
@@ -194,7 +225,8 @@ class Judgements:
         """Judgements from mappings with `user_id`, `prompt`, and what was preferred.
 
         That is `chosen`, `rejected` and perhaps `tie`; or `responses` with `best` (a place counted
-        from 0, or a list of those that tie) or with `ranking` (the rank of each, 1 for the best).
+        from 0, or a list of those that tie) or with `ranking` (the rank of each, 1 for the best,
+        the same for those that tie); or `completion` and `label`, of which pairs are made.
         Labels that passed through randomized response say so by their `flip_probability`. Which of
         these they are is what `schema` declares.
 
@@ -238,6 +270,8 @@ class Judgements:
             try:
                 judged = parse_row(row, names, schema.kind)
                 schema.check(judged)
+                if judged.kind != schema.kind and on_bad_rows == "isolate":
+                    raise BadRow(_NOT_AT_NODES)
                 if schema.one_user_per_row:
                     judged = replace(judged, user_id=_own_user(judged, alike))
                 schema.check_count(len(found.get(judged.user_id, ())))
@@ -253,14 +287,21 @@ class Judgements:
                 continue
             if (user := readable_user(row, names)) is not None:
                 found.setdefault(user, [])
-        left_out.check(sum(map(len, found.values())), f"{source}: no judgements: there are no rows")
+        rows_read = sum(map(len, found.values()))
+        left_out.check(rows_read, f"{source}: no judgements: there are no rows")
         without = notes[SHARED_WORDS]
-        if on_bad_rows == "refuse" and 0 < without < sum(map(len, found.values())):
+        if on_bad_rows == "refuse" and 0 < without < rows_read:
             raise InputError(
                 f"{source}: {without} rows have no prompt and others have one: give them theirs, "
                 "or take them out"
             )
+        paired = Paired()
+        if schema.kind == "pairs":
+            found, paired = pair_up(found, schema.most_judgements)
         ordered = [judged for mine in found.values() for judged in mine]
+        if rows_read and not ordered:
+            raise InputError(f"{source}: {_NO_PAIRS}")
+        groups = [judged.groups for judged in ordered]
         flip_R = None
         if schema.labels == "randomized":
             flip_R = np.array([judged.flip_probability for judged in ordered], dtype=np.float64)
@@ -278,8 +319,11 @@ class Judgements:
             kind=schema.kind,
             most_responses=schema.responses,
             flip_R=flip_R,
-            notes=told(notes),
+            notes=(*told(notes), *paired.told()),
             one_user_per_row=schema.one_user_per_row,
+            groups_R=groups if any(groups) else None,
+            thumbs=paired.thumbs,
+            thumbs_alone=paired.alone,
         )
 
 
@@ -365,10 +409,10 @@ def _declare(other: OtherKind, schema: Schema, rows: Iterable[Row]) -> BadRow:
     """What is wrong with a row of another kind, and what would suit it and those after it."""
     first = other.row
     most = max(len(row.responses) for row in chain([first], rows) if row.kind == first.kind)
-    suits = Schema(first.kind, most).options or "--kind pairs"
+    suits = Schema(first.kind, most if first.kind != "thumbs" else 0).options or "--kind pairs"
     return BadRow(
         f"{other}, and {schema.kind} are declared: pass {suits}, and keep pairs, the best of "
-        "several and rankings apart"
+        "several, rankings and thumbs apart"
     )
 
 

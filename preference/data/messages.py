@@ -91,6 +91,33 @@ def exchange(
     return (prompt, first, second) if prompted else _shared_words(first, second, columns)
 
 
+def rated_exchange(
+    cells: Mapping[str, object], columns: Mapping[str, str], prompted: bool
+) -> tuple[str, str]:
+    """Prompt and response of a rating, whose `completion` may hold the whole conversation: then the
+    last turn is the response, the assistant's, and those before it are the prompt.
+
+    Raises:
+        BadRow: there is nothing that could be the prompt, or a cell is none of this.
+    """
+    value, column = cells["completion"], columns["completion"]
+    whole = _conversation(value, column)
+    if whole is not None:
+        *before, last = whole
+        if last["role"] != "assistant" or not before:
+            raise BadRow(
+                f"{column!r} ends with a turn of the {last['role']}, where the assistant's "
+                "response is expected"
+            )
+        return text_cell(text_of(before), column), text_cell(last["content"], column)
+    if not prompted:
+        raise BadRow(
+            f"no column {columns['prompt']!r}, and {column!r} is no conversation that holds the "
+            "prompt. Name a column with --columns prompt=NAME"
+        )
+    return prompt_cell(cells["prompt"], columns["prompt"]), response_cell(value, column)
+
+
 def _shared_turns(
     chosen: Sequence[Message], rejected: Sequence[Message], columns: Mapping[str, str]
 ) -> int:

@@ -57,11 +57,13 @@ def best_places(judgements: Judgements, row: int) -> tuple[int, ...]:
     """A judgement's label: the place of the best response in canonical order, or of all tied best.
 
     Raises:
-        InputError: the label is a whole ranking, or no answer but a number.
+        InputError: the label is a whole ranking, a thumb, or no answer but a number.
     """
     y = float(judgements.y_R[row])
     tied = round(1.0 / y) if y > 0.0 else 0
     shown = len(judgements.responses[row])
+    if judgements.kind == "thumbs":
+        raise InputError("thumbs up or down is no choice among responses; give pairs")
     if judgements.kind == "ranking":
         raise InputError("a whole ranking is no single label; give the best response only")
     if not 1 <= tied <= shown or np.float32(1.0 / tied) != judgements.y_R[row]:

@@ -1,14 +1,15 @@
 """One row of judgements: what it must hold, and why it is refused.
 
-Three kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`; or two
+Four kinds of rows, told apart by their columns: pairs (`chosen`, `rejected`, perhaps `tie`; or two
 responses and which of them won, `preference.data.winners`), the best of several (`responses`,
-`best`) and rankings (`responses`, `ranking`). A row with `responses` and `scores` is whichever of
-these is declared. Texts may be lists of chat messages, and the prompt of a pair what its two texts
-share (`preference.data.messages`). A cell of text that should be a list, as in CSV, is read as
-JSON.
+`best`), rankings (`responses`, `ranking`) and thumbs: single responses that were liked or not
+(`completion`, `label`). A row with `responses` and `scores` is whichever of the others is declared.
+Texts may be lists of chat messages, and the prompt of a pair what its two texts share
+(`preference.data.messages`). A cell of text that should be a list, as in CSV, is read as JSON.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -18,6 +19,7 @@ import numpy as np
 
 from murmuration.preference.data.cells import (
     BadRow,
+    flag_cell,
     found_kind,
     list_cell,
     number_cell,
@@ -27,12 +29,18 @@ from murmuration.preference.data.columns import (
     RANKING_COLUMNS,
     check_columns,
     may_lack_prompt,
+    rated_columns,
     with_user,
 )
-from murmuration.preference.data.messages import exchange, prompt_cell, response_cell
+from murmuration.preference.data.messages import (
+    exchange,
+    prompt_cell,
+    rated_exchange,
+    response_cell,
+)
 from murmuration.preference.data.winners import SIDED, preferred_first
 
-Kind = Literal["pairs", "top-1", "ranking"]
+Kind = Literal["pairs", "top-1", "ranking", "thumbs"]
 
 REQUIRED = ("user_id", "prompt", "chosen", "rejected")
 FIELDS = (
@@ -44,6 +52,8 @@ FIELDS = (
     "best",
     "ranking",
     "scores",
+    "completion",
+    "label",
     "flip_probability",
     *SIDED,
 )
@@ -65,10 +75,13 @@ class Row:
         user_id: as text.
         prompt: what was asked.
         responses: in order of preference; among the best of several, the tied ones first and the
-            others as given.
-        y: one over the number of responses that are best: 1, or less for a tie.
+            others as given. Of thumbs the only one.
+        y: one over the number of responses that are best: 1, or less for a tie. Of thumbs 1 where
+            the response was liked, else 0.
         kind: what kind of row it is.
         flip_probability: of the label, or None if the row says nothing of it.
+        groups: of a ranking with ties how many responses share each place, the best first; else
+            empty.
     """
 
     user_id: str
@@ -77,6 +90,7 @@ class Row:
     y: float
     kind: Kind
     flip_probability: float | None
+    groups: tuple[int, ...] = ()
 
 
 def parse_row(
@@ -111,18 +125,24 @@ def _judgement(row: Mapping[str, object], names: Mapping[str, str], declared: Ki
         raise BadRow(f"expected an object with named fields, found {type(row).__name__}")
     row, names = preferred_first(row, names)
     listed = "responses" in names or ("responses" in row and names["chosen"] not in row)
-    names = _columns_of(row, names, listed)
+    rated = rated_columns(row, names)
+    names = _columns_of(row, names, listed) if rated is None else _of_rating(row, names, rated)
     columns = {field: names.get(field, field) for field in FIELDS}
     cells = {field: row.get(column) for field, column in columns.items()}
-    if listed:
+    groups: tuple[int, ...] = ()
+    if rated is not None:
+        prompt, response = rated_exchange(cells, columns, "prompt" in names)
+        liked = flag_cell(cells["label"], columns["label"])
+        kind, responses, y = "thumbs", (response,), float(liked)
+    elif listed:
         prompt = prompt_cell(cells["prompt"], columns["prompt"])
-        kind, responses, y = _listed(cells, columns, declared)
+        kind, responses, y, groups = _listed(cells, columns, declared)
     else:
         prompt, *pair = exchange(cells, columns, "prompt" in names)
-        kind, responses, y = _pair(pair[0], pair[1], cells, columns)
+        kind, responses, y, _ = _pair(pair[0], pair[1], cells, columns)
     user_id = user_cell(cells["user_id"], columns["user_id"]) if "user_id" in names else ""
     flip = _flip(cells["flip_probability"], columns["flip_probability"], kind, len(responses))
-    return Row(user_id, prompt, responses, y, kind, flip)
+    return Row(user_id, prompt, responses, y, kind, flip, groups)
 
 
 def _columns_of(
@@ -145,6 +165,21 @@ def _columns_of(
     return found
 
 
+def _of_rating(
+    row: Mapping[str, object], names: Mapping[str, str], rated: Mapping[str, str]
+) -> Mapping[str, str]:
+    """The columns of a rating's fields; BadRow if one is missing.
+
+    Without a prompt the conversation must hold it (`preference.data.messages.rated_exchange`).
+    """
+    found = {**with_user(row, names), **rated}
+    found = {field: column for field, column in found.items() if field not in _OF_PAIRS}
+    if found["prompt"] == "prompt" and "prompt" not in row:
+        del found["prompt"]
+    check_columns(row, found)
+    return found
+
+
 def readable_user(row: object, names: Mapping[str, str]) -> str | None:
     """Whom a row is of, whatever else is wrong with it; None if it names nobody."""
     if not isinstance(row, Mapping):
@@ -156,7 +191,9 @@ def readable_user(row: object, names: Mapping[str, str]) -> str | None:
         return None
 
 
-_Judged = tuple[Kind, tuple[str, ...], float]
+_OF_PAIRS = ("chosen", "rejected", "score_chosen", "score_rejected")
+#: Kind, responses, y and groups.
+_Judged = tuple[Kind, tuple[str, ...], float, tuple[int, ...]]
 
 
 def _pair(
@@ -171,7 +208,7 @@ def _pair(
                 "that was preferred would be the worse one"
             )
         tie = tie or scores[0] == scores[1]
-    return "pairs", (chosen, rejected), 0.5 if tie else 1.0
+    return "pairs", (chosen, rejected), 0.5 if tie else 1.0, ()
 
 
 def _listed(cells: Mapping[str, object], columns: Mapping[str, str], declared: Kind) -> _Judged:
@@ -199,8 +236,7 @@ def _listed(cells: Mapping[str, object], columns: Mapping[str, str], declared: K
     if _tie(cells["tie"], columns["tie"]):
         raise BadRow(f"{columns['tie']!r} is for pairs: list all that tie in {columns['best']!r}")
     if ranking is not None:
-        order = _order(ranking, columns["ranking"], len(responses))
-        return "ranking", tuple(responses[place] for place in order), 1.0
+        return _ranked(responses, _ranks(ranking, columns["ranking"], len(responses)))
     return _best_first(responses, _best(best, columns["best"], len(responses)))
 
 
@@ -222,15 +258,10 @@ def _scored(
     order = sorted(range(len(numbers)), key=lambda place: -numbers[place])
     tied = [place for place in order if numbers[place] == numbers[order[0]]]
     if declared == "ranking":
-        if len(set(numbers)) < len(numbers):
-            raise BadRow(
-                f"{columns['scores']!r} are equal for some responses, and a ranking has no ties: "
-                "pass --kind top-1 to learn from the best of them"
-            )
-        return "ranking", tuple(responses[place] for place in order), 1.0
+        return _ranked(responses, [-number for number in numbers])
     if declared == "pairs" and len(responses) == 2:
         first, second = (responses[place] for place in order)
-        return "pairs", (first, second), 0.5 if len(tied) == 2 or first == second else 1.0
+        return "pairs", (first, second), 0.5 if len(tied) == 2 or first == second else 1.0, ()
     return _best_first(responses, tied)
 
 
@@ -249,7 +280,16 @@ def _best_first(responses: list[str], tied: list[int]) -> _Judged:
     tied_texts = {responses[place] for place in tied}
     first = [response for response in responses if response in tied_texts]
     others = [response for response in responses if response not in tied_texts]
-    return "top-1", (*first, *others), 1.0 / len(first)
+    return "top-1", (*first, *others), 1.0 / len(first), ()
+
+
+def _ranked(responses: list[str], ranks: list[float]) -> _Judged:
+    """A ranking, the lowest rank first; what ties stays in its order, and is counted."""
+    order = sorted(range(len(ranks)), key=ranks.__getitem__)
+    sizes = Counter(ranks[place] for place in order)  # in order of first appearance
+    groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
+    y = 1.0 / groups[0] if groups else 1.0
+    return "ranking", tuple(responses[place] for place in order), y, groups
 
 
 def _best(value: object, column: str, responses: int) -> list[int]:
@@ -265,22 +305,32 @@ def _best(value: object, column: str, responses: int) -> list[int]:
     return known
 
 
-def _order(value: object, column: str, responses: int) -> list[int]:
-    """Which response comes first, second, …, from the rank of each."""
-    ranks = [_whole(rank) for rank in list_cell(value) or ()]
-    if sorted(rank for rank in ranks if rank is not None) != [*range(1, responses + 1)] or (
-        len(ranks) != responses
-    ):
+def _ranks(value: object, column: str, responses: int) -> list[float]:
+    """The rank of each response, 1 for the best; those that tie share one.
+
+    Shared ranks are counted in any of the usual ways: 1, 2, 2, 4 or 1, 3, 3, 4 or 1, 2, 2, 3, or as
+    means, 1, 2.5, 2.5, 4.
+    """
+    ranks = [number_cell(rank) for rank in list_cell(value) or ()]
+    ordered = sorted(rank for rank in ranks if math.isfinite(rank))
+    lowest = [ordered.index(rank) + 1 for rank in ordered]
+    highest = [low + ordered.count(rank) - 1 for low, rank in zip(lowest, ordered, strict=True)]
+    dense = [len({*ordered[: low - 1]}) + 1 for low in lowest]
+    mean = [(low + high) / 2 for low, high in zip(lowest, highest, strict=True)]
+    usual = ordered in (lowest, highest, dense, mean)
+    if not usual or not len(ordered) == len(ranks) == responses:
         raise BadRow(
-            f"{column!r} must give each of the {responses} responses a place of its own, 1 for the "
-            f"best to {responses}; found {found_kind(value)}"
+            f"{column!r} must give each of the {responses} responses a rank, 1 for the best, and "
+            f"those that tie the same one; found {found_kind(value)}"
         )
-    return [ranks.index(place) for place in range(1, responses + 1)]
+    return ranks
 
 
 def _flip(value: object, column: str, kind: Kind, responses: int) -> float | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
+    if kind == "thumbs":
+        raise BadRow(f"{column!r} is about a choice among responses, not about a single one")
     number, most = number_cell(value), 1.0 - 1.0 / responses
     if not 0.0 <= number < most:
         raise BadRow(
@@ -305,11 +355,6 @@ def _whole(value: object) -> int | None:
 
 
 def _tie(value: object, column: str) -> bool:
-    if value is None:
+    if value is None or (isinstance(value, str) and not value.strip()):
         return False
-    known = {"true": True, "1": True, "false": False, "0": False, "": False}
-    if isinstance(value, (bool, np.bool_)) or (isinstance(value, Real) and value in (0, 1)):
-        return bool(value)
-    if isinstance(value, str) and value.strip().lower() in known:
-        return known[value.strip().lower()]
-    raise BadRow(f"{column!r} must be true or false, found {found_kind(value)}")
+    return flag_cell(value, column)

@@ -26,7 +26,8 @@ class Schema:
 
     Attributes:
         kind: of every judgement.
-        responses: K, the most responses of a judgement; 0 stands for the two of a pair.
+        responses: K, the most responses of a judgement; 0 stands for the two of a pair. Of thumbs
+            2 as well: the response, and having none.
         labels: `true`, or `randomized` where every row says with which probability its label is
             false. True labels may be randomized on demand; these are told as they are.
         most_judgements: of one user that a node keeps, the first ones; texts likewise.
@@ -45,8 +46,10 @@ class Schema:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"--kind must be one of {', '.join(KINDS)}; got {self.kind!r}")
-        if self.kind == "pairs" and not self.responses:
+        if self.kind in ("pairs", "thumbs") and not self.responses:
             object.__setattr__(self, "responses", 2)
+        if self.kind == "thumbs" and self.responses != 2:
+            raise InputError("--responses is about several; --kind thumbs has one: leave it out")
         if self.kind == "pairs" and self.responses != 2:
             raise InputError(
                 f"--responses {self.responses}: pairs have two; more need --kind top-1 or ranking"
@@ -58,8 +61,9 @@ class Schema:
             )
         if self.labels not in LABELS:
             raise InputError(f"--labels must be one of {', '.join(LABELS)}; got {self.labels!r}")
-        if self.labels == "randomized" and self.kind == "ranking":
-            raise InputError("--labels randomized is about single labels, not about rankings")
+        if self.labels == "randomized" and self.kind in ("ranking", "thumbs"):
+            what = "rankings" if self.kind == "ranking" else "thumbs"
+            raise InputError(f"--labels randomized is about single choices, not about {what}")
         for name in ("most_judgements", "most_characters"):
             if getattr(self, name) < 1:
                 option = f"--{name.replace('_', '-')}"
@@ -89,15 +93,15 @@ class Schema:
         given = []
         for field in fields(self):
             value = getattr(self, field.name)
-            of_pairs = field.name == "responses" and self.kind == "pairs"
+            of_pairs = field.name == "responses" and self.kind in ("pairs", "thumbs")
             if value != field.default and not of_pairs:
                 option = f"--{field.name.replace('_', '-')}"
                 given += [option if value is True else f"{option} {value}"]
         return " ".join(given)
 
     def check(self, row: Row) -> None:
-        """BadRow unless a row is what is declared."""
-        if row.kind != self.kind:
+        """BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
+        if row.kind != self.kind and (row.kind, self.kind) != ("thumbs", "pairs"):
             raise OtherKind(row)
         if len(row.responses) > self.responses:
             raise BadRow(

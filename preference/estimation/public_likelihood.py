@@ -39,8 +39,8 @@ def label_linear_model(name: str, examples: PairExamples) -> PreferenceModel:
     Raises:
         InputError: with it the gradient is not linear in labels.
     """
-    if examples.kind == "ranking" or name == "thurstone":
-        what = "rankings" if examples.kind == "ranking" else "--model thurstone"
+    if examples.kind in ("ranking", "thumbs") or name == "thurstone":
+        what = "--model thurstone" if name == "thurstone" else f"--kind {examples.kind}"
         raise InputError(
             f"{what}: labels enter this likelihood in more than their sum with the features, which "
             "is all that is released; use btl, or plackett-luce for the best of several"

@@ -2,8 +2,9 @@
 
 Decisions:
 - A judgement over K responses is W = K − 1 consecutive rows, φ(first) − φ(other_k), one for each
-  response that was not put first. Where judgements are over unequally many, W is that of the most,
-  and what is missing is a row of zeros whose y is `ABSENT`.
+  response that was not put first. A thumb up or down is one row, φ(response). Where judgements are
+  over unequally many, W is that of the most, and what is missing is a row of zeros whose y is
+  `ABSENT`.
 - The features of each distinct text are computed once, in chunks, and scattered into the
   differences. The peak is the result (4·R·D bytes) and a few chunks, whatever the number of
   distinct texts; a large result lies in a file (``preference.features.mapped_rows``).
@@ -41,7 +42,8 @@ class PairExamples:
         x_RD: float32, φ(first) − φ(other); the W rows of a judgement are consecutive.
         y_R: float32; for pairs 1 where the first response is preferred, 0.5 for a tie. For the best
             of several, one less the share of the answer that is other_k: 1, or 1 − 1/t where it is
-            among t that tie. For rankings 1. `ABSENT` where there is no such response.
+            among t that tie. For rankings 1, or ½ where other_k ties with the response before it.
+            `ABSENT` where there is no such response. Of thumbs 1 for up, 0 for down.
         start_U: int64, U + 1 offsets of judgements.
         width: W.
         flip_J: float64, the probability of each label not to be the true one; None for clean labels
@@ -156,7 +158,7 @@ def pair_examples(
     text_JK, prompts, responses, first_row_T = distinct_texts(judgements, feature_map.uses_prompt)
     # Rows in order of the text they take, which is that of the first response or of the other's:
     # those of a chunk of texts are then one slice.
-    there_R = text_JK[:, 1:].reshape(-1) >= 0
+    there_R = (text_JK[:, 1:].reshape(-1) >= 0) | (judgements.kind == "thumbs")
     sides = []
     for text_R, sign in ((np.repeat(text_JK[:, 0], width), 1), (text_JK[:, 1:].reshape(-1), -1)):
         order_R = np.argsort(text_R, kind="stable")
@@ -218,12 +220,18 @@ def labels(judgements: Judgements, there_JW: np.ndarray) -> torch.Tensor:
     """y of each row, (R,) float32; ``there_JW``: which of the others there are."""
     y_JW = np.ones(there_JW.shape, dtype=np.float32)
     y_J = judgements.y_R
-    if judgements.kind == "pairs":
+    if judgements.kind in ("pairs", "thumbs"):
         y_JW[:, 0] = y_J
     elif judgements.kind == "top-1":
         tied_J = np.round(1.0 / y_J).astype(np.int64)
         among_JW = np.arange(1, there_JW.shape[1] + 1) < tied_J[:, None]
         y_JW = np.where(among_JW, np.float32(1) - y_J[:, None], y_JW)
+    elif judgements.groups_R is not None:
+        for row, groups in enumerate(judgements.groups_R):
+            at = 0
+            for many in groups:  # responses ``at`` to ``at + many`` share a place
+                y_JW[row, at : at + many - 1] = 0.5
+                at += many
     return torch.from_numpy(np.where(there_JW, y_JW, np.float32(ABSENT)).reshape(-1))
 
 

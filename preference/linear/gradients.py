@@ -187,6 +187,8 @@ class _Work:
             raise ValueError(
                 f"a model of shape {tuple(theta_D.shape)} for {examples.dimension} features"
             )
+        if device and model.of_user:
+            raise ValueError(f"--model {model.name} is computed one user after the other")
         ends_S = np.cumsum(taken_S.numpy())
         sizes = (GPU_CHUNK_BYTES,) * 2 if device else (CHUNK_BYTES, _LARGE_CHUNK_BYTES)
         # Whoever has no judgement takes room for a gradient, too.

@@ -25,10 +25,11 @@ import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
 
+from murmuration.preference.linear.offsets import thumb_slopes
 from murmuration.privacy.mechanisms.numba_jit import kernel
 
 #: The preference models that the kernel knows; see ``preference.models``.
-BTL, THURSTONE, BEST, RANKING = range(4)
+BTL, THURSTONE, BEST, RANKING, THUMBS = range(5)
 
 _FAST = {"reassoc", "contract", "arcp", "nsz"}  # NaN and infinity keep their meaning
 _LINE = 16  # numbers in a cache line
@@ -63,6 +64,8 @@ def slopes(model: int, z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
         for k in range(width):
             at = np.float64(z[k])
             slope[k] = (1.0 - y[k]) * _hazard(at) - y[k] * _hazard(-at)
+    elif model == RANKING and width == 1 and y[0] < np.float32(1.0):
+        slope[0] = np.float32(0.0)  # two that tie say nothing
     elif model == BTL or width == 1:  # which is what the others are of two responses
         for k in range(width):
             slope[k] = np.float32(1.0) / (np.float32(1.0) + np.exp(-z[k])) - y[k]
@@ -77,7 +80,7 @@ def slopes(model: int, z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
         for k in range(width):
             slope[k] = (np.float32(1.0) - y[k]) - slope[k] / total
     else:
-        _ranking(z, slope)
+        _ranking(z, y, slope)
 
 
 @kernel()
@@ -127,20 +130,27 @@ def _hazard(at: float) -> float:
 
 
 @kernel(fastmath=_FAST)
-def _ranking(z: np.ndarray, slope: np.ndarray) -> None:
-    """All choices of a ranking: the first among all, the second among the rest, and so on."""
+def _ranking(z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
+    """All choices of a ranking: the first among all, the second among the rest, and so on.
+
+    What ties with the response before it has y below 1. Each response of a place is chosen among
+    itself and what is below its place.
+    """
     width = len(z)
     slope[:] = 0.0
-    for stage in range(width):  # ``stage`` responses are placed; row k is response k + 1
+    for stage in range(width):  # row k is response k + 1; ``stage`` is chosen
+        below = stage
+        while below < width and y[below] < np.float32(1.0):
+            below += 1
         most = np.float32(0.0) if stage == 0 else -z[stage - 1]
-        for k in range(stage, width):
+        for k in range(below, width):
             most = max(most, -z[k])
         total = np.exp((np.float32(0.0) if stage == 0 else -z[stage - 1]) - most)
-        for k in range(stage, width):
+        for k in range(below, width):
             total += np.exp(-z[k] - most)
         if stage > 0:
             slope[stage - 1] += np.float32(1.0) - np.exp(-z[stage - 1] - most) / total
-        for k in range(stage, width):
+        for k in range(below, width):
             slope[k] -= np.exp(-z[k] - most) / total
 
 
@@ -211,7 +221,9 @@ def local_updates(
             else:
                 here[:count] = z[:count]
             weight = rate32 / np.float32(max(judgements, 1))
-            for n in range(judgements):
+            if model == THUMBS:  # a user's together
+                thumb_slopes(here[:count], y_R[rows[:count]], slope[:count])
+            for n in range(judgements if model != THUMBS else 0):
                 part = slice(begins[n], begins[n + 1])
                 row = taken_N[first + n] * width
                 slopes(model, here[part], y_R[row : row + part.stop - part.start], slope[part])

@@ -200,4 +200,6 @@ def _digest(judgements: Judgements) -> str:
     hashed.update(judgements.y_R.astype("<f4").tobytes())
     for prompt, shown in zip(judgements.prompts, judgements.responses, strict=True):
         hashed.update(json.dumps([str(prompt), *map(str, shown)]).encode())
+    if judgements.groups_R is not None:
+        hashed.update(json.dumps([list(groups) for groups in judgements.groups_R]).encode())
     return hashed.hexdigest()

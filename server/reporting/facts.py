@@ -79,6 +79,13 @@ _LACKING: dict[str, Any] = {
 }
 
 
+#: What is counted where judgements are thumbs: no offset of a user's enters, nor could be known.
+_JUDGED_THUMBS = (
+    "pairs of a response that a user liked and one that the same user did not; those with only one "
+    "sort left out"
+)
+
+
 def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a ``result.json``, all of them, and beside them what is said with them.
 
@@ -98,6 +105,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "words": WORDS[run["task"]],
         "next_tokens": run["task"] in NEXT_TOKENS,
         "writes": run["task"] != "reward",
+        "judged": _JUDGED_THUMBS if run["model"] == "thumbs" else "judgements, ties left out",
         "epsilon_text": epsilon_text(run["epsilon"]) if run["private"] else "none",
         "delta_text": delta_text(run["delta"]),
         "sentence": of_rows(sentence) if run["one_user_per_row"] else sentence,

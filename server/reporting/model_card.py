@@ -210,16 +210,17 @@ Training stopped after {{ rounds|count }} of {{ rounds_planned|count }} planned 
 Not measured.
 {% elif not test_is_public %}
 {% if next_tokens %}{{ loss_text }}; {% endif %}{{ by_user_text }} of the
-  {{ "next tokens guessed right" if next_tokens else "judgements, ties left out" }}, by user, of
+  {{ "next tokens guessed right" if next_tokens else judged }}, by user, of
   about {{ heldout_users|count }} users who were not trained on, with a standard error of at most
   {{ error_text }}.
 {% elif next_tokens %}
 On the {{ words.rows }} of {{ heldout_users|count }} users who were not trained on: {{ loss_text }};
   {{ accuracy_text }} of the next tokens guessed right, {{ by_user_text }} averaged by user.
 {% else %}
-{{ accuracy_text }} of the judgements of {{ heldout_users|count }} users who were not trained on
-  (ties left out); {{ by_user_text }} averaged by user, with a standard error of at most
-  {{ error_text }}. Guessing would be right
+{{ accuracy_text }} of the {{ judged.partition("; ")[0] if model == "thumbs" else "judgements" }} of
+  {{ heldout_users|count }} users who were not trained on
+  ({{ judged.partition("; ")[2] or "ties left out" }}); {{ by_user_text }} averaged by user, with a
+  standard error of at most {{ error_text }}. Guessing would be right
   {{ "half" if heldout_chance in (none, 0.5) else "%.0f %%" % (100 * heldout_chance) }} of the time.
 {% endif %}
 {% if baselines and baselines.longer_wins is not none %}

@@ -104,12 +104,15 @@ def _there(found: look.Look) -> Text:
         field if field == column else f"{field} = {column}" for field, column in taken.items()
     ]
     unused = [column for column in found.columns if column not in taken.values()]
-    several = found.schema.kind != "pairs"
+    several = found.schema.kind in ("top-1", "ranking")
     over = f", over at most {found.schema.responses} responses" if several else ""
+    share, what = ties / max(1, len(judgements)), "ties"
+    if found.schema.kind == "thumbs":
+        share, what = float(judgements.y_R.mean()), "thumbs up"
     people = _counted(len(judgements.user_ids), "user")
     lines = [
         f"{_counted(len(judgements), 'judgement')} by {people}, "
-        f"{_percent(ties / len(judgements)) if ties else 'none'} of them ties",
+        f"{_percent(share) if share else 'none'} of them {what}",
         f"kind: {found.schema.kind}{over}",
         f"columns used: {', '.join(listed) or 'none of these names'}",
         f"columns not used: {', '.join(unused) or 'none'}",
@@ -161,6 +164,10 @@ def _users(found: look.Look) -> Group:
 def _guesses(found: look.Look) -> Group | Text:
     judgements = found.judgements
     chance, longer = look.guessing(judgements), look.longer_wins(judgements)
+    if found.schema.kind == "thumbs":
+        return Text(
+            "of what a person liked and what they did not, guessing picks the liked one in 50.0 %"
+        )
     if not chance.rows:
         return Text("nothing to compare: no judgement over several responses without a tie")
     rows = [

@@ -23,6 +23,7 @@ from murmuration.client.store import load_judged
 from murmuration.preference.data.data_sets import absolute
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.public_items import canonical
+from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
@@ -112,6 +113,8 @@ def privatize(
             one_user_per_row=one_user_per_row,
         ),
     )
+    if judgements.thumbs:
+        raise InputError(f"{data}: {THUMBS_TELL}")
     for note in judgements.notes:
         console().print(note, markup=False)
     try:

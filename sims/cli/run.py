@@ -77,6 +77,8 @@ def settings(given: dict[str, Any]) -> RunConfig:
         raise InputError(
             f"--cohort has no meaning for --strategy {chosen['strategy']}: everybody takes part"
         )
+    if "thumbs" in (chosen.get("kind"), chosen.get("model")):  # one goes with the other
+        chosen = {"kind": "thumbs", "model": "thumbs", **chosen}
     if chosen.get("strategy") == LOCAL_LABEL.name:
         chosen.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
     defaults = asdict(RunConfig())

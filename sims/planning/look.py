@@ -76,7 +76,8 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
     """Read a source as `murmuration run --data` does, but set bad rows aside.
 
     ``declared`` is what options said of the rows, by the names of ``Schema``'s fields. Where that
-    is not the kind, the kind that most rows are of is taken, and as many responses as they have.
+    is not the kind, the kind that most rows are of is taken, and as many responses as they have;
+    thumbs are taken as pairs where half of them or more are in one.
 
     Raises:
         InputError: it cannot be read, or has no row that could be used.
@@ -92,15 +93,16 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
             why = why or error
             continue
         assert isinstance(read, Judgements)
-        kinds[str(kind)] = len(read)
-        if best is None or len(read) > len(best[0]):
+        if not read.thumbs:
+            kinds[str(kind)] = len(read)
+        if best is None or _used(read) > _used(best[0]):
             best = read, schema
-        if not read.left_out:
+        if not read.left_out and 2 * read.thumbs_alone <= read.thumbs:
             break
     if best is None:
         raise why or InputError(f"{source}: no judgements")
     judgements, schema = best
-    if schema.kind != "pairs" and "responses" not in declared:
+    if schema.kind in ("top-1", "ranking") and "responses" not in declared:
         most = max(map(len, judgements.responses))
         schema = _schema(schema.kind, {**declared, "responses": max(2, most)})
     found = columns_of(source)
@@ -114,6 +116,11 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
         taken["ranking"] = named.get("ranking", ranks[0])
     taken = {field: column for field, column in taken.items() if column in found}
     return Look(judgements, schema, kinds, found, taken, _grouped(judgements.set_aside))
+
+
+def _used(judgements: Judgements) -> int:
+    """How many rows are judgements, or thumbs in a pair."""
+    return judgements.thumbs - judgements.thumbs_alone if judgements.thumbs else len(judgements)
 
 
 def _schema(kind: str, declared: Mapping[str, object]) -> Schema:

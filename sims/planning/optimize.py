@@ -62,6 +62,8 @@ class Public:
             schema=self.schema,
         )
         examples = pair_examples(judgements, feature_map(parse_features(self.features)))
+        if examples.kind == "thumbs":
+            raise InputError("--optimize reads pairs, the best of several or rankings, not thumbs")
         name = "btl" if examples.width == 1 else "plackett-luce"
         model = preference_model(name, examples.kind, examples.width)
         try:

@@ -18,7 +18,9 @@ from murmuration.client.app import app as client_app
 from murmuration.client.store import load
 from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
 from murmuration.preference.data.loading import Data
+from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.features import embeddings
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
 from murmuration.server.reporting.facts import WORDS
@@ -168,8 +170,15 @@ def _put_away(log: Path, folder: Path) -> None:
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
     """How many nodes host the users (0: one for each worker); loads and checks their data."""
     data = _load(config)
-    if config.task == "reward" and isinstance(data, Judgements) and not data.decided:
+    thumbs = isinstance(data, Judgements) and data.kind == "thumbs"
+    if config.task == "reward" and isinstance(data, Judgements) and not (thumbs or data.decided):
         raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
+    if (
+        isinstance(data, Judgements)
+        and data.thumbs
+        and Adjacency(config.adjacency).counts_are_public
+    ):
+        raise InputError(f"{config.data}: {THUMBS_TELL}")
     for warning in as_published(config):
         live.note(warning)
     for note in data.notes:

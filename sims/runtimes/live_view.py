@@ -221,10 +221,17 @@ def _accuracy(told: Mapping[str, Any]) -> Iterator[_Row]:
     yield (
         "accuracy",
         (told["accuracy_text"], "bold"),
-        f" of {'next tokens' if told['next_tokens'] else 'judgements'}"
+        f" of {_judged(told)}"
         f"{', ' + told['by_user_text'] if public else ''} by user, ± {told['error_text']} "
         f"({_tested(told)})",
     )
+
+
+def _judged(told: Mapping[str, Any]) -> str:
+    """What accuracy is counted over."""
+    if told["next_tokens"]:
+        return "next tokens"
+    return "pairs of a user's thumbs up and down" if told["model"] == "thumbs" else "judgements"
 
 
 def _tested(told: Mapping[str, Any]) -> str:
@@ -235,7 +242,11 @@ def _tested(told: Mapping[str, Any]) -> str:
     if users >= there or told["next_tokens"]:
         return f"{counted(users, 'user')} tested on"
     others = "the other" if there - users == 1 else "the others"
-    return f"{users:,} of {there:,} test users; the judgements of {others} are all ties"
+    thumbs = told["model"] == "thumbs"
+    alike = (
+        f"thumbs of {others} are all alike" if thumbs else f"judgements of {others} are all ties"
+    )
+    return f"{users:,} of {there:,} test users; the {alike}"
 
 
 def _training(told: Mapping[str, Any]) -> str:

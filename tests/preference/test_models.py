@@ -50,17 +50,23 @@ CASES = {
     "best of 6": (preference_model("plackett-luce", "top-1", 5), 5, True),
     "ranking of 2": (preference_model("plackett-luce", "ranking", 1), 1, False),
     "ranking of 6": (preference_model("plackett-luce", "ranking", 5), 5, False),
+    "ranking of 2 with ties": (preference_model("plackett-luce", "ranking", 1), 1, "ties"),
+    "ranking of 6 with ties": (preference_model("plackett-luce", "ranking", 5), 5, "ties"),
 }
 each_case = pytest.mark.parametrize(("model", "width", "soft"), CASES.values(), ids=CASES)
 
 
 def drawn(width, soft, size, judgements=400, seed=0):
     """Logits and y, in float64: a quarter with absent rows, and if ``soft`` a quarter with masses
-    beyond [0, 1]."""
+    beyond [0, 1]; ``"ties"``: of rankings."""
     generator = torch.Generator().manual_seed(seed)
     z_JW = size * torch.randn(judgements, width, generator=generator, dtype=torch.float64)
     y_JW = torch.ones_like(z_JW)
-    if soft:
+    if soft == "ties":
+        tied_JW = torch.rand(y_JW.shape, generator=generator) < 0.5
+        tied_JW[: judgements // 8] = False
+        y_JW[tied_JW] = 0.5
+    elif soft:
         y_JW[::4] = 2.0 * torch.rand(y_JW[::4].shape, generator=generator, dtype=y_JW.dtype)
         y_JW[1::4, 0] = 0.5
     if width > 1:
@@ -131,6 +137,83 @@ def test_a_ranking_is_likelier_than_any_other_only_as_chances_say():
         z_JW = (in_order[0] - in_order[1:])[None]
         total += math.exp(-float(model.loss(z_JW, torch.ones_like(z_JW))))
     assert total == pytest.approx(1.0)
+
+
+def places(y_W):
+    """Responses of each place, the best first, from a ranking's y."""
+    found = [[0]]
+    for k, y in enumerate(y_W.tolist(), start=1):
+        if y == 1.0:
+            found.append([])
+        if math.isfinite(y):
+            found[-1].append(k)
+    return found
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
+def test_a_ranking_with_ties_is_the_choice_of_each_among_what_is_below_its_place(width, size):
+    model = preference_model("plackett-luce", "ranking", width)
+    z_JW, y_JW = drawn(width, "ties", size, judgements=40)
+    for z_W, y_W, loss in zip(z_JW, y_JW, model.loss(z_JW, y_JW), strict=True):
+        scores, groups = [0.0, *(-z_W).tolist()], places(y_W)
+        expected = 0.0
+        for at, place in enumerate(groups):
+            below = [scores[j] for later in groups[at + 1 :] for j in later]
+            expected -= sum(scores[j] - special.logsumexp([scores[j], *below]) for j in place)
+        assert float(loss) == pytest.approx(expected, rel=1e-12, abs=1e-9)
+
+
+def test_choices_of_a_ranking_with_ties_are_those_of_whole_rankings():
+    """Each factor is the exact chance, over all orders of four, of what the ranking says."""
+    model, utilities = (
+        preference_model("plackett-luce", "ranking", 3),
+        torch.tensor([0.3, -1.0, 2.0, 0.5], dtype=torch.float64),
+    )
+    chance = {}
+    for order in itertools.permutations(range(4)):
+        in_order = utilities[list(order)]
+        z_JW = (in_order[0] - in_order[1:])[None]
+        chance[order] = math.exp(-float(model.loss(z_JW, torch.ones_like(z_JW))))
+    # 0 and 1 share the first place, before 2 and 3, which share the last.
+    expected = 0.0
+    for first in (0, 1):
+        beats = (
+            order for order in chance if all(order.index(first) < order.index(j) for j in (2, 3))
+        )
+        expected -= math.log(sum(chance[order] for order in beats))
+    z_JW, y_JW = (utilities[0] - utilities[1:])[None], torch.tensor([[0.5, 1.0, 0.5]])
+    assert float(model.loss(z_JW, y_JW.double())) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_ties_says_nothing_about_each_other(width):
+    """Nor does the order in which it is listed; all tied is no judgement."""
+    model = preference_model("plackett-luce", "ranking", width)
+    z_JW = torch.randn(20, width, generator=torch.Generator().manual_seed(1)).double()
+    tied_JW = torch.full_like(z_JW, 0.5)
+    assert not model.residual(z_JW, tied_JW).any()
+    assert not model.loss(z_JW, tied_JW).any()
+    assert not model.each(z_JW, tied_JW).any()
+    if width > 1:
+        y_JW = torch.tensor([[1.0, 0.5, 0.5]]).double().repeat(20, 1)
+        order = [1, 2, 0]
+        loss_J, residual_JW = model.loss(z_JW, y_JW), model.residual(z_JW, y_JW)
+        torch.testing.assert_close(model.loss(z_JW[:, order], y_JW), loss_J)
+        torch.testing.assert_close(model.residual(z_JW[:, order], y_JW), residual_JW[:, order])
+
+
+def test_a_ranking_with_ties_moves_no_other_in_a_batch():
+    model = preference_model("plackett-luce", "ranking", 5)
+    z_JW, y_JW = drawn(5, False, 1.0, judgements=16)
+    expected = model.residual(z_JW, y_JW), model.loss(z_JW, y_JW)
+    tied_JW = y_JW.clone()
+    tied_JW[3, 1] = 0.5
+    others = torch.arange(16) != 3
+    found = model.residual(z_JW, tied_JW), model.loss(z_JW, tied_JW)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one[others], other[others])
+        assert not torch.equal(one[3], other[3])
 
 
 def test_chances_of_the_best_add_up_to_one():
@@ -243,7 +326,13 @@ def test_nobody():
 
 
 def test_models_by_name():
-    assert [preference_model(name).name for name in MODELS] == list(MODELS)
+    kinds = {"thumbs": "thumbs"}
+    found = [preference_model(name, kinds.get(name, "pairs")) for name in MODELS]
+    assert [model.name for model in found] == list(MODELS)
+    assert [model.name for model in found if model.of_user] == ["thumbs"]
+    for name, kind in (("thumbs", "pairs"), ("btl", "thumbs"), ("plackett-luce", "thumbs")):
+        with pytest.raises(InputError, match="use both or none"):
+            preference_model(name, kind)
     with pytest.raises(InputError, match="--model must be one of btl, thurstone, plackett-luce"):
         preference_model("elo")
 

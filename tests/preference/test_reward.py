@@ -82,6 +82,30 @@ def test_a_zero_model_guesses_among_what_is_there():
     assert got.pooled == got.chance == pytest.approx((1 / 2 + 1 / 4) / 2)
 
 
+def test_of_a_ranking_with_ties_a_first_place_that_several_share_is_left_out():
+    x_JWD = [[1.0, 2.0], [1.0, -2.0], [1.0, 2.0], [-1.0, 2.0]]
+    y = [1.0, 0.5, 1.0, 0.5, 0.5, 1.0, 0.5, 0.5]  # first alone, first alone, two first, all first
+    found = accuracy_of(np.ones(1), best_of(x_JWD, y, kind="ranking"))
+    assert (found.judgements, found.pooled) == (2, 0.5)
+
+
+def thumbs(x, y, start):
+    return PairExamples(
+        torch.tensor(x)[:, None], torch.tensor(y), torch.tensor(start), kind="thumbs"
+    )
+
+
+def test_of_thumbs_a_users_liked_responses_are_compared_with_their_others():
+    """Whatever offset they have: the second user's rewards are all below the first one's."""
+    x = [3.0, 1.0, 2.0, 2.0, -5.0, -7.0, 1.0, 9.0]
+    y = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+    found = accuracy_of(np.ones(1), thumbs(x, y, [0, 4, 6, 8, 8]))
+    assert found.by_user == pytest.approx((3.5 / 4 + 0.0) / 2)
+    assert found.pooled == pytest.approx((4 * 3.5 / 4 + 2 * 0.0) / 6)
+    assert (found.users, found.judgements, found.chance) == (2, 6, 0.5)
+    assert math.isnan(accuracy_of(np.ones(1), thumbs(x[6:], y[6:], [0, 2])).by_user)
+
+
 def test_what_is_absent_does_not_win():
     y = [[1.0, ABSENT], [1.0, ABSENT]]
     assert accuracy_of(np.ones(1), best_of([[2.0, 0.0], [-2.0, 0.0]], y)).pooled == 0.5

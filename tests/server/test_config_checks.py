@@ -9,6 +9,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import OWN_SETTINGS, RunConfig
 from murmuration.strategies import registry
 
+THUMBS = {"kind": "thumbs", "model": "thumbs"}
 BAD = {
     "task": ["", "write"],
     "train": ["half"],
@@ -34,6 +35,7 @@ BAD = {
     "heldout_epsilon": [-1.0, 3.1, math.nan],
     "on_bad_rows": ["", "repair"],
     "kind": ["", "best"],
+    "length": ["", "long"],
     "labels": ["", "noisy"],
     "most_judgements": [0],
     "most_characters": [-1],
@@ -118,6 +120,22 @@ def test_every_option_with_limits_is_tested_here():
         ({"kind": "ranking", "responses": 65}, "--kind ranking needs --responses"),
         ({"responses": 3}, "--responses 3: pairs have two"),
         ({"kind": "top-1", "responses": 3}, "use --model plackett-luce"),
+        ({"kind": "thumbs"}, "use both or none; got --model btl and --kind thumbs"),
+        ({"model": "thumbs"}, "use both or none; got --model thumbs and --kind pairs"),
+        ({**THUMBS, "responses": 3}, "--kind thumbs has one: leave it out"),
+        ({**THUMBS, "labels": "randomized"}, "not about thumbs"),
+        ({**THUMBS, "strategy": "els"}, "takes judgements one by one: use uls, dp-fedavg"),
+        ({**THUMBS, "strategy": "group"}, "takes judgements one by one"),
+        ({**THUMBS, "strategy": "local-label", "adjacency": "replace-labels"}, "one by one"),
+        ({**THUMBS, "strategy": "label-moment", "adjacency": "replace-labels"}, "one by one"),
+        (
+            {**THUMBS, "strategy": "objective-perturbation", "adjacency": "replace-labels"},
+            "takes judgements one by one",
+        ),
+        ({**THUMBS, "batch_users": True}, "--model thumbs is computed user by user"),
+        ({**THUMBS, "base": "b"}, "with --base, --train head"),
+        ({**THUMBS, "base": "b", "task": "policy"}, "not for --task policy"),
+        ({"kind": "thumbs", "base": "b", "task": "sft"}, "not for --task sft"),
         ({"task": "text", "base": "b", "kind": "top-1", "responses": 2}, "--task text reads none"),
         ({"strategy": "els", "local_steps": 2}, "--local-steps is for --strategy dp-fedavg"),
         ({"strategy": "uls", "local_rate": 2.0}, "--local-rate is for --strategy dp-fedavg"),
@@ -209,3 +227,9 @@ def test_what_has_no_sum_to_mask(strategy, variant, adjacency, message):
 def test_sums_that_can_be_masked(strategy):
     for adjacency in registry.named(strategy).adjacencies - {"add-remove"}:
         RunConfig(strategy=strategy, adjacency=adjacency.value, secure_aggregation=True)
+
+
+@pytest.mark.parametrize("strategy", ["uls", "dp-fedavg", "adaptive", "aup", "nonprivate"])
+def test_thumbs_are_for_strategies_that_average_a_users_judgements(strategy):
+    assert RunConfig(**THUMBS, strategy=strategy).schema.responses == 2
+    assert RunConfig(**THUMBS, strategy=strategy, base="b", train="head").train == "head"

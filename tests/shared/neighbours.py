@@ -35,6 +35,8 @@ def row(kind: str, user: str, draws: np.random.Generator) -> dict:
     if kind == "pairs":
         found |= {"chosen": text(draws), "rejected": text(draws)}
         return {**found, "tie": True} if draws.random() < 0.2 else found
+    if kind == "thumbs":
+        return found | {"completion": text(draws), "label": bool(draws.random() < 0.6)}
     most = 2 if kind == "best of two" else 4
     shown = [f"{text(draws)} {place}" for place in range(draws.integers(2, most + 1))]
     found["responses"] = shown
@@ -108,10 +110,11 @@ DECLARED: dict[str, dict] = {
     "top-1": {"kind": "top-1", "responses": 4, "model": "plackett-luce"},
     "best of two": {"kind": "top-1", "responses": 4, "model": "plackett-luce"},
     "ranking": {"kind": "ranking", "responses": 4, "model": "plackett-luce"},
+    "thumbs": {"kind": "thumbs", "model": "thumbs"},
 }
 OTHER = {
     "pairs": "top-1", "top-1": "ranking", "ranking": "pairs", "best of two": "ranking",
-    "text": "pairs",
+    "text": "pairs", "thumbs": "pairs",
 }  # fmt: skip
 
 
@@ -120,7 +123,10 @@ def named(kind: str) -> dict[str, Change]:
     """The changes that are always tried."""
     draws = np.random.default_rng(11)
     good = [line(row(kind, CHANGED, draws)) for _ in range(200)]
-    asked, answer = "prompt", {"pairs": "chosen", "text": "text"}.get(kind, "responses")
+    asked, answer = (
+        "prompt",
+        {"pairs": "chosen", "text": "text", "thumbs": "completion"}.get(kind, "responses"),
+    )
     own = (lambda text: [text, "b"]) if answer == "responses" else (lambda text: text)
     if kind == "text":
         asked = "text"

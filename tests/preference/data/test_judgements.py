@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -203,6 +205,18 @@ def test_rankings():
     assert judgements.kind == "ranking"
     assert judgements.responses == [("y", "z", "x")]
     assert judgements.decided == 1
+
+
+def test_rankings_with_ties():
+    rows = [best_of(ranking=[1, 2, 2]), best_of("b", ranking=[3, 1, 2]), best_of(ranking=[1, 1, 1])]
+    found = Judgements.from_rows(rows, schema=Schema("ranking", 3))
+    assert list(found.groups_R) == [(1, 2), (3,), ()]
+    np.testing.assert_allclose(found.y_R, [1.0, 1 / 3, 1.0])
+    assert found.decided == 2
+    assert list(found.select([1, 0]).groups_R) == [(), (1, 2), (3,)]
+    assert list(found.keep(np.array([False, True, True])).groups_R) == [(3,), ()]
+    with pytest.raises(InputError, match="ties do not fit"):
+        replace(found, groups_R=[(1, 1), (3,), ()])
 
 
 @pytest.mark.parametrize(

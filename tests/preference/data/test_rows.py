@@ -132,12 +132,116 @@ def test_rankings(ranking):
 
 
 @pytest.mark.parametrize(
+    ("ranking", "responses", "groups"),
+    [
+        ([1, 2, 2], "xyz", (1, 2)),
+        ([1, 3, 3], "xyz", (1, 2)),
+        ([2.5, 1, 2.5], "yxz", (1, 2)),
+        ("[2, 2, 1]", "zxy", (1, 2)),
+        ([3, 1, 1], "yzx", (2, 1)),
+        ([2, 1, 1], "yzx", (2, 1)),
+        ([1.5, "1.5", 3], "xyz", (2, 1)),
+        ([1, 1, 1], "xyz", (3,)),
+        ([2, 2, 2], "xyz", (3,)),
+    ],
+)
+def test_ranks_are_shared_in_all_the_usual_ways(ranking, responses, groups):
+    found = listed(ranking=ranking)
+    assert (found.responses, found.groups) == (tuple(responses), groups)
+    assert found.y == pytest.approx(1 / groups[0])
+
+
+@pytest.mark.parametrize(
     "ranking",
-    [[0, 1, 2], [1, 2], [1, 2, 2], [1, 2, 3, 4], [1, 2, 3, "x"], 1, "x", [], [1, 2, None]],
+    [
+        [0, 1, 2],
+        [1, 2],
+        [2, 2, 5],
+        [1, 1, 4],
+        [90, 40, 40],
+        [3, 4, 5],
+        [1, 2, 3, 4],
+        [1, 2, 3, "x"],
+        [1, 2, None],
+        [1, 2, True],
+        [1, 2, float("nan")],
+        1,
+        "x",
+        [],
+    ],
 )
 def test_what_is_no_ranking(ranking):
-    with pytest.raises(BadRow, match="'ranking' must give each of the 3 responses a place"):
+    with pytest.raises(BadRow, match="'ranking' must give each of the 3 responses a rank"):
         listed(ranking=ranking)
+
+
+KTO = {"user_id": "u", "prompt": "p", "completion": "x", "label": True}
+HI = [{"role": "user", "content": "hi"}]
+YO = [{"role": "assistant", "content": "yo"}]
+
+
+@pytest.mark.parametrize("label", [True, 1, 1.0, "true", " TRUE", "1", np.True_, np.int64(1)])
+def test_a_response_that_was_liked(label):
+    row = KTO | {"label": label}
+    assert parse_row(row, NAMES) == Row("u", "p", ("x",), 1.0, "thumbs", None)
+
+
+@pytest.mark.parametrize("label", [False, 0, 0.0, "false", "0", np.False_])
+def test_a_response_that_was_not_liked(label):
+    assert parse_row(KTO | {"label": label}, NAMES).y == 0.0
+
+
+@pytest.mark.parametrize("label", [None, "", "up", 2, -1, 0.5, [], float("nan")])
+def test_what_is_no_label(label):
+    with pytest.raises(BadRow, match="'label' must be true or false"):
+        parse_row(KTO | {"label": label}, NAMES)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "hi", "completion": "yo"},
+        {"prompt": HI, "completion": YO},
+        {"prompt": "hi", "completion": YO},
+        {"prompt": "hi", "response": "yo"},
+        {"completion": HI + YO},
+        {"messages": HI + YO},
+        {"prompt": "something else", "completion": HI + YO},
+        {"completion": "\n\nHuman: hi\n\nAssistant: yo"},
+    ],
+)
+def test_forms_of_ratings(row):
+    found = parse_row({"annotator": 7, "label": 0} | row, NAMES)
+    assert found == Row("7", "hi", ("yo",), 0.0, "thumbs", None)
+
+
+def test_ratings_under_other_names():
+    names = NAMES | {"completion": "said", "label": "good", "prompt": "asked"}
+    row = {"user_id": "u", "asked": "p", "said": "x", "good": True, "chosen": "of something else"}
+    assert parse_row(row, names) == Row("u", "p", ("x",), 1.0, "thumbs", None)
+    with pytest.raises(BadRow, match="no column 'good'"):
+        parse_row({"user_id": "u", "asked": "p", "said": "x"}, names)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"completion": "yo"}, "no column 'prompt', and 'completion' is no conversation"),
+        ({"completion": HI}, "'completion' ends with a turn of the user"),
+        ({"completion": YO}, "no column 'prompt'"),
+        ({"prompt": "hi", "completion": ""}, "'completion' is empty"),
+        ({"prompt": "hi", "completion": "x", "flip_probability": 0.1}, "not about a single one"),
+    ],
+)
+def test_what_is_no_rating(row, said):
+    with pytest.raises(BadRow, match=said):
+        parse_row({"user_id": "u", "label": 1} | row, NAMES)
+
+
+def test_a_label_beside_a_pair_is_not_read():
+    assert parse(label=0).kind == "pairs"
+    with pytest.raises(BadRow, match="no column 'chosen', 'rejected'"):
+        parse_row({"user_id": "u", "prompt": "p", "better": "x", "label": 0}, NAMES)
 
 
 def test_responses_as_in_csv():

@@ -30,8 +30,15 @@ def test_the_best_of_several_and_all_that_tie():
 
 def test_a_ranking_where_one_is_declared():
     assert scored([1, 3, 2], "ranking").responses == ("b", "c", "a")
-    with pytest.raises(BadRow, match="--kind top-1"):
-        scored([1, 1, 2], "ranking")
+    assert scored([1, 3, 2], "ranking").groups == ()
+
+
+def test_equal_scores_share_a_place_of_a_ranking():
+    found = scored([1, 2, 1, 2], "ranking")
+    assert (found.responses, found.groups, found.y) == (("b", "d", "a", "c"), (2, 2), 0.5)
+    assert scored([3, 1, 1], "ranking").groups == (1, 2)
+    assert scored([3, 1, 1], "ranking").y == 1.0
+    assert scored([2, 2], "ranking").groups == (2,)
 
 
 @pytest.mark.parametrize("scores", [[1, 2], [1, None, 2], [1, "x", 2], [1, True, 2], "no", 3])

@@ -156,6 +156,33 @@ def test_rankings():
     assert got.y_R.tolist() == [1, 1, 1, ABSENT]
 
 
+def test_a_ranking_with_ties_says_what_ties_with_the_response_before_it():
+    texts = [f"text {n}" for n in range(4)]
+    ranks = [[1, 2, 2, 3], [1, 1, 2, 3], [1, 1, 1, 1], [1, 2, 3], [1, 2, 2], [1, 1]]
+    rows = [
+        {"user_id": "a", "prompt": "p", "responses": texts[: len(ranking)], "ranking": ranking}
+        for ranking in ranks
+    ]
+    judgements = Judgements.from_rows(rows, schema=Schema("ranking", 4))
+    found = pair_examples(judgements, HashingFeatures(dimension=17)).y_R.view(-1, 3)
+    expected = [[1, 0.5, 1], [0.5, 1, 1], [0.5] * 3, [1, 1, ABSENT], [1, 0.5, ABSENT]]
+    assert found.tolist() == [*expected, [0.5, ABSENT, ABSENT]]
+
+
+def test_thumbs_are_the_features_themselves():
+    features = HashingFeatures(dimension=17)
+    rows = [
+        {"user_id": user, "prompt": "p", "completion": text, "label": label}
+        for user, text, label in [("a", "one", 1), ("b", "two words", 0), ("a", "two words", 1)]
+    ]
+    judgements = Judgements.from_rows(rows, schema=Schema("thumbs"))
+    found = pair_examples(judgements, features)
+    expected = torch.from_numpy(features(["p"] * 3, ["one", "two words", "two words"]))
+    assert torch.equal(found.x_RD, expected)
+    assert (found.y_R.tolist(), found.start_U.tolist()) == ([1.0, 1.0, 0.0], [0, 2, 3])
+    assert (found.width, found.kind) == (1, "thumbs")
+
+
 def test_flip_probabilities_travel_with_the_judgements():
     rows = [
         {"user_id": u, "prompt": "p", "chosen": "1", "rejected": "2", "flip_probability": flip}

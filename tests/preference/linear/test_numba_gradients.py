@@ -16,6 +16,8 @@ MODELS = [
     ("plackett-luce", "top-1", 3),
     ("plackett-luce", "ranking", 3),
 ]
+#: Also those of a user's judgements together.
+EVERY = [*MODELS, ("thumbs", "thumbs", 1)]
 
 
 def judgements(kind, width, number, dimension, seed, scale=1.0):
@@ -23,8 +25,11 @@ def judgements(kind, width, number, dimension, seed, scale=1.0):
     generator = torch.Generator().manual_seed(seed)
     x_RD = torch.randn(number * width, dimension, generator=generator) * scale
     y_JW = torch.ones(number, width)
-    if kind != "ranking":
-        y_JW[::3, 0] = 0.5
+    if kind == "ranking":
+        y_JW[::5, -2:] = 0.5
+        y_JW[2::5, 0] = 0.5
+    else:
+        y_JW[::3, 0] = 0.0 if kind == "thumbs" else 0.5
     if width > 1:
         y_JW[1::4, -1] = ABSENT
         x_RD.view(number, width, dimension)[1::4, -1] = 0.0
@@ -53,7 +58,7 @@ def expected(x_RD, y_R, width, taken_N, ends_B, theta_D, model, steps=1, rate=1.
     return torch.stack(found)
 
 
-@pytest.mark.parametrize(("name", "kind", "width"), MODELS)
+@pytest.mark.parametrize(("name", "kind", "width"), EVERY)
 @pytest.mark.parametrize("scale", [0.3, 3.0])
 def test_equal_to_autograd_for_ragged_users(name, kind, width, scale):
     model = preference_model(name, kind, width)
@@ -66,7 +71,7 @@ def test_equal_to_autograd_for_ragged_users(name, kind, width, scale):
     assert not found[2].any()
 
 
-@pytest.mark.parametrize(("name", "kind", "width"), MODELS)
+@pytest.mark.parametrize(("name", "kind", "width"), EVERY)
 def test_several_local_steps_are_those_of_the_loss(name, kind, width):
     model = preference_model(name, kind, width)
     x_RD, y_R = judgements(kind, width, 12, 9, seed=4)

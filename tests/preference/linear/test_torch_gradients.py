@@ -6,7 +6,7 @@ import torch
 
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
-from murmuration.preference.linear.torch_gradients import UserBatch
+from murmuration.preference.linear.torch_gradients import UserBatch, local_updates_alone
 from murmuration.preference.models import Gaussian, pair_model, preference_model
 from tests.preference.linear.test_numba_gradients import MODELS, judgements, run
 
@@ -21,6 +21,18 @@ def test_equal_to_the_compiled_kernel(name, kind, width, local):
     taken_N, ends_B = torch.tensor([4, 5, 6, 0, 22, 23]), np.array([3, 3, 4, 6])
     found = UserBatch.of(examples, taken_N, ends_B).local_updates(theta_D, model, local)
     wanted = run(x_RD, y_R, width, taken_N.numpy(), ends_B, theta_D, model, local.steps, local.rate)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("local", [LocalSteps(1, 1.0), LocalSteps(3, 0.2)])
+def test_a_model_of_users_by_itself_is_equal_to_the_compiled_kernel(local):
+    model = preference_model("thumbs", "thumbs")
+    x_RD, y_R = judgements("thumbs", 1, 30, 21, seed=3)
+    examples = PairExamples(x_RD, y_R, torch.tensor([0, 10, 30]), kind="thumbs")
+    theta_D = torch.linspace(-0.5, 0.5, 21)
+    taken_N, ends_B = torch.tensor([4, 5, 6, 0, 22, 23]), np.array([3, 3, 4, 6])
+    found = local_updates_alone(examples, taken_N, ends_B, theta_D, model, local)
+    wanted = run(x_RD, y_R, 1, taken_N.numpy(), ends_B, theta_D, model, local.steps, local.rate)
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
 

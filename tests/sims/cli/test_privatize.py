@@ -111,6 +111,12 @@ def test_the_best_of_several(privatize, places, write_rows):
     assert found.channel.kind == "randomized-response"
 
 
+def test_pairs_of_single_ratings_tell_the_ratings(privatize, write_rows):
+    both = [("x", True), ("y", False)]
+    rows = [{"user_id": "a", "prompt": "p", "completion": c, "label": up} for c, up in both]
+    refused(privatize(write_rows(rows)), "tells what the ratings were")
+
+
 def test_a_second_run_gives_the_same_bytes(privatize, places, write_rows, make_rows, tmp_path):
     rows = make_rows([30, 20])
     data = write_rows(rows)

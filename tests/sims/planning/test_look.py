@@ -37,6 +37,29 @@ def test_the_kind_that_most_rows_are_of_is_taken(written):
     assert (len(found.judgements), found.judgements.left_out) == (3, 2)
 
 
+def thumb(user, text, label):
+    return {"user_id": user, "prompt": "What now?", "completion": text, "label": label}
+
+
+def test_single_ratings_are_pairs_where_most_are_in_one(written):
+    rows = [thumb("a", "x", True), thumb("a", "y", False), thumb("b", "x", True)]
+    found = look.look_at(written(rows), "", {})
+    assert (found.schema.kind, len(found.judgements), found.kinds) == ("pairs", 1, {})
+    assert found.judgements.thumbs_alone == 1
+    assert {"completion", "label"} <= found.taken.keys()
+    assert any("3 single ratings make 1 pairs" in note for note in found.judgements.notes)
+
+
+def test_single_ratings_are_thumbs_where_few_are_in_a_pair(written):
+    rows = [thumb("a", "x", True), thumb("a", "y", False)]
+    rows += [thumb(user, "x", True) for user in "bcd"]
+    found = look.look_at(written(rows), "", {})
+    assert (found.schema.kind, len(found.judgements)) == ("thumbs", 5)
+    found = look.look_at(written(rows[1:]), "", {})
+    assert (found.schema.kind, len(found.judgements)) == ("thumbs", 4)
+    assert look.look_at(written(rows), "", {"kind": "pairs"}).schema.kind == "pairs"
+
+
 def test_what_is_declared_is_not_guessed(written):
     rows = [pair("a", "x", "y"), {"user_id": "a", "prompt": "p", "responses": ["x"] * 3, "best": 0}]
     path = written(rows)

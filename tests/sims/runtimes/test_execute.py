@@ -3,10 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_prompts
+from murmuration.preference.reward import RewardModel
 from murmuration.server.config import RunConfig
 from murmuration.server.run_lock import RunLock
 from murmuration.sims.runtimes import execute as execution
@@ -106,6 +108,82 @@ def test_rows_set_aside_are_mentioned(cli, write_rows, make_rows, tmp_path):
     assert code == 0
     assert "1 rows set aside, the first: " in "".join(lines)
     assert ":41: no column" in "".join(lines)
+
+
+@pytest.fixture
+def single_ratings(make_rows, write_rows):
+    """A file as for KTO: of each pair a rating of either response."""
+    rows = []
+    for row in make_rows([3] * 30):
+        for side, label in (("chosen", True), ("rejected", False)):
+            shown = {"prompt": row["prompt"], "completion": row[side], "label": label}
+            rows.append({"user_id": row["user_id"], **shown})
+    return write_rows(rows, "kto.jsonl")
+
+
+def test_single_ratings_are_learnt_from_as_pairs(cli, single_ratings, tmp_path):
+    code, _, lines = cli(
+        "run", "--data", single_ratings, *SMALL, "--seed", 3, "--out", tmp_path / "r"
+    )
+    assert code == 0, lines
+    said = "".join(lines)
+    assert "180 single ratings make " in said
+    assert "180" not in (tmp_path / "r" / "result.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("strategy", ["uls", "dp-fedavg", "adaptive", "aup"])
+def test_thumbs_are_learnt_from_each_by_itself(cli, single_ratings, tmp_path, strategy):
+    options = ["--test", single_ratings, "--strategy", strategy, "--seed", 3]
+    out = tmp_path / "r"
+    for how in (["--model", "thumbs"], ["--kind", "thumbs"]):
+        code, shown, lines = cli(
+            "run", "--data", single_ratings, *SMALL, *options, *how, "--out", out / how[0]
+        )
+        assert code == 0, lines
+        assert "of pairs of a user's thumbs up and down" in " ".join(shown.split())
+    results = [
+        json.loads((out / how / "result.json").read_text(encoding="utf-8"))
+        for how in ("--model", "--kind")
+    ]
+    assert results[0]["heldout_accuracy"] == results[1]["heldout_accuracy"] > 0.0
+    assert results[0]["heldout_chance"] == 0.5
+    card = (out / "--model" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "a user liked and one that the same user did not" in " ".join(card.split())
+
+
+def test_thumbs_of_held_out_users_and_by_a_frozen_language_model(
+    cli, single_ratings, language_model, tmp_path
+):
+    options = ["--model", "thumbs", "--base", language_model("gpt2"), "--train", "head"]
+    options += ["--exact-heldout"]
+    code, _, lines = cli(
+        "run", "--data", single_ratings, *SMALL, *options, "--seed", 3, "--out", tmp_path / "r"
+    )
+    assert code == 0, lines
+    result = json.loads((tmp_path / "r" / "result.json").read_text(encoding="utf-8"))
+    assert 0.0 <= result["heldout_accuracy"] <= 1.0
+
+
+def test_thumbs_are_computed_alike_on_any_number_of_nodes(cli, single_ratings, tmp_path):
+    found = []
+    for each in (1, 30):
+        options = ["--model", "thumbs", "--seed", 3, "--users-per-node", each]
+        out = tmp_path / str(each)
+        code = cli("run", "--data", single_ratings, *SMALL, *options, "--out", out)[0]
+        assert code == 0
+        found.append(RewardModel.load(out / "model").theta_D)
+    assert np.abs(found[0]).max() > 0
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("strategy", ["uls", "local-label"])
+def test_pairs_of_ratings_would_tell_labels_that_are_all_that_is_protected(
+    cli, single_ratings, tmp_path, strategy
+):
+    options = ["--strategy", strategy, "--adjacency", "replace-labels", "--epsilon", 3, "--seed", 3]
+    code, _, lines = cli("run", "--data", single_ratings, *options, "--out", tmp_path / "r")
+    assert code == 2
+    assert "which ones there are tells what the ratings were" in "".join(lines)
 
 
 @pytest.mark.parametrize("as_published", [False, True])

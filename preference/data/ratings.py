@@ -1,0 +1,96 @@
+"""Pairs made of thumbs: of two responses to one prompt, the one that its user liked against the one
+that they did not.
+
+Decisions:
+- A pair is made within one user and one prompt alone. Two people's thumbs are on two scales, and
+  two prompts' responses answer different things.
+- Every liked response is paired with every other, up to a public limit for a user, which also
+  bounds the time. They come in an order that uses each of a prompt's thumbs about equally often,
+  wherever it is cut, and that depends on nothing but this user's rows.
+- Which pairs there are depends on what people said. So nothing that makes public what they were
+  shown, or how many judgements they have, may work with such pairs: see `Judgements.thumbs`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from murmuration.preference.data.rows import Row
+
+#: Why labels cannot be all that is protected where pairs were made of thumbs.
+THUMBS_TELL = (
+    "pairs were made of single ratings, and which ones there are tells what the ratings were: "
+    "where only labels are protected, what was shown is public. Give pairs (chosen, rejected), or "
+    "use an --adjacency that protects all of a user, such as zero-out"
+)
+
+
+@dataclass
+class Paired:
+    """What became of thumbs: how many there were, how many pairs they make, how many of them are in
+    none, and how many pairs more there would be without the limit."""
+
+    thumbs: int = 0
+    pairs: int = 0
+    alone: int = 0
+    beyond: int = 0
+
+    def told(self) -> tuple[str, ...]:
+        """What is to be said to whom the data belong, and to nobody else."""
+        if not self.thumbs:
+            return ()
+        said = (
+            f"{self.thumbs} single ratings make {self.pairs} pairs: of one user and one prompt, "
+            "what was liked against what was not"
+        )
+        if self.beyond:
+            said += f"; {self.beyond} more pairs are beyond --most-judgements of a user"
+        if self.alone:
+            said += (
+                f". {self.alone} of them are in no pair: --kind thumbs --model thumbs learns from "
+                "these, too"
+            )
+        return (said,)
+
+
+def pair_up(rows_of: Mapping[str, list[Row]], most: int) -> tuple[dict[str, list[Row]], Paired]:
+    """Users' rows with pairs in the place of thumbs, behind their other rows; ``most`` of a user.
+
+    Two thumbs about the same text make no pair: they contradict each other.
+    """
+    found, paired = {}, Paired()
+    for user, rows in rows_of.items():
+        others = [row for row in rows if row.kind != "thumbs"]
+        found[user] = others
+        if len(others) == len(rows):
+            continue
+        by_prompt: dict[str, tuple[list[Row], list[Row]]] = {}
+        for row in rows:
+            if row.kind == "thumbs":
+                both = by_prompt.setdefault(row.prompt, ([], []))
+                both[row.y < 0.5].append(row)
+        for liked, disliked in by_prompt.values():
+            matched = _matched(liked, disliked)
+            kept = matched[: max(0, most - len(found[user]))]
+            used = {id(row) for pair in kept for row in pair}
+            paired.thumbs += len(liked) + len(disliked)
+            paired.pairs += len(kept)
+            paired.alone += len(liked) + len(disliked) - len(used)
+            paired.beyond += len(matched) - len(kept)
+            found[user] = found[user] + [_pair(*pair) for pair in kept]
+    return found, paired
+
+
+def _matched(liked: list[Row], disliked: list[Row]) -> list[tuple[Row, Row]]:
+    """All pairs: each of the longer list once, against one of the other, and so on by turns."""
+    longer, shorter = sorted((liked, disliked), key=len, reverse=True)
+    found = []
+    for turn in range(len(shorter)):
+        for at, row in enumerate(longer):
+            other = shorter[(at + turn) % len(shorter)]
+            if row.responses != other.responses:
+                found.append((row, other) if longer is liked else (other, row))
+    return found
+
+
+def _pair(liked: Row, disliked: Row) -> Row:
+    return replace(liked, responses=liked.responses + disliked.responses, y=1.0, kind="pairs")
