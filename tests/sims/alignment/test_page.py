@@ -164,9 +164,8 @@ def test_ticks_are_round_and_around():
 
 def test_where_nothing_can_be_read_no_rate_is_drawn_or_told():
     """All pairs are ties then; 50 % would look like a result."""
-    prompts = Population(0).sample_prompts(6, "seen", np.random.default_rng(0))
-    words = [["blub"] * 6] * 2
-    found = compared(words[0], prompts=prompts, judge=PopulationJudge(), models=("a/m",))
+    prompts = [*Population().prompts("test", 6)]
+    found = compared(["blub"] * 6, prompts, PopulationJudge(), models=("a/m",))
     assert found.result["models"][0]["win_rate"] == [None] * 3
     read = Read(page(found))
     said = " ".join(" ".join(read.texts).split())
