@@ -18,14 +18,17 @@ Legend: U users of the node, S sampled users, D dimensions.
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from flwr.app import Context
 
 from murmuration.preference.bases import Base, Examples, base_of, examples_of
+from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -125,6 +128,8 @@ class UserStore:
 _log = logging.getLogger("murmuration")
 _Settings = tuple[str, str, OnBadRows, str, Schema, int, int]
 _kept: dict[_Settings, UserStore] = {}
+#: What files were like when ``forget_changed`` saw them last, by source.
+_stamps: dict[str, list[tuple[str, int, int, int]]] = {}
 
 
 def share(users: int, place: int, places: int) -> range:
@@ -186,6 +191,29 @@ def source_for(context: Context) -> Randomness:
     """
     seed = -1 if "data" in context.node_config else int(context.run_config.get("seed", -1))
     return Randomness(seed if seed >= 0 else None)
+
+
+def forget_changed(data: str) -> None:
+    """Before a run begins: a process that read this file or folder keeps it while it is the same.
+
+    It is by the times, sizes and numbers of its files that one which was written anew is told.
+    """
+    stamp = _stamp(Path(parse_source(data).name).expanduser())
+    if _stamps.setdefault(data, stamp) != stamp:
+        _stamps[data] = stamp
+        load.cache_clear()
+        for settings in [settings for settings in _kept if settings[0] == data]:
+            del _kept[settings]
+
+
+def _stamp(path: Path) -> list[tuple[str, int, int, int]]:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    found = []
+    for file in files:
+        with suppress(OSError):  # one that is no file is read in another way, or refused there
+            seen = file.stat()
+            found.append((str(file), seen.st_ino, seen.st_size, seen.st_mtime_ns))
+    return found
 
 
 @lru_cache(maxsize=2)

@@ -186,7 +186,8 @@ In training its frozen linear layers were kept in {{ features.quantise[0] }} bit
 {% else %}
 **ε = {{ epsilon_text }}, δ = {{ delta_text }}, at the level of
   {{ "single rows" if one_user_per_row else "whole users" }}, under {{ adjacency }}
-  adjacency.** {{ sentence }} The figures cover all {{ rounds|count }} rounds together. Spent
+  adjacency.** {{ sentence }} The figures cover
+  {{ "its one round" if rounds == 1 else "all " ~ rounds|count ~ " rounds together" }}. Spent
   according to the ledger, of a budget of ε = {{ epsilon_target|number }}; composed by privacy loss
   distributions.
 {% if stopped %}
@@ -269,7 +270,7 @@ or, on the command line, `murmuration score path/to/this/folder --prompt … --r
 {% if choice %}
 One round
 {% else %}
-{{ rounds|count }} rounds of federated gradient descent
+{{ rounds|count }} round{{ "" if rounds == 1 else "s" }} of federated gradient descent
 {% endif %}
   (strategy `{{ strategy }}`,
   {{ "task" if next_tokens else "model of preferences" }} `{{ task if next_tokens else model }}`)

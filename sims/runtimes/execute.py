@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from murmuration.client.app import app as client_app
-from murmuration.client.store import load
+from murmuration.client.store import forget_changed, load
 from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.ratings import THUMBS_TELL
@@ -73,6 +73,7 @@ def execute(
     try:
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):
             live.stage(f"loading {WORDS[config.task].rows}")
+            forget_changed(config.data)
             nodes = _nodes(config, runtime, users_per_node, live)
             live.stage("computing features" if config.task == "reward" else "reading texts")
             settings = config.to_run_config()

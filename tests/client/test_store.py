@@ -188,3 +188,26 @@ def test_tokens_serve_whatever_is_computed_of_them_at_a_time(make_rows, language
     assert (once.base.batch_tokens, again.base.batch_tokens) == (2048, 9)
     other = users.examples(json.dumps({**described, "rank": 3}))
     assert other.tokens is not once.tokens
+
+
+def test_a_file_that_was_written_anew_is_read_anew_by_the_next_run(write_rows, make_rows):
+    """Else a second call of `train` in one process learns from what the first one read."""
+    data = write_rows(make_rows([2, 2]))
+    here = context(partition(0, 1), data=data)
+    store.forget_changed(data)
+    first = store_for(here)
+    store.forget_changed(data)
+    assert store_for(here) is first  # nothing changed, nothing is computed again
+    write_rows(make_rows([1, 3, 2]))
+    assert store_for(here) is first  # within a run everybody stays
+    store.forget_changed(data)
+    assert store_for(here).judgements.user_ids != first.judgements.user_ids
+    assert len(store_for(here).judgements) == 6
+
+
+def test_a_source_that_is_no_file_is_kept():
+    source = "murmuration.population:train"
+    store.forget_changed(source)
+    first = store.load(source, "", "refuse")
+    store.forget_changed(source)
+    assert store.load(source, "", "refuse") is first

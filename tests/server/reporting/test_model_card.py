@@ -156,7 +156,7 @@ def test_how_length_counts(make_result, kind, length, said):
     card = model_card(make_result(features={"kind": kind, "path": "minilm", **length}))
     told = {"hashing": "of the response", "encoder": "of the encoder `minilm`"}[kind]
     more = {"hashing": " and its length", "encoder": " and the length of the response"}[kind]
-    assert f"{told}{'' if said is None else more}.\n" in card
+    assert f"{told}{'' if said is None else more}. " in card
     assert ("pays for length" in card) == (said is not None)
     assert said is None or said in card
 
