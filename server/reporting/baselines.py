@@ -125,7 +125,9 @@ class _Asked:
 
 
 def _decided(judgements: Judgements, row: int) -> bool:
-    """Whether one response is preferred to all others."""
+    """Whether one response is preferred to others; a single rating prefers it to none."""
+    if len(judgements.responses[row]) < 2:
+        return False
     y = float(judgements.y_R[row])
     return y != 0.5 if judgements.kind == "pairs" else y == 1.0
 

@@ -155,7 +155,7 @@ def test_refusals():
     examples = random_examples()
     with pytest.raises(InputError, match="--model thurstone"):
         label_linear_model("thurstone", examples)
-    with pytest.raises(InputError, match="rankings"):
+    with pytest.raises(InputError, match="--kind ranking"):
         label_linear_model("plackett-luce", replace(random_examples(2), kind="ranking"))
     with pytest.raises(InputError, match="pairs"):
         label_linear_model("btl", random_examples(2))

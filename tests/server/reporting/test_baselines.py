@@ -114,3 +114,12 @@ def test_memory_that_runs_out_loses_no_run(crowd, crowd_test):
 
     found = on_public_test(RunConfig(data=crowd, test=crowd_test, epsilon=1.0), fails)
     assert found is not None and found["longer_wins"] is not None and found["near"] is None
+
+
+def test_single_ratings_prefer_nothing_to_anything():
+    thumbs = Judgements(
+        ("ada",), np.array([0, 2]), ["p", "p"], [("good",), ("bad one",)],
+        np.array([1.0, 0.0], dtype=np.float32), kind="thumbs", most_responses=1,
+    )  # fmt: skip
+    found = baselines(thumbs, length)
+    assert (found["longer_wins"], found["near"], found["examples"]) == (None, None, [])

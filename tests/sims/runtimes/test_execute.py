@@ -106,7 +106,7 @@ def test_rows_set_aside_are_mentioned(cli, write_rows, make_rows, tmp_path):
     assert cli(*common, "--out", tmp_path / "a")[0] == 2
     code, _, lines = cli(*common, "--on-bad-rows", "skip", "--out", tmp_path / "b")
     assert code == 0
-    assert "1 rows set aside, the first: " in "".join(lines)
+    assert "1 row set aside, the first: " in "".join(lines)
     assert ":41: no column" in "".join(lines)
 
 
