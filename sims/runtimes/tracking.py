@@ -167,6 +167,11 @@ TRACKERS: dict[str, tuple[Callable[[Path, Sent], tuple[Channel, str]], str]] = {
     "mlflow": (_mlflow, "mlflow"),
     "trackio": (_trackio, "trackio"),
 }
+#: What keeps a module from reporting on its own use to its makers. It is read at the import.
+_SILENT = {
+    "mlflow": {"MLFLOW_DISABLE_TELEMETRY": "true"},
+    "wandb": {"WANDB_ERROR_REPORTING": "false"},
+}
 NONE = "none"
 CHOICES = (NONE, *TRACKERS)
 
@@ -227,6 +232,7 @@ def tracked(
 def _check_usable(tracker: str) -> None:
     """InputError where it is not installed; asks who has not logged in, before the run begins."""
     _, module = TRACKERS[tracker]
+    os.environ.update(_SILENT.get(tracker, {}))
     try:
         found = importlib.import_module(module)
     except ImportError:

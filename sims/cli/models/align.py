@@ -211,7 +211,10 @@ def align(
 
     if (reward is None) == (judgements is None):
         raise InputError("give --reward, a model's folder, or --judgements to train one first")
-    with console(stderr=True).status("") as status:
+    with (
+        console(stderr=True).status("") as status,
+        tracked(out, report_to, run_name, resume=resume, step="step"),  # before a reward is trained
+    ):
         if judgements is not None:
             reward = _reward(judgements, epsilon, delta, out, resume, seed, status.update)
         assert reward is not None
@@ -268,17 +271,16 @@ def align(
                 lambda found: learnt_card(found, before, ["--base"] if base_privacy else []),
                 before.files,
             )
-        with tracked(out, report_to, run_name, resume=resume, step="step"):
-            result = aligned(
-                asked,
-                found,
-                out,
-                demonstrations=shown,
-                resume=resume and (judgements is None or out.exists()),  # or it ended before
-                card=lambda result: card(result, lineage, public),
-                beside=lambda folder: lineage.files(folder, of_lineage(lineage)),
-                said=said,
-            )
+        result = aligned(
+            asked,
+            found,
+            out,
+            demonstrations=shown,
+            resume=resume and (judgements is None or out.exists()),  # or it ended before
+            card=lambda result: card(result, lineage, public),
+            beside=lambda folder: lineage.files(folder, of_lineage(lineage)),
+            said=said,
+        )
     draw(out)
     if as_json:
         print(json.dumps(result, allow_nan=False))

@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+import os
 import sys
 import time
 from types import ModuleType, SimpleNamespace
@@ -286,6 +287,25 @@ def test_wandb_is_told_to_send_nothing_by_itself(library, tmp_path):
     assert settings["disable_git"]
     assert not settings["save_code"]
     assert rest == [*LINES, ("end", 0)]
+
+
+@pytest.mark.parametrize(
+    ("tracker", "name", "value"),
+    [("mlflow", "MLFLOW_DISABLE_TELEMETRY", "true"), ("wandb", "WANDB_ERROR_REPORTING", "false")],
+)
+def test_reports_to_makers_are_off_when_the_library_is_imported(
+    tracker, name, value, library, tmp_path, monkeypatch
+):
+    monkeypatch.setenv(name, "as somebody had it")  # and is again when the test has ended
+    found, honest = [], tracking.importlib.import_module
+
+    def imported(module):
+        found.append((module, os.environ[name]))
+        return honest(module)
+
+    monkeypatch.setattr(tracking.importlib, "import_module", imported)
+    send(tracker, tmp_path / "run")
+    assert found[0] == (tracker, value)
 
 
 def test_mlflow_goes_on_with_its_run(library, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -98,6 +99,19 @@ def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp
     assert told["reward"] == str(tmp_path / "policy-reward" / "model")
     (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
     assert 0 < run.epsilon <= 2
+
+
+def test_a_missing_tracker_is_said_before_a_reward_is_trained(
+    cli, crowd, language_model, asked, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    code, _, lines = cli(
+        "align", "--judgements", crowd, "--epsilon", 2, "--base", language_model("llama"),
+        "--prompts", asked, "--out", tmp_path / "policy", *FEW, "--report-to", "tensorboard",
+    )  # fmt: skip
+    assert (code, len(lines)) == (2, 1)
+    assert "pip install 'murmuration-rlhf[tensorboard]'" in lines[0]
+    assert not (tmp_path / "policy-reward").exists()
 
 
 @pytest.mark.parametrize(
