@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from deployment import free_port
 
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
-from tests.shared.deployment import free_port
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

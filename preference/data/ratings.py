@@ -11,8 +11,10 @@ Decisions:
   shown, or how many judgements they have, may work with such pairs: see `Judgements.thumbs`.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from murmuration.preference.data.rows import Row
 
@@ -69,27 +71,30 @@ def pair_up(rows_of: Mapping[str, list[Row]], most: int) -> tuple[dict[str, list
                 both = by_prompt.setdefault(row.prompt, ([], []))
                 both[row.y < 0.5].append(row)
         for liked, disliked in by_prompt.values():
-            matched = _matched(liked, disliked)
-            kept = matched[: max(0, most - len(found[user]))]
+            kept = [*islice(_matched(liked, disliked), max(0, most - len(found[user])))]
             used = {id(row) for pair in kept for row in pair}
             paired.thumbs += len(liked) + len(disliked)
             paired.pairs += len(kept)
             paired.alone += len(liked) + len(disliked) - len(used)
-            paired.beyond += len(matched) - len(kept)
+            paired.beyond += _pairs(liked, disliked) - len(kept)
             found[user] = found[user] + [_pair(*pair) for pair in kept]
     return found, paired
 
 
-def _matched(liked: list[Row], disliked: list[Row]) -> list[tuple[Row, Row]]:
+def _pairs(liked: list[Row], disliked: list[Row]) -> int:
+    """How many pairs there are, without making them."""
+    disliked_of = Counter(row.responses for row in disliked)
+    return sum(len(disliked) - disliked_of[row.responses] for row in liked)
+
+
+def _matched(liked: list[Row], disliked: list[Row]) -> Iterator[tuple[Row, Row]]:
     """All pairs: each of the longer list once, against one of the other, and so on by turns."""
     longer, shorter = sorted((liked, disliked), key=len, reverse=True)
-    found = []
     for turn in range(len(shorter)):
         for at, row in enumerate(longer):
             other = shorter[(at + turn) % len(shorter)]
             if row.responses != other.responses:
-                found.append((row, other) if longer is liked else (other, row))
-    return found
+                yield (row, other) if longer is liked else (other, row)
 
 
 def _pair(liked: Row, disliked: Row) -> Row:

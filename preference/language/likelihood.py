@@ -30,7 +30,6 @@ from murmuration.preference.language.reward import (
     SavedReward,
     base_of_adapter,
     is_language_model,
-    load_reward,
     read_about,
 )
 from murmuration.preference.language.tokens import TextTokens, length_batches
@@ -115,4 +114,4 @@ def load_scorer(
         task = read_about(Path(folder))["base"].get("task", "reward")
         if task != "reward":
             return SavedLikelihood.load(folder, base)
-    return load_reward(folder, base)
+    return RewardModel.load(folder, base)

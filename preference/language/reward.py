@@ -154,9 +154,6 @@ def _rewards(base: LanguageBase, prompt: Sequence[str], response: Sequence[str])
     return found
 
 
-load_reward = RewardModel.load
-
-
 def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> str:
     """Where what an adapter in a folder changes is found; ``about`` is the base in its FILE.
 

@@ -4,17 +4,19 @@ YAML between two lines of dashes. What an export changes of it (`amended`) are w
 the passage between two comments that says how to load the model.
 """
 
-import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.sources import first_line
 from murmuration.preference.language.checkpoint import MINILM, MINILM_HUB
 from murmuration.server.reporting.promise import Promise
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z_-]*")
-_NOT_TEXT = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 _BEGIN, _END = "<!-- loading -->", "<!-- end of loading -->"
 #: How a text is written down for a language model (``preference.language.tokens``).
 _WRITTEN = (
@@ -62,7 +64,7 @@ def head(
     if index:
         entries["model-index"] = [dict(index)]
     entries["differential_privacy"] = {k: v for k, v in promise.items() if v is not None}
-    return "\n".join(["---", *_yaml(entries), "---", ""])
+    return _yaml(entries)
 
 
 def measured(
@@ -103,43 +105,50 @@ def loading(writes: bool, *, base: str = "", adapter: bool = False) -> str:
 
 
 def amended(card: str, changes: Mapping[str, Any], passage: str = "", audit: str = "") -> str:
-    """A card with other entries in its head (None: without), another `loading`, and an audit."""
-    if not card.startswith("---\n") or "\n---\n" not in card:
-        card = f"---\n---\n{card}"
-    front, body = card.removeprefix("---\n").split("---\n", 1)
-    for name, value in changes.items():
-        front = re.sub(rf"^{re.escape(name)}:.*\n(?:[ -].*\n)*", "", front, flags=re.MULTILINE)
-        if value is not None:
-            front = "".join(f"{line}\n" for line in _yaml({name: value})) + front
+    """A card with other entries in its head (None: without), another `loading`, and an audit.
+
+    Raises:
+        InputError: its head is no YAML.
+    """
+    entries, body = _parts(card)
+    entries = {name: value for name, value in {**entries, **changes}.items() if value is not None}
     if passage:
         old = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
         body = old.sub(lambda _: passage, body)
     if audit:
-        front = re.sub(r"^  audit: .*$", lambda _: f"  audit: {_scalar(audit)}", front, flags=re.M)
+        if isinstance(promise := entries.get("differential_privacy"), dict):
+            promise["audit"] = audit
         body = re.sub(r"^\| audit \| .* \|$", lambda _: f"| audit | {audit} |", body, flags=re.M)
-    return f"---\n{front}---\n{body}"
+    return _yaml(entries) + body
 
 
-def _yaml(value: Any, pad: str = "") -> list[str]:
-    """Lines of YAML of dictionaries and lists."""
-    lines = []
-    for name, entry in value.items() if isinstance(value, Mapping) else ((None, e) for e in value):
-        start = f"{pad}- " if name is None else f"{pad}{name}: "
-        if not isinstance(entry, Mapping | list):
-            lines.append(start + _scalar(entry))
-        elif name is None:  # its first line stands behind the dash
-            inner = _yaml(entry, f"{pad}  ")
-            lines += [start + inner[0][len(start) :], *inner[1:]]
-        else:
-            deeper = pad if isinstance(entry, list) else f"{pad}  "
-            lines += [start.rstrip(), *_yaml(entry, deeper)]
-    return lines
+def _parts(card: str) -> tuple[dict[str, Any], str]:
+    """The entries of a card's head, and what follows; none where it has no head."""
+    if not card.startswith("---\n") or "\n---\n" not in card:
+        return {}, card
+    front, body = card.removeprefix("---\n").split("---\n", 1)
+    try:
+        found = yaml.safe_load(front) or {}
+    except yaml.YAMLError as error:
+        said = f"its head is no YAML: {first_line(error)}"
+        raise InputError(f"the model's README.md: {said}") from None
+    if not isinstance(found, dict):
+        raise InputError("the model's README.md: its head is YAML without named entries")
+    return found, body
 
 
-def _scalar(value: Any) -> str:
-    if isinstance(value, float):
-        text = repr(value)  # 1e-05 is a text to readers of YAML 1.1
-        return text.replace("e", ".0e") if "e" in text and "." not in text else text
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT:
-        return value
-    return json.dumps(value, ensure_ascii=False)
+class _Dumper(yaml.SafeDumper):
+    """No text has lines of its own, whatever is in it: none ends the head."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = None if data.isprintable() else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
+
+def _yaml(entries: Mapping[str, Any]) -> str:
+    """The head of these entries, with its dashes."""
+    kept = {"sort_keys": False, "allow_unicode": True, "width": math.inf}
+    return f"---\n{yaml.dump(dict(entries), Dumper=_Dumper, **kept) if entries else ''}---\n"

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.language.reward import load_reward
+from murmuration.preference.reward import RewardModel
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.win_rate import Worth, wins, worth
 
@@ -85,7 +85,7 @@ class RewardJudge:
     def __init__(self, folder: str | Path) -> None:
         """Raises InputError if the folder holds none."""
         try:
-            self._reward, self._name = load_reward(folder), str(folder)
+            self._reward, self._name = RewardModel.load(folder), str(folder)
         except InputError as error:
             raise InputError(f"--judge {error}") from None
 

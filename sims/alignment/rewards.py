@@ -36,7 +36,7 @@ import numpy as np
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import FeatureMap
-from murmuration.preference.language.reward import SavedReward, load_reward
+from murmuration.preference.language.reward import SavedReward
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.alignment.iterates import Disagreement, Iterates
 
@@ -74,7 +74,7 @@ class AnswerReward:
     def load(cls, folder: str | Path, *, iterates: bool = False) -> "AnswerReward":
         """From RUN/model, of a language model with the run's ``iterates`` if they are asked for;
         raises InputError if it is not a reward, or they are not there."""
-        found = cls(load_reward(folder))
+        found = cls(RewardModel.load(folder))
         if iterates and isinstance(found.model, SavedReward):
             found.iterates = Iterates.beside(folder)
         return found

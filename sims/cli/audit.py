@@ -22,7 +22,7 @@ def audit(
     target: Annotated[str | None, typer.Argument(help="What to audit; see --list.")] = None,
     adjacency: Annotated[
         Adjacency | None,
-        typer.Option(help="Which data sets are neighbours. [default: the target's first]"),
+        typer.Option(help="Which data sets are neighbours. \\[default: the target's first]"),
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Epsilon that the mechanism claims.")
@@ -30,7 +30,7 @@ def audit(
     trials: Annotated[int | None, typer.Option(help="Trials on each data set.")] = None,
     confidence: Annotated[float, typer.Option(help="Confidence of each lower bound.")] = CONFIDENCE,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of all draws. [default: a new one, which is printed]")
+        int | None, typer.Option(help="Seed of all draws. \\[default: a new one, which is printed]")
     ] = None,
     all_: Annotated[
         bool,
@@ -39,8 +39,8 @@ def audit(
     page: Annotated[
         Path | None,
         typer.Option(
-            help="Where --all writes its page. [default: docs/explanation/audits.md in a checkout, "
-            "else audits.md]"
+            help="Where --all writes its page. \\[default: docs/explanation/audits.md in a "
+            "checkout, else audits.md]"
         ),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List what can be audited.")] = False,

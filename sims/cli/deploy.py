@@ -194,7 +194,8 @@ def run(
     users: Annotated[
         int | None,
         typer.Option(
-            help="number of users to plan for, a public constant [default: as in server/run.toml]",
+            help="number of users to plan for, a public constant "
+            "\\[default: as in server/run.toml]",
             show_default=False,
         ),
     ] = None,
@@ -212,8 +213,8 @@ def run(
     refresh: Annotated[
         int | None,
         typer.Option(
-            help="rounds after which nodes are asked again whom they host; 0: never [default: 10, "
-            "or 0 if the strategy takes one or two rounds]",
+            help="rounds after which nodes are asked again whom they host; 0: never "
+            "\\[default: 10, or 0 if the strategy takes one or two rounds]",
             show_default=False,
         ),
     ] = None,

@@ -49,7 +49,7 @@ def privatize(
     cap: Annotated[
         int | None,
         typer.Option(
-            help="Most labels of a user that are ever released, now and later. [default: at user "
+            help="Most labels of a user that are ever released, now and later. \\[default: at user "
             "level, as many as they have now; at item level, any number]",
             show_default=False,
             min=1,

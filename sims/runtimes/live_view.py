@@ -246,7 +246,7 @@ def _tested(told: Mapping[str, Any]) -> str:
     alike = (
         f"thumbs of {others} are all alike" if thumbs else f"judgements of {others} are all ties"
     )
-    return f"{users:,} of {there:,} test users; the {alike.format(others)}"
+    return f"{users:,} of {there:,} test users; the {alike}"
 
 
 def _training(told: Mapping[str, Any]) -> str:

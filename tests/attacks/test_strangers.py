@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from deployment import free_port
 
 from murmuration.sims.deploy import confined
 from murmuration.sims.deploy.doctor import examine
@@ -40,12 +40,6 @@ def _stranger():
 
 
 stranger = _stranger()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager

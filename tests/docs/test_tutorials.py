@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from deployment import free_ports
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "tutorials"
@@ -209,14 +209,6 @@ class Machine:
         told = printed.read_text(encoding="utf-8", errors="replace")
         assert code.exists(), told
         return int(code.read_text()), told
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def on_one_machine(body: str, ports: dict[str, int]) -> str:

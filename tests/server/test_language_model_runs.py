@@ -15,7 +15,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference import bases
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import language_base
-from murmuration.preference.language.reward import load_reward
+from murmuration.preference.reward import RewardModel
 from murmuration.server import training
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
@@ -127,7 +127,7 @@ def test_an_unseeded_run_goes_on_from_its_last_round(config, tmp_path):
 
 def scores(config):
     prompts, responses = ["What now?"] * 2, ["Save it.", "Bet on it."]
-    return load_reward(Path(config.out) / "model").score(prompts, responses)
+    return RewardModel.load(Path(config.out) / "model").score(prompts, responses)
 
 
 @pytest.mark.parametrize("part", ["lora", "full", "head"])
@@ -136,7 +136,7 @@ def test_pairs_of_a_public_test_are_told_as_of_a_linear_model(config, crowd_test
     config = replace(config, train=part, lora_rank=rank, test=crowd_test)
     found = run(config)["baselines"]
     assert {each["kind"] for each in found["examples"]} == {"right", "wrong", "close"}
-    model = load_reward(Path(config.out) / "model")
+    model = RewardModel.load(Path(config.out) / "model")
     for each in found["examples"]:
         rewards = model.score([each["prompt"]] * 2, [each["preferred"], each["other"]])
         told = [each["reward_preferred"], each["reward_other"]]

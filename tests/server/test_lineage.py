@@ -17,7 +17,7 @@ import pytest
 from local_runs import run
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.reward import load_reward
+from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
@@ -322,7 +322,7 @@ def test_a_run_on_a_run(config, part):
     assert 0 <= float(shown) - row["epsilon"] <= 1e-4
     assert any("was merged into the weights" in text for text in second["warnings"])
     shutil.rmtree(config.out)
-    scores = load_reward(Path(then.out) / "model").score(
+    scores = RewardModel.load(Path(then.out) / "model").score(
         ["What now?"] * 2, ["Save it.", "Bet on it."]
     )
     assert scores[0] != scores[1]

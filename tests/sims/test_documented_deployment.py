@@ -4,7 +4,6 @@ import json
 import os
 import re
 import secrets
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from deployment import free_ports
 
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
@@ -31,14 +31,6 @@ def exits_with(block: str) -> int:
     """What the last command of a block exits with, as the block says; 0 if it says nothing."""
     said = re.search(r"# exits with (\d+)", block)
     return int(said[1]) if said else 0
-
-
-def free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def with_ports(block: str) -> str:

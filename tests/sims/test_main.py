@@ -4,6 +4,7 @@ import importlib
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -276,3 +277,17 @@ def test_rivals_keep_their_threads_as_they_come(command, told):
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == told
+
+
+def _parameters(command):
+    for below in getattr(command, "commands", {}).values():
+        yield from _parameters(below)
+    yield from command.params
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_defaults_that_help_tells_are_shown(name):
+    """A bracket without a backslash is markup, and what it holds is shown to nobody."""
+    for parameter in _parameters(main.imported(name)):
+        told = getattr(parameter, "help", None) or ""
+        assert not re.search(r"(?<!\\)\[default", told), parameter.name

@@ -160,7 +160,7 @@ def align(
         str | None,
         typer.Option(
             help="A true reward to compare with: `population`, another reward model's folder, or "
-            "`none`. [default: population, of its own prompts]",
+            "`none`. \\[default: population, of its own prompts]",
             show_default=False,
             rich_help_panel=_LOOKED,
         ),

@@ -31,7 +31,7 @@ def push(
         bool, typer.Option("--private", help="A repository that is made is private.")
     ] = False,
     revision: Annotated[
-        str, typer.Option(help="A branch. [default: the main one]", show_default=False)
+        str, typer.Option(help="A branch. \\[default: the main one]", show_default=False)
     ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be sent, and send nothing.")

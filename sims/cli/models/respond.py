@@ -34,7 +34,7 @@ def respond(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
+            help="How many prompts, from the first. \\[default: all; 2000 of the population]",
             show_default=False,
             min=1,
         ),
@@ -122,7 +122,7 @@ def _write_best(
     declared_public: bool,
 ) -> None:
     """The response to each prompt, of several, that a reward likes best."""
-    from murmuration.preference.language.reward import load_reward
+    from murmuration.preference.reward import RewardModel
     from murmuration.server.lineage import joined, lineage_of_saved
     from murmuration.sims.alignment.best_of_n import best, kl_bound
     from murmuration.sims.alignment.data_set import privacy_lines
@@ -131,7 +131,7 @@ def _write_best(
 
     reward = str(Path(reward).expanduser())
     try:
-        judge = load_reward(reward)
+        judge = RewardModel.load(reward)
     except InputError as error:
         raise InputError(f"--reward {error}") from None
     lineage = joined(

@@ -32,7 +32,7 @@ def synthesize(
     limit: Annotated[
         int | None,
         typer.Option(
-            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
+            help="How many prompts, from the first. \\[default: all; 2000 of the population]",
             show_default=False,
             min=1,
         ),
@@ -85,10 +85,7 @@ def synthesize(
     """
     from murmuration.preference.language.checkpoint import digest_of
     from murmuration.preference.language.loading import contents_of, resolve_base
-    from murmuration.preference.language.reward import (
-        load_reward,
-        read_about,
-    )
+    from murmuration.preference.language.reward import read_about
     from murmuration.preference.reward import RewardModel
     from murmuration.server.lineage import composed, joined, lineage_of_saved
     from murmuration.sims.alignment.data_set import FOR_EVER, Made, privacy_lines, save
@@ -102,7 +99,7 @@ def synthesize(
         raise InputError(f"--out {out} is there already; choose another folder")
     reward = str(Path(reward).expanduser())
     try:
-        judge = load_reward(reward)
+        judge = RewardModel.load(reward)
     except InputError as error:
         raise InputError(f"--reward {error}") from None
     lineage = joined(

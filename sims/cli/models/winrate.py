@@ -51,14 +51,14 @@ def winrate(
         typer.Option(
             help="A file (or other source, as --data of a run) with `prompt` in each row, or "
             "`population:seen` or `population:unseen` for fresh ones of the embedded population. "
-            f"[default: those of a file of answers, else {NAMES[0]}]",
+            f"\\[default: those of a file of answers, else {NAMES[0]}]",
             show_default=False,
         ),
     ] = "",
     limit: Annotated[
         int | None,
         typer.Option(
-            help="How many prompts to take, from the first. [default: all; 2000 of the population]",
+            help="How many prompts, from the first. \\[default: all; 2000 of the population]",
             show_default=False,
             min=2,
         ),

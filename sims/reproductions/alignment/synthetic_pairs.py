@@ -28,7 +28,6 @@ import numpy as np
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.reward import load_reward
 from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.reward import RewardModel
 from murmuration.server.config import RunConfig
@@ -129,7 +128,7 @@ def private_reward(epsilon: float, rounds: int, cohort: int) -> RewardModel:
             out=str(Path(folder) / "run"),
         )
         execute(config, quiet=True)
-        found = load_reward(Path(config.out) / "model")
+        found = RewardModel.load(Path(config.out) / "model")
     assert isinstance(found, RewardModel)  # of hashing features
     return found
 

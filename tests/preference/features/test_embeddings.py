@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from damage import change
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -248,25 +249,16 @@ def test_weights_that_nobody_knows_are_not_kept(model, folder):
     assert not folder.exists()
 
 
-def _change(at, by=1):
-    def harm(file):
-        whole = bytearray(file.read_bytes())
-        whole[at] ^= by
-        file.write_bytes(whole)
-
-    return harm
-
-
 @pytest.mark.parametrize(
     "harm",
     [
         lambda file: file.write_bytes(file.read_bytes()[:-4]),
         lambda file: file.write_bytes(file.read_bytes() + bytes(4)),
         lambda file: file.write_bytes(b""),
-        _change(-1),
-        _change(-200, 255),
-        _change(40),
-        _change(0),
+        change(-1),
+        change(-200, 255),
+        change(40),
+        change(0),
         lambda file: shutil.copy(next(file.parent.parent.glob("other/*")), file),
         lambda file: (file.unlink(), file.mkdir()),
     ],

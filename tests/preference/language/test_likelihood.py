@@ -10,7 +10,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
-from murmuration.preference.language.reward import load_reward, reward_model
+from murmuration.preference.language.reward import reward_model
 from murmuration.preference.reward import RewardModel
 
 PROMPTS, RESPONSES = ["What now?"] * 2, ["Save it.", "Bet on it, live now."]
@@ -67,13 +67,14 @@ def test_what_is_saved_is_loaded_by_transformers_and_scores_alike(saved, kind, t
 def test_it_is_no_reward(saved):
     folder, _ = saved()
     with pytest.raises(InputError, match="--task sft, which gives no reward"):
-        load_reward(folder)
+        RewardModel.load(folder)
 
 
 def test_rewards_are_scored_as_before(saved, tmp_path):
     folder, _ = saved(task="reward")
     np.testing.assert_array_equal(
-        load_scorer(folder).score(PROMPTS, RESPONSES), load_reward(folder).score(PROMPTS, RESPONSES)
+        load_scorer(folder).score(PROMPTS, RESPONSES),
+        RewardModel.load(folder).score(PROMPTS, RESPONSES),
     )
     RewardModel(np.ones(9), HashingFeatures(dimension=9)).save(tmp_path / "linear")
     assert isinstance(load_scorer(tmp_path / "linear"), RewardModel)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from damage import change
 
 from murmuration.preference.bases import examples_of, largest_batch
 from murmuration.preference.data.judgements import Judgements
@@ -110,15 +111,6 @@ def test_texts_that_shared_a_batch_are_known_for_that_batch_alone(folder):
     assert not computed(References(folder, "a network"), tokens, each(4))
 
 
-def _change(at, by=1):
-    def harm(file):
-        whole = bytearray(file.read_bytes())
-        whole[at] ^= by
-        file.write_bytes(whole)
-
-    return harm
-
-
 @pytest.mark.parametrize(
     "harm",
     [
@@ -127,10 +119,10 @@ def _change(at, by=1):
         lambda file: file.write_bytes(file.read_bytes() + bytes(40)),
         lambda file: file.write_bytes(b""),
         lambda file: file.write_bytes(file.read_bytes()[:32]),
-        _change(-1),
-        _change(-8),
-        _change(33),
-        _change(0),
+        change(-1),
+        change(-8),
+        change(33),
+        change(0),
         lambda file: shutil.copy(next(file.parent.parent.glob("other/*")), file),
         lambda file: (file.unlink(), file.mkdir()),
     ],
@@ -374,7 +366,7 @@ def test_what_is_damaged_changes_no_bit(made, cached):
     expected, all_of_them = plainly(made)
     vectors(made())
     for file in cached.glob("*.references"):
-        _change(-3, 255)(file)
+        change(-3, 255)(file)
     found, computed = vectors(made())
     assert torch.equal(found, expected) and computed == all_of_them
 

@@ -9,7 +9,7 @@ from murmuration.preference.bases import base_of, examples_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-from murmuration.preference.language.reward import LanguageReward, load_reward, reward_model
+from murmuration.preference.language.reward import LanguageReward, reward_model
 from murmuration.preference.reward import RewardModel
 
 
@@ -26,7 +26,7 @@ def test_scores_survive_saving(trained, tmp_path, make_rows):
     assert (tmp_path / "m" / "README.md").read_text() == "a card\n"
     judgements = Judgements.from_rows(make_rows([3]))
     logits_R = examples_of(judgements, trained.base).logits_R(trained.theta_D)
-    loaded = load_reward(tmp_path / "m")
+    loaded = RewardModel.load(tmp_path / "m")
     chosen, rejected = zip(*judgements.responses, strict=True)
     found = loaded.score(judgements.prompts, chosen) - loaded.score(judgements.prompts, rejected)
     np.testing.assert_allclose(found, logits_R.numpy(), atol=1e-5)
@@ -59,26 +59,26 @@ def test_a_linear_model_is_loaded_as_one(tmp_path):
     features = HashingFeatures(dimension=9)
     assert base_of(features.to_config()) == features
     reward_model(np.ones(9), features, "btl").save(tmp_path / "m")
-    assert isinstance(load_reward(tmp_path / "m"), RewardModel)
+    assert isinstance(RewardModel.load(tmp_path / "m"), RewardModel)
 
 
 def test_folders_that_are_none(trained, tmp_path):
     with pytest.raises(InputError, match="no such model folder"):
-        load_reward(tmp_path / "none")
+        RewardModel.load(tmp_path / "none")
     trained.save(tmp_path / "m")
     about = json.loads((tmp_path / "m" / "murmuration.json").read_text())
     (tmp_path / "m" / "murmuration.json").write_text(json.dumps({**about, "format": "x"}))
     with pytest.raises(InputError, match="of format"):
-        load_reward(tmp_path / "m")
+        RewardModel.load(tmp_path / "m")
     about["base"]["path"] = str(tmp_path / "gone")
     (tmp_path / "m" / "murmuration.json").write_text(json.dumps(about))
     with pytest.raises(InputError, match="no such folder"):
-        load_reward(tmp_path / "m")
+        RewardModel.load(tmp_path / "m")
 
 
 def test_one_text_is_not_a_list_of_letters(trained, tmp_path):
     trained.save(tmp_path / "m")
-    loaded = load_reward(tmp_path / "m")
+    loaded = RewardModel.load(tmp_path / "m")
     one, many = loaded.score("What now?", "Save it."), loaded.score(["What now?"], ["Save it."])
     assert one == pytest.approx(many[0]) and many.shape == (1,)
     with pytest.raises(InputError, match="equally many"):

@@ -3,14 +3,15 @@
 import math
 
 import pytest
+import yaml
 
+from murmuration.preference.data.rows import InputError
 from murmuration.server.reporting.card_head import amended, head, hub_name, loading, measured
 
 PROMISE = {"unit": "a user: all", "epsilon": 3.0, "delta": 1e-5, "sampling": None, "audit": "none"}
 
 
 def parsed(card):
-    yaml = pytest.importorskip("yaml")
     return yaml.safe_load(card.split("---\n")[1])
 
 
@@ -74,3 +75,9 @@ def test_an_export_changes_whole_entries():
 def test_a_card_without_a_head_gets_one():
     assert parsed(amended("# Old\n", {"license": "mit"})) == {"license": "mit"}
     assert amended("# Old\n", {"license": "mit"}).endswith("---\n# Old\n")
+
+
+@pytest.mark.parametrize("front", ["a: [", "- just\n- a list"])
+def test_a_head_that_somebody_broke_is_said(front):
+    with pytest.raises(InputError, match=r"README\.md: its head is"):
+        amended(f"---\n{front}\n---\n# Title\n", {"license": "mit"})

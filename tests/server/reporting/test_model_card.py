@@ -35,7 +35,7 @@ def test_head(make_result):
 def test_base_model_only_if_it_is_a_hub_name(make_result, path, named):
     lines = head(model_card(make_result(features={"kind": "encoder", "path": path})))
     assert [line for line in lines if "base_model" in line] == (
-        [f'base_model: "{path}"'] if named else []
+        [f"base_model: {path}"] if named else []
     )
     assert not any("evil" in line for line in lines)
 

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.reward import load_reward
+from murmuration.preference.reward import RewardModel
 from murmuration.sims.alignment.iterates import Disagreement, Iterates, files_of
 from murmuration.sims.alignment.rewards import AnswerReward, GuardedReward, Guards
 
@@ -45,7 +45,7 @@ def test_the_last_iterate_is_the_model_and_the_others_are_not(run, train):
     files = files_of(out / "model")
     assert [file.name for file in files] == [f"round-{n:06d}.safetensors" for n in (3, 4, 5)]
     found_IR = Iterates.beside(out / "model")(ASKED, FLAT)
-    model = load_reward(out / "model").score(ASKED, FLAT)
+    model = RewardModel.load(out / "model").score(ASKED, FLAT)
     apart = found_IR - found_IR[:, :1]
     np.testing.assert_allclose(apart[2], model - model[0], rtol=1e-3, atol=1e-4)
     assert np.abs(apart[0] - apart[2]).max() > 1e-3

@@ -45,7 +45,7 @@ def test_it_is_drawn_beside_the_metrics(tmp_path):
 
 def test_a_card_has_the_rewards_promise_and_says_how_it_ended():
     said = card(RESULT, ONCE)
-    assert said.startswith('---\nlibrary_name: peft\nbase_model: "org/writer"\n')
+    assert said.startswith("---\nlibrary_name: peft\nbase_model: org/writer\n")
     assert "\n- murmuration\n" in said.split("---")[1]
     assert "**ε = 3.00, δ = 1e-5" in said or "ε = 3" in said
     assert "add-remove" in said

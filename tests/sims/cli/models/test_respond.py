@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.reward import load_reward
+from murmuration.preference.reward import RewardModel
 from murmuration.sims.population.population import Population
 
 pytest.importorskip("transformers")
@@ -116,7 +116,7 @@ def test_the_best_of_several(cli, language_model, reward, asked, tmp_path):
     every = ("--out", tmp_path / "all", "--samples", 3, *more)
     assert cli("respond", base, "--prompts", asked, *every)[0] == 0
     texts = [row["response"] for row in told(tmp_path / "all")]
-    judge = load_reward(reward)
+    judge = RewardModel.load(reward)
     wanted = []
     for place, prompt in enumerate(PROMPTS):
         mine = texts[3 * place : 3 * place + 3]

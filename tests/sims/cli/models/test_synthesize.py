@@ -6,7 +6,7 @@ import pytest
 
 from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.reward import load_reward
+from murmuration.preference.reward import RewardModel
 from murmuration.server.lineage import lineage_of_model
 from murmuration.sims.alignment.pool import draw
 from murmuration.sims.alignment.synthesis import Synthesis, preferences
@@ -46,7 +46,7 @@ def test_pairs_and_what_they_stand_on(cli, language_model, reward, asked, tmp_pa
     )  # fmt: skip
     assert (code, lines) == (0, [])
     sampling = Sampling(0.8, max_new_tokens=5)
-    pool = draw(Writer.load(base), load_reward(model), PROMPTS, 3, sampling, 4)
+    pool = draw(Writer.load(base), RewardModel.load(model), PROMPTS, 3, sampling, 4)
     wanted = preferences(pool, Synthesis("all", "sampled", 4))
     assert rows_in(out) == wanted.rows
     assert list(load_prompts(str(out / "train.jsonl"))) == [row["prompt"] for row in wanted.rows]
