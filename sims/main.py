@@ -7,11 +7,11 @@ results go to stdout, progress to stderr.
 
 import sys
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import click
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from murmuration.sims.runtimes.quiet import quiet_libraries
 
@@ -96,7 +96,23 @@ def imported(name: str) -> click.Command:
         holder.add_typer(found, name=name)
     else:
         holder.command(name, cls=getattr(file, "COMMAND", TyperCommand))(found)
-    return typer.main.get_group(holder).commands[name]
+    return _with_help(typer.main.get_group(holder).commands[name])
+
+
+def _with_help(command: click.Command) -> click.Command:
+    """The command with the help of its arguments, which Typer 0.20 loses under Click 8.5.
+
+    Flower takes no later Typer.
+    """
+    for below in getattr(command, "commands", {}).values():
+        _with_help(below)
+    declared = get_type_hints(command.callback, include_extras=True) if command.callback else {}
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument) and parameter.help is None:
+            told = [each.help for each in get_args(declared[parameter.name or ""])
+                    if isinstance(each, typer.models.ArgumentInfo)]  # fmt: skip
+            parameter.help = told[0]
+    return command
 
 
 app = typer.Typer(

@@ -291,3 +291,15 @@ def test_defaults_that_help_tells_are_shown(name):
     for parameter in _parameters(main.imported(name)):
         told = getattr(parameter, "help", None) or ""
         assert not re.search(r"(?<!\\)\[default", told), parameter.name
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_everything_that_can_be_given_is_explained(name):
+    for parameter in _parameters(main.imported(name)):
+        assert (getattr(parameter, "help", None) or "").strip(), parameter.name
+
+
+def test_help_explains_arguments(cli):
+    code, out, _ = cli("score", "--help")
+    assert code == 0
+    assert "A model folder, as in RUN/model." in " ".join(out.split())
