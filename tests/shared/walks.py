@@ -23,18 +23,72 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+
+
+def _population(file: str, split: str, through: str = "cat") -> str:
+    return (
+        "murmuration population --out population-of-the-demo\n"
+        f"zcat population-of-the-demo/{split}.jsonl.gz | {through} > {file}\n"
+        "rm -r population-of-the-demo\n"
+    )
+
+
+def _policy(name: str) -> str:
+    return (
+        f"murmuration run --base bases/writer --task policy --population {name} --data few.jsonl"
+        " --test few.jsonl --users 50 --cohort 20 --rounds 2 --group-size 1 --lora-rank 4"
+        f" --epsilon 8 --out runs/{name}\n"
+    )
+
+
 #: What pages start with, and what makes it; a part may use those before it.
 STARTS = {
-    "judgements.jsonl": (
-        "murmuration population --out population-of-the-demo\n"
-        "zcat population-of-the-demo/train.jsonl.gz > everybody.jsonl\n"
-        "head -6000 everybody.jsonl > judgements.jsonl\n"
-        "rm -r population-of-the-demo everybody.jsonl\n"
+    "judgements.jsonl": _population("judgements.jsonl", "train"),
+    "public-judgements.jsonl": _population("public-judgements.jsonl", "test"),
+    "public.jsonl": _population("public.jsonl", "train"),
+    "other-public.jsonl": _population("other-public.jsonl", "test"),
+    "test.jsonl": _population("test.jsonl", "test", "head -200"),
+    "few.jsonl": _population("few.jsonl", "test", "head -200"),
+    "prompts.jsonl": _population("prompts.jsonl", "test", "head -8"),
+    "texts.jsonl": _population("texts.jsonl", "test", """head -200 | sed 's/"chosen"/"text"/'"""),
+    "best.jsonl": (
+        "python - <<'END'\n"
+        "import json\n"
+        "rows = [json.loads(line) for line in open('judgements.jsonl')]\n"
+        "with open('best.jsonl', 'w') as file:\n"
+        "    for row, other in zip(rows, rows[1:] + rows[:1]):\n"
+        "        more = [row['rejected'], row['chosen'], other['rejected']]\n"
+        "        told = {'user_id': row['user_id'], 'prompt': row['prompt']}\n"
+        "        print(json.dumps(told | {'responses': more, 'best': 1}), file=file)\n"
+        "END\n"
     ),
-    "public-judgements.jsonl": (
-        "murmuration population --out population-of-the-demo\n"
-        "zcat population-of-the-demo/test.jsonl.gz > public-judgements.jsonl\n"
-        "rm -r population-of-the-demo\n"
+    "ratings.jsonl": (
+        "python - <<'END'\n"
+        "import json\n"
+        "with open('ratings.jsonl', 'w') as file:\n"
+        "    for line in open('judgements.jsonl'):\n"
+        "        row = json.loads(line)\n"
+        "        for name in ('chosen', 'rejected'):\n"
+        "            told = {'user_id': row['user_id'], 'prompt': row['prompt']}\n"
+        "            told |= {'completion': row[name], 'label': name == 'chosen'}\n"
+        "            print(json.dumps(told), file=file)\n"
+        "END\n"
+    ),
+    "conversations.jsonl": (
+        "python - <<'END'\n"
+        "import json\n"
+        "with open('conversations.jsonl', 'w') as file:\n"
+        "    for number, line in enumerate(open('judgements.jsonl')):\n"
+        "        row = json.loads(line)\n"
+        "        asked = {'turn': 0, 'role': 'user', 'content': row['prompt']}\n"
+        "        told = [\n"
+        "            {'turn': 0, 'role': 'model', 'content': row[name], 'score': score,\n"
+        "             'if_chosen': score == 80}\n"
+        "            for name, score in (('rejected', 20), ('chosen', 80))\n"
+        "        ]\n"
+        "        talk = {'user_id': row['user_id'], 'conversation_history': [asked, *told]}\n"
+        "        print(json.dumps(talk), file=file)\n"
+        "END\n"
     ),
     "runs/first": (
         "murmuration run --epsilon 3 --delta 1e-5 --rounds 20 --cohort 500 --out runs/first\n"
@@ -44,9 +98,12 @@ STARTS = {
     ),
     "bases/tiny": "murmuration base bases/tiny --exchanges 300 --epochs 1\n",
     "bases/writer": (
-        "murmuration base bases/writer --kind llama --exchanges 1000 --epochs 1 --batch 8"
+        "murmuration base bases/writer --kind llama --exchanges 400 --epochs 1 --batch 8"
         " --rate 4e-3\n"
     ),
+    "runs/policy": _policy("policy"),
+    "runs/ada": _policy("ada"),
+    "runs/bo": _policy("bo"),
 }
 #: Lines that the environment of the tests has behind it.
 INSTALLS = re.compile(r"^pip install 'murmuration-rlhf\[[^\n]*\n", re.MULTILINE)
