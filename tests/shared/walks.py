@@ -25,6 +25,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
+#: A twentieth of the rows, of most users.
+_SOME = "awk 'NR % 20 == 1'"
+
+
 def _population(file: str, split: str, through: str = "cat") -> str:
     return (
         "murmuration population --out population-of-the-demo\n"
@@ -47,10 +51,10 @@ STARTS = {
     "public-judgements.jsonl": _population("public-judgements.jsonl", "test"),
     "public.jsonl": _population("public.jsonl", "train"),
     "other-public.jsonl": _population("other-public.jsonl", "test"),
-    "test.jsonl": _population("test.jsonl", "test", "head -200"),
-    "few.jsonl": _population("few.jsonl", "test", "head -200"),
+    "test.jsonl": _population("test.jsonl", "test", _SOME),
+    "few.jsonl": _population("few.jsonl", "test", _SOME),
     "prompts.jsonl": _population("prompts.jsonl", "test", "head -8"),
-    "texts.jsonl": _population("texts.jsonl", "test", """head -200 | sed 's/"chosen"/"text"/'"""),
+    "texts.jsonl": _population("texts.jsonl", "test", _SOME + """ | sed 's/"chosen"/"text"/'"""),
     "best.jsonl": (
         "python - <<'END'\n"
         "import json\n"

@@ -387,7 +387,7 @@ def nobody_runs_python() -> bool:
     return done.returncode == 0
 
 
-STARTERS = {"keeper.py", "unshare", "setpriv"}
+STARTERS = {"process_reaper.py", "unshare", "setpriv"}
 
 
 @pytest.mark.slow
