@@ -60,6 +60,10 @@ def delta_for(users: int) -> float:
 
 
 def round_figure(users: int) -> int:
-    """A number to two digits: near enough to plan with, and it tells less than the exact one."""
-    digits = max(0, len(str(users)) - 2)
-    return max(1, round(users, -digits))
+    """A number near enough to plan with that tells less than the exact one.
+
+    Two digits; one below 100; and of those up to ten 1, 2, 5 or 10.
+    """
+    if users <= 10:
+        return min((1, 2, 5, 10), key=lambda step: abs(step - users))
+    return round(users, -max(1, len(str(users)) - 2))

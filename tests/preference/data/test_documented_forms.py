@@ -13,7 +13,10 @@ from murmuration.preference.data.messages import messages_of
 from murmuration.preference.data.schema import Schema
 
 ROOT = Path(__file__).parents[3]
-PAGE = next(ROOT.glob("docs/**/data.md")).read_text(encoding="utf-8")
+PAGE = "".join(
+    next(ROOT.glob(f"docs/**/{name}.md")).read_text(encoding="utf-8")
+    for name in ("data", "judgements")
+)
 
 
 def model(turn, within, content, score, chosen=False):

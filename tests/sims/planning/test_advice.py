@@ -30,7 +30,11 @@ def test_delta_is_well_below_one_over_users(users):
 
 def test_round_figures():
     found = [advice.round_figure(users) for users in (0, 1, 99, 137, 1742, 45_678)]
-    assert found == [1, 1, 99, 140, 1700, 46_000]
+    assert found == [1, 1, 100, 140, 1700, 46_000]
+
+
+def test_a_small_number_is_rounded_too():
+    assert [advice.round_figure(users) for users in (4, 8, 11, 28, 81)] == [5, 10, 10, 30, 80]
 
 
 def test_features_work_where_they_can_be_loaded(monkeypatch):
