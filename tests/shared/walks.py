@@ -55,17 +55,6 @@ STARTS = {
     "few.jsonl": _population("few.jsonl", "test", _SOME),
     "prompts.jsonl": _population("prompts.jsonl", "test", "head -8"),
     "texts.jsonl": _population("texts.jsonl", "test", _SOME + """ | sed 's/"chosen"/"text"/'"""),
-    "best.jsonl": (
-        "python - <<'END'\n"
-        "import json\n"
-        "rows = [json.loads(line) for line in open('judgements.jsonl')]\n"
-        "with open('best.jsonl', 'w') as file:\n"
-        "    for row, other in zip(rows, rows[1:] + rows[:1]):\n"
-        "        more = [row['rejected'], row['chosen'], other['rejected']]\n"
-        "        told = {'user_id': row['user_id'], 'prompt': row['prompt']}\n"
-        "        print(json.dumps(told | {'responses': more, 'best': 1}), file=file)\n"
-        "END\n"
-    ),
     "ratings.jsonl": (
         "python - <<'END'\n"
         "import json\n"
