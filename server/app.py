@@ -14,9 +14,10 @@ from flwr.supercore.logger import log
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.base_model import without_gpu
+from murmuration.privacy.promise import epsilon_text
 from murmuration.server.config import RunConfig
 from murmuration.server.replies import decode_each_by_itself
-from murmuration.server.reporting.figures import epsilon_text, share_text
+from murmuration.server.reporting.figures import share_text
 from murmuration.server.training import train
 from murmuration.strategies.protocol.availability import RunAborted
 

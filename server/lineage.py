@@ -1,213 +1,73 @@
-"""What a base has cost the people whom earlier runs trained it on, and what that adds up to.
+"""What a base has cost the people whom earlier runs trained it on: read from its folder.
 
 A base is here what `--base` names, or the encoder that `--features` does. A language model that a
-run saved holds `privacy.json`, a line for that run and for each that its own base came from, with
-the digest of the weights that this is about, and beside it the ledger of each run. Who trains on it
-composes with all of them:
-
-- (ε, δ) of runs under the same adjacency add up (basic composition, which holds adaptively: a run
-  may depend on what earlier ones released; Dwork and Roth 2014, Theorem 3.16 and appendix B);
-- that is for people who can have been in all of these runs: those of one declared population
-  (`--population`), and of all that nobody declared to be disjoint (`--disjoint`). A run on people
-  whom nobody named counts for every population. Figures of disjoint populations stand side by side,
-  as nobody is in two (parallel composition);
-- where an adjacency differs, or a run promised users nothing, there is no figure.
+run saved holds the ledger of that run and of each that its own base came from, and `privacy.json`
+with their heads and the digest of the weights that this is about. What they promise together is
+computed from the ledgers' bytes alone (``privacy.promise``); whoever trains on the base adds to it.
 
 A base that looks like one of ours and does not have all of that, or whose ledgers are not what was
-written, is refused unless somebody says what it cost (`--base-privacy`). Hashes have no key:
-whoever can write the folder can write another history (``privacy.accounting.chained_record``).
+written, is refused unless somebody says what it cost (`--base-privacy`).
 
 A linear head holds no `privacy.json`: its run's ledger lies beside its folder. A data set that was
 made with models has one as they do, with the digest of its rows.
+
+Ledgers of earlier versions say neither who their run is nor what it protects: there
+`privacy.json`, or the run's result, says it, and is compared with what the ledger comes to.
 """
 
 import hashlib
 import json
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import texts_in
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
-from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.chained_record import head_path
-from murmuration.privacy.accounting.ledger import LedgerError, read_account
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.accounting.ledger import LedgerError
+from murmuration.privacy.accounting.terms import Caveat, Unit
+from murmuration.privacy.promise import Promise, ReleasedRun, combined
 from murmuration.server.config import RunConfig
 from murmuration.server.run_files import read_json
 from murmuration.strategies.spec import base_config
 
-FORMAT, FILE, CARD = "murmuration-privacy-2", "privacy.json", "README.md"
+FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
+_FORMAT_WITHOUT_IDENTITY = "murmuration-privacy-2"
 #: The rows of a data set, in its folder.
 ROWS = "train.jsonl"
+#: In each row that was made with models of private runs: their names.
+PRIVATE_RUNS = "private_runs"
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
+_WEIGHTS, _DATA = "weights", "data"
 
 
-@dataclass(frozen=True)
-class Trained:
-    """One run, and what it cost those whom it trained on.
-
-    Attributes:
-        ledger_head: of its ledger, at its end.
-        epsilon: of a user; None where it promised users nothing.
-        delta: with it.
-        adjacency: under which.
-        population: as declared; empty: not declared, which may be anybody.
-        disjoint: whether it was declared that nobody was in an earlier run's other population.
-    """
-
-    ledger_head: str
-    epsilon: float | None
-    delta: float
-    adjacency: str
-    population: str = ""
-    disjoint: bool = False
-
-
-@dataclass(frozen=True)
-class Lineage:
-    """The runs that a base came from, the first one first, and the bytes of their ledgers.
-
-    ``public`` says that one of them was declared to have begun with a base that cost nobody
-    anything; ``whose`` they are, in the words of ``sentences``.
-    """
-
-    runs: tuple[Trained, ...] = ()
-    ledgers: tuple[tuple[bytes, bytes], ...] = ()
-    public: bool = False
-    whose: str = "THE BASE WAS"
-
-    def with_run(self, result: Mapping[str, Any], config: RunConfig, ledger: Path) -> "Lineage":
-        """And the run with this result and ledger."""
-        users = result["private"] and result["proven"] and result["privacy_level"] == "user"
-        users = users and not result.get("one_user_per_row")  # which protects rows, not people
-        run = Trained(
-            str(result["ledger_head"]),
-            result["epsilon"] if users else None,
-            float(result["delta"]),
-            str(result["adjacency"]),
-            config.population,
-            config.disjoint,
-        )
-        bytes_ = ledger.read_bytes(), head_path(ledger).read_bytes()
-        return replace(self, runs=(*self.runs, run), ledgers=(*self.ledgers, bytes_))
-
-    def files(self, folder: Path, promise: Mapping[str, Any] | None = None) -> dict[str, bytes]:
-        """What is saved beside the model, or the data set, in a folder, by name; with what its
-        users were promised, for programs, if that is given."""
-        of = "data" if (folder / ROWS).exists() else "weights"
-        about = {
-            "format": FORMAT,
-            of: _DIGESTS[of](folder),
-            "public": self.public,
-            "runs": [asdict(run) for run in self.runs],
-            **({"promise": dict(promise)} if promise is not None else {}),
-        }
-        found = {FILE: (json.dumps(about, indent=2, allow_nan=False) + "\n").encode()}
-        for place, (lines, head) in enumerate(self.ledgers):
-            ledger = Path(_ledger(place))
-            found |= {ledger.name: lines, head_path(ledger).name: head}
-        return found
-
-    def to_json(self) -> dict[str, object] | None:
-        """For a result; None where there were no earlier runs, and nothing was declared public."""
-        if len(self.runs) < 2 and not self.public:
-            return None
-        return {
-            "public": self.public,
-            "runs": [asdict(run) for run in self.runs],
-            "composed": composed(self.runs),
-        }
-
-    def sentences(self) -> list[str]:
-        """What a reader must know before relying on a run's own epsilon."""
-        said = []
-        if self.public:
-            said = [
-                "The base, or a model that it or a policy of its class came from, was declared "
-                "public (--base-privacy public, policies commit --public): what that cost anybody "
-                "whom it was trained on is not counted here."
-            ]
-        if (earlier := len(self.runs) - 1) < 1:
-            return said
-        rows = composed(self.runs)
-        apart = len({name for row in rows for name in row["populations"]}) > 1 and all(
-            len(row["populations"]) < 2 for row in rows
-        )
-        return [
-            *said,
-            f"{self.whose} TRAINED ON USERS, TOO, by {earlier} earlier "
-            f"{'run' if earlier == 1 else 'runs'}: {'; '.join(map(in_words, rows))}. Epsilons and "
-            "deltas of runs under the same adjacency are added (basic composition)."
-            + (" Nobody is in two of these populations, as was declared." if apart else ""),
-        ]
-
-
-def composed(runs: Sequence[Trained]) -> list[dict[str, Any]]:
-    """What runs add up to, for each population, and for people who may be in several.
-
-    A run whose population was not declared counts in each. ``epsilon`` is None where there is no
-    figure, and ``why`` says so.
-    """
-    groups: list[set[str]] = []
-    for run in (run for run in runs if run.population):
-        mine = [group for group in groups if run.population in group]
-        joined = mine if mine or run.disjoint else groups
-        groups = [group for group in groups if group not in joined]
-        groups.append({run.population}.union(*joined))
-    if runs and not groups:
-        groups = [set()]
-    found = []
-    for group in groups:
-        named = sorted(group)
-        for names in ([name] for name in named if len(named) > 1):
-            found.append(_sum(names, [run for run in runs if run.population in (*names, "")]))
-        found.append(_sum(named, [run for run in runs if run.population in (*named, "")]))
-    return found
-
-
-def _sum(names: list[str], runs: Sequence[Trained]) -> dict[str, Any]:
-    why = ""
-    if len({run.adjacency for run in runs}) > 1:
-        why = "the runs' adjacencies differ"
-    if any(run.epsilon is None for run in runs):
-        why = "a run promised users nothing"
-    return {
-        "populations": names,
-        "runs": len(runs),
-        "epsilon": None if why else math.fsum(run.epsilon or 0.0 for run in runs),
-        "delta": math.fsum(run.delta for run in runs),
-        "adjacency": runs[-1].adjacency,
-        "why": why,
+def files_of(
+    promise: Promise, folder: Path, details: Mapping[str, Any] | None = None
+) -> dict[str, bytes]:
+    """What is saved beside the model, or the data set, in a folder, by name; with ``details`` of
+    the promise, for programs, if they are given."""
+    of = _DATA if (folder / ROWS).exists() else _WEIGHTS
+    about = {
+        "format": FORMAT,
+        of: _digest(of, folder),
+        "stated": sorted(promise.stated),
+        "promise": {**(details or {}), **promise.to_json()},
     }
+    written = {FILE: (json.dumps(about, indent=2, allow_nan=False) + "\n").encode()}
+    for place, run in enumerate(promise.runs):
+        ledger = Path(_ledger(place))
+        written |= {ledger.name: run.ledger[0], head_path(ledger).name: run.ledger[1]}
+    return written
 
 
-def in_words(row: Mapping[str, Any]) -> str:
-    """A row of ``composed``, for readers; epsilon is rounded upwards."""
-    names = row["populations"]
-    who = "whoever was trained on" if not names else f"the population {names[0]!r}"
-    if len(names) > 1:
-        listed = " and ".join(map(repr, names))
-        who = f"whoever is in {listed}, which nobody declared disjoint"
-    if row["why"]:
-        return f"for {who} there is no figure: {row['why']}"
-    # Upwards, in the last digit that is shown.
-    epsilon = math.ceil(row["epsilon"] * 1e4 - 1e-6) / 1e4
-    times = "one run" if row["runs"] == 1 else f"{row['runs']} runs together"
-    return (
-        f"for {who}, epsilon = {epsilon:g} and delta = {row['delta']:g} in {times} "
-        f"({row['adjacency']})"
-    )
-
-
-def lineage_of(config: RunConfig) -> Lineage:
+def lineage_of(config: RunConfig) -> Promise:
     """That of a run's base, or of its encoder; empty for one that is none of ours.
 
     Raises:
@@ -215,22 +75,22 @@ def lineage_of(config: RunConfig) -> Lineage:
     """
     path = base_config(config).get("path", "")
     if config.base_privacy == "public" or not path:
-        return Lineage(public=bool(config.base_privacy))
-    given, elsewhere = _of_ledgers("--base-privacy", config.base_privacy)
+        return Promise().declared_public() if config.base_privacy else Promise()
+    stated, elsewhere = _of_ledgers("--base-privacy", config.base_privacy)
     option = "--base" if config.base else "--features"
-    found = lineage_of_model(
+    lineage = lineage_of_model(
         option,
         path,
         "say what it cost with --base-privacy LEDGER (the ledger.jsonl of the run that made it; of "
         "several runs all, comma-separated), or --base-privacy public",
         elsewhere,
     )
-    return joined(found, given)
+    return _covering(lineage, stated)
 
 
 def lineage_of_model(
     what: str, path: str, advice: str, elsewhere: Mapping[str, Path] = MappingProxyType({})
-) -> Lineage:
+) -> Promise:
     """That of a model and, where it is an adapter, of all that it is put on.
 
     ``elsewhere`` has ledgers by their heads that its folders need not hold.
@@ -238,30 +98,30 @@ def lineage_of_model(
     Raises:
         InputError: as ``lineage_of``; it says ``what`` it is about, and gives ``advice``.
     """
-    found = Lineage()
+    lineage = Promise()
     try:
         for name, folder in chain_of(path):
             fetch(name, folder, FILE, ABOUT, CARD)
             if not _ours(folder) or (elsewhere and not (folder / FILE).exists()):
                 continue
             try:
-                found = joined(_read(name, folder, elsewhere), found)
+                lineage = _covering(lineage, _read(name, folder, elsewhere))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise InputError(
                     f"{what} {name}: a model that was trained on users, and what that cost them "
                     f"is not known: {first_line(error)}; {advice}"
                 ) from None
-            if found.public:  # which says it of all that is below, too
+            if lineage.public:  # which says it of all that is below, too
                 break
     except OSError as error:
         raise InputError(f"{what} {path}: cannot be read: {first_line(error)}") from None
-    return found
+    return lineage
 
 
 def lineage_of_saved(
     what: str, path: str, option: str, given: str, *, may_be_base: bool = False
-) -> Lineage:
-    """That of a model that is there, a linear head too, and what somebody says that it cost.
+) -> Promise:
+    """That of a model that is there, a linear head or rows too, and what somebody says it cost.
 
     Args:
         what: the option that names the model.
@@ -277,7 +137,7 @@ def lineage_of_saved(
     """
     if given == "public":
         return _declared_public(what, path, option, may_be_base)
-    said, elsewhere = _of_ledgers(option, given)
+    stated, elsewhere = _of_ledgers(option, given)
     advice = (
         f"say what it cost with {option} LEDGER (the ledger.jsonl of the run that made it; of "
         f"several runs all, comma-separated), or {option} public if its data were"
@@ -285,30 +145,85 @@ def lineage_of_saved(
     folder = Path(path).expanduser()
     head = not (may_be_base or is_language_model(folder) or (folder / FILE).exists())
     if head:
-        found = _of_head(what, folder, advice, elsewhere)
+        lineage = _of_head(what, folder, advice, elsewhere)
     else:
-        found = lineage_of_model(what, path, advice, elsewhere)
-    found = joined(found, said)
-    if not (found.runs or found.public or may_be_base):
+        lineage = lineage_of_model(what, path, advice, elsewhere)
+    lineage = _covering(lineage, stated)
+    if not (lineage.runs or lineage.public or may_be_base):
         raise InputError(f"{what} {path}: nothing says whose data it was made from; {advice}")
-    if any(run.epsilon is None for run in found.runs):
+    if any(run.epsilon is None or run.terms.unit is not Unit.USER for run in lineage.runs):
         raise InputError(
             f"{what} {path}: a run that made it promised its users nothing, so what is made with "
             f"it is not private either; if all its data were public, say so with {option} public"
         )
-    return found
+    return lineage
 
 
-def _declared_public(what: str, path: str, option: str, may_be_base: bool) -> Lineage:
+def mark_of(promise: Promise) -> dict[str, str]:
+    """What each row that was made with models of these runs says of them; nothing where there are
+    none."""
+    names = " ".join(run.name for run in promise.counted)
+    return {PRIVATE_RUNS: names} if names else {}
+
+
+def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
+    """That of rows which somebody is to learn from: empty where no model of ours made them.
+
+    Rows that ``synthesize`` or ``respond`` wrote name the runs; those of ``synthesize`` have their
+    ledgers in the same folder.
+
+    Raises:
+        InputError: they name runs, and what these cost is not known.
+    """
+    path = Path(source).expanduser()
+    folder = path if path.is_dir() else path.parent
+    stated, elsewhere = _of_ledgers(option, "" if given == "public" else given)
+    rows = Promise()
+    if path.exists() and (folder / FILE).exists() and (path.is_dir() or path.name == ROWS):
+        try:
+            rows = _read(str(folder), folder, elsewhere)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{what} {source}: {first_line(error)}") from None
+    promise = _covering(rows, stated)
+    marks = {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
+    if missing := sorted(marks - {run.name for run in promise.runs}):
+        raise InputError(
+            f"{what} {source}: its rows were made with models of private runs ({missing[0]}), and "
+            f"what these cost is not known: keep {FILE} and the ledgers beside the rows, or name "
+            f"the ledgers with {option}"
+        )
+    return promise.declared_public() if given == "public" else promise
+
+
+def promise_of_run(folder: Path) -> Promise:
+    """What a finished run promises, with what its base cost.
+
+    Raises:
+        InputError: there is no finished run, or its files do not fit each other.
+    """
+    if not (result := read_json(folder / "result.json", "ledger_head")):
+        raise InputError(f"{folder}: no finished run: it has no result.json")
+    try:
+        own = Promise((_of_result(folder, result),))
+        if (folder / "model" / FILE).exists():
+            return _covering(_read(str(folder / "model"), folder / "model", {}), own)
+        encoder = str(result["features"].get("path", ""))
+        earlier = lineage_of_model("the encoder", encoder, "") if encoder else Promise()
+        return own | (earlier.declared_public() if _stated(result)[0] else earlier)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder}: what it promises is not known: {first_line(error)}") from None
+
+
+def _declared_public(what: str, path: str, option: str, may_be_base: bool) -> Promise:
     """With the private runs that its folder states: a word does not take them back."""
     try:
-        found = lineage_of_saved(what, path, option, "", may_be_base=may_be_base)
+        lineage = lineage_of_saved(what, path, option, "", may_be_base=may_be_base)
     except InputError:  # nothing is stated, or nothing was promised
-        return Lineage(public=True)
-    return joined(found, Lineage(public=True))
+        return Promise().declared_public()
+    return lineage.declared_public()
 
 
-def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]) -> Lineage:
+def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]) -> Promise:
     """That of a linear head, from what its run left beside ``folder``, and of its encoder."""
     run = folder.resolve().parent
     try:
@@ -316,42 +231,94 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
         mine = folder.resolve().name == "model"
         if not (mine and (result := read_json(run / "result.json", "ledger_head", "features"))):
             if elsewhere:
-                return Lineage()
+                return Promise()
             raise ValueError("it is no folder model/ beside a run's result.json")
         if result.get("weights") not in (None, weights_digest(folder)):  # None: of earlier runs
             raise ValueError("its weights are not those that the run beside it saved")
-        settings = read_json(run / "config.json", "population", "disjoint")
-        config = RunConfig(population=settings["population"], disjoint=settings["disjoint"])
-        this = Lineage().with_run(result, config, run / "ledger.jsonl")
-        _check(run / "ledger.jsonl", this.runs[0])
+        this = _of_result(run, result)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{what} {folder}: a model that was trained on users, and what that cost them is not "
             f"known: {first_line(error)}; {advice}"
         ) from None
-    told = result.get("lineage") or {"public": False, "runs": []}
-    if told["public"]:
-        before = Lineage(public=True)
+    public, heads = _stated(result)
+    if public:
+        before = Promise().declared_public()
     else:
         encoder = str(result["features"].get("path", ""))
-        before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Lineage()
-    found = joined(before, this)
-    heads = Counter(one["ledger_head"] for one in told["runs"])
-    if heads - Counter([*(one.ledger_head for one in found.runs), *elsewhere]):
+        before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Promise()
+    lineage = before | Promise((this,))
+    if heads - Counter([*(str(one.head) for one in lineage.runs), *elsewhere]):
         raise InputError(
             f"{what} {folder}: its encoder came from runs whose ledgers are not there; {advice}"
         )
-    return found
+    return lineage
 
 
-def _of_ledgers(option: str, names: str) -> tuple[Lineage, dict[str, Path]]:
+def _stated(result: Mapping[str, Any]) -> tuple[bool, Counter[str]]:
+    """Whether a result says that something was declared public, and the heads of its ledgers."""
+    if "promise" in result:
+        promise = result["promise"]
+        heads = Counter(run["ledger_head"] for run in promise["runs"])
+        return Caveat.DECLARED_PUBLIC in promise["caveats"], heads
+    lineage = result.get("lineage") or {"public": False, "runs": []}
+    return bool(lineage["public"]), Counter(run["ledger_head"] for run in lineage["runs"])
+
+
+def _of_result(folder: Path, result: Mapping[str, Any]) -> ReleasedRun:
+    """The run that left a result beside its ledger; ValueError where they do not fit."""
+    run = _read_ledger(folder / "ledger.jsonl", str(result["ledger_head"]))
+    if run.terms.run:
+        return run
+    settings = read_json(folder / "config.json", "population")
+    users = result["private"] and result["proven"] and result["privacy_level"] == "user"
+    users = users and not result.get("one_user_per_row")  # which protects rows, not people
+    seeded = {Caveat.SEEDED.value} if result.get("seeded") else set()
+    return _of_earlier_version(
+        run,
+        {
+            "epsilon": result["epsilon"] if users else None,
+            "delta": float(result["delta"]),
+            "adjacency": str(result["adjacency"]),
+            "population": settings["population"],
+        },
+        seeded,
+    )
+
+
+def _of_earlier_version(
+    run: ReleasedRun, record: Mapping[str, Any], caveats: Iterable[str] = ()
+) -> ReleasedRun:
+    """A run whose ledger does not say what it protects, with what a record says of it; ValueError
+    unless the ledger is the one that is meant, and costs no more than is said."""
+    if (run.adjacency, run.delta) != (record["adjacency"], record["delta"]):
+        raise ValueError("its ledger is of another adjacency or delta")
+    epsilon, population = record["epsilon"], record["population"]
+    if not isinstance(population, str):
+        raise TypeError(f"{population!r} is no population")
+    if epsilon is not None and not epsilon >= (run.epsilon or 0.0) * (1.0 - _ROUNDING):
+        raise ValueError(f"its ledger comes to epsilon = {run.epsilon:.4g}, not {epsilon:.4g}")
+    unit = Unit.NOBODY if epsilon is None else Unit.USER
+    terms = replace(
+        run.terms,
+        unit=unit,
+        population=population,
+        caveats=run.terms.caveats.union(caveats),
+    )
+    return replace(run, terms=terms, epsilon=None if epsilon is None else float(epsilon))
+
+
+def _of_ledgers(option: str, names: str) -> tuple[Promise, dict[str, Path]]:
     """What ledgers say that somebody names, and these by their heads."""
-    given, elsewhere = Lineage(), {}
+    runs, elsewhere = [], {}
     for ledger in _files(names):
-        run, bytes_ = _of_ledger(option, ledger)
-        given = Lineage((*given.runs, run), (*given.ledgers, bytes_))
-        elsewhere[run.ledger_head] = ledger
-    return given, elsewhere
+        try:
+            run = ReleasedRun.read(ledger)
+        except (OSError, LedgerError) as error:
+            raise InputError(f"{option} {ledger}: {first_line(error)}") from None
+        runs.append(run)
+        elsewhere[str(run.head)] = ledger
+    return Promise(tuple(runs)), elsewhere
 
 
 def _files(names: str) -> Iterable[Path]:
@@ -371,96 +338,63 @@ def _ours(folder: Path) -> bool:
     return "library_name: murmuration" in card or "\n- murmuration\n" in card
 
 
-def joined(first: Lineage, then: Lineage) -> Lineage:
-    """The runs of two, each once.
-
-    Ledgers of two runs can have the same head, as neither has a name in it: a head counts as often
-    as in that of the two that has it more often.
-    """
-    there, new = Counter(run.ledger_head for run in first.runs), []
-    for run, ledger in zip(then.runs, then.ledgers, strict=True):
-        there[run.ledger_head] -= 1
-        if there[run.ledger_head] < 0:
-            new.append((run, ledger))
-    return Lineage(
-        (*first.runs, *(run for run, _ in new)),
-        (*first.ledgers, *(ledger for _, ledger in new)),
-        first.public or then.public,
-    )
+def _covering(whole: Promise, part: Promise) -> Promise:
+    """Both, where the second is part of the same model's history: a run of an earlier version,
+    which has no identity, counts as often as in that of the two that has it more often."""
+    there, new = Counter(run.head for run in whole.runs if not run.terms.run), []
+    for run in part.runs:
+        there[run.head] -= not run.terms.run
+        if run.terms.run or there[run.head] < 0:
+            new.append(run)
+    return combined((whole, replace(part, runs=tuple(new))))
 
 
-def _rows_digest(folder: Path) -> str:
+def _digest(of: str, folder: Path) -> str:
+    """Of what a ``privacy.json`` is about."""
+    if of == _WEIGHTS:
+        return weights_digest(folder)
     with (folder / ROWS).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-#: Of what a ``privacy.json`` is about, by its word for that.
-_DIGESTS = {"weights": weights_digest, "data": _rows_digest}
 
 
 def _ledger(place: int) -> str:
     return f"ledger-{place + 1}.jsonl"
 
 
-def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Lineage:
+def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
     """What a model's folder says, compared with the ledgers in it, or with those that are
     ``elsewhere``, by their heads; ValueError and others where there is something wrong with it."""
     about = json.loads((folder / FILE).read_bytes())
-    if about["format"] != FORMAT or not (about["runs"] or about["public"]):
-        raise ValueError(f"{FILE} names no run in format {FORMAT}")
-    of = "data" if "data" in about else "weights"
-    if about[of] != _DIGESTS[of](folder) and not elsewhere:
-        what = "other rows" if of == "data" else "a model with other weights"
+    if about["format"] not in (FORMAT, _FORMAT_WITHOUT_IDENTITY):
+        raise ValueError(f"{FILE} is in format {about['format']!r}, not {FORMAT}")
+    of = _DATA if _DATA in about else _WEIGHTS
+    if about[of] != _digest(of, folder) and not elsewhere:
+        what = "other rows" if of == _DATA else "a model with other weights"
         raise ValueError(f"{FILE} is about {what}")
-    ledgers, runs = [], tuple(Trained(**run) for run in about["runs"])
-    for place, run in enumerate(runs):
-        if (ledger := elsewhere.get(run.ledger_head)) is None:
+    earlier = about["format"] == _FORMAT_WITHOUT_IDENTITY
+    records = about["runs"] if earlier else about["promise"]["runs"]
+    public = {Caveat.DECLARED_PUBLIC.value} if earlier and about["public"] else set()
+    stated = public if earlier else {*map(str, about["stated"])}
+    if not (records or Caveat.DECLARED_PUBLIC in stated):
+        raise ValueError(f"{FILE} names no run")
+    runs = []
+    for place, record in enumerate(records):
+        head = str(record["ledger_head"])
+        if (ledger := elsewhere.get(head)) is None:
             ledger = folder / _ledger(place)
             fetch(name, folder, ledger.name, head_path(ledger).name)
-        _check(ledger, run)
-        ledgers.append((ledger.read_bytes(), head_path(ledger).read_bytes()))
-    return Lineage(runs, tuple(ledgers), bool(about["public"]))
+        run = _read_ledger(ledger, head)
+        if not run.terms.run:
+            run = _of_earlier_version(run, record)
+        runs.append(run)
+    return Promise(tuple(runs), frozenset(stated))
 
 
-def _check(ledger: Path, run: Trained) -> None:
-    """ValueError unless a run's ledger is the one that is meant, and costs no more than is said."""
-    if not ledger.exists():
-        raise ValueError(f"{ledger.name} is missing")
-    account, contents = read_account(ledger)
-    if str(contents.head) != run.ledger_head:
-        raise ValueError(f"{ledger.name} does not end where the run's did")
-    promise = account.promise
-    if (promise["adjacency"], promise["delta"]) != (run.adjacency, run.delta):
-        raise ValueError(f"{ledger.name} is of another adjacency or delta")
-    if run.epsilon is None:
-        return
-    spent = _epsilon(account)
-    if not run.epsilon >= spent * (1.0 - _ROUNDING):
-        raise ValueError(f"{ledger.name} comes to epsilon = {spent:.4g}, not {run.epsilon:.4g}")
-
-
-def _epsilon(account: Any) -> float:
-    return accountant.epsilon(
-        account.spent.items(),
-        adjacency=Adjacency(account.promise["adjacency"]),
-        delta=account.promise["delta"],
-        interval=accountant.INTERVAL,
-    )
-
-
-def _of_ledger(option: str, path: Path) -> tuple[Trained, tuple[bytes, bytes]]:
-    """What a ledger says that somebody names."""
-    try:
-        account, contents = read_account(path)
-        epsilon = _epsilon(account)
-        bytes_ = path.read_bytes(), head_path(path).read_bytes()
-    except (OSError, LedgerError) as error:
-        raise InputError(f"{option} {path}: {first_line(error)}") from None
-    promise = account.promise
-    run = Trained(
-        str(contents.head),
-        epsilon if math.isfinite(epsilon) else None,
-        promise["delta"],
-        promise["adjacency"],
-    )
-    return run, bytes_
+def _read_ledger(path: Path, head: str) -> ReleasedRun:
+    """The run of a ledger; ValueError unless it is there, and ends where it is meant to."""
+    if not path.exists():
+        raise ValueError(f"{path.name} is missing")
+    run = ReleasedRun.read(path)
+    if str(run.head) != head:
+        raise ValueError(f"{path.name} does not end where the run's did")
+    return run

@@ -12,15 +12,18 @@ That somebody looked at users' data in other ways before committing, no file can
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.checkpoint import ADAPTER, folder_of
 from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.policy_class import Policy, read_class, write_class
+from murmuration.privacy.accounting.chained_record import NO_LINES
+from murmuration.privacy.accounting.terms import RunTerms, Unit
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.server.config import RunConfig
-from murmuration.server.lineage import Lineage, Trained, composed, joined, lineage_of_model
+from murmuration.server.lineage import lineage_of_model
 
 _BEGIN_AGAIN = "commit a class without it, or what was there when it was committed"
 _UNKNOWN = "take the folder as its run left it, or leave the policy out"
@@ -60,7 +63,7 @@ def _committed(text: str, public: bool) -> Policy:
             "was released (checkpoint/ was not)"
         )
     lineage = lineage_of_model("policy", path, _UNKNOWN)
-    heads = tuple(run.ledger_head for run in lineage.runs)
+    heads = tuple(str(run.head) for run in lineage.runs)
     if not (heads or lineage.public or public):
         raise InputError(
             f"policy {name!r}: nothing in {path} says whose data it was made from; if it was "
@@ -69,7 +72,7 @@ def _committed(text: str, public: bool) -> Policy:
     return Policy(name, path, contents_of(path).digest, heads, not heads or lineage.public)
 
 
-def with_class(lineage: Lineage, config: RunConfig) -> Lineage:
+def with_class(lineage: Promise, config: RunConfig) -> Promise:
     """And the runs that the policies of a run's class came from, if it has one.
 
     All of them: which policy is chosen depends on the others, too.
@@ -82,7 +85,7 @@ def with_class(lineage: Lineage, config: RunConfig) -> Lineage:
         return lineage
     for policy in read_class(config.policies):
         found = lineage_of_model(f"policy {policy.name!r}:", policy.path, _UNKNOWN)
-        if tuple(run.ledger_head for run in found.runs) != policy.lineage:
+        if sorted(str(run.head) for run in found.runs) != sorted(policy.lineage):
             raise InputError(
                 f"policy {policy.name!r}: {policy.path} names other runs that it came from than "
                 f"when it was committed; {_BEGIN_AGAIN}"
@@ -91,21 +94,26 @@ def with_class(lineage: Lineage, config: RunConfig) -> Lineage:
             raise InputError(
                 f"policy {policy.name!r}: nothing says whose data it was made from; {_BEGIN_AGAIN}"
             )
-        _check_added(policy.name, found.runs, config)
-        lineage = joined(lineage, replace(found, public=found.public or policy.public))
-    return replace(lineage, whose="THE BASE, OR POLICIES OF THE CLASS, WERE")
+        _check_added(policy.name, found, config)
+        lineage |= found.declared_public() if policy.public else found
+    return lineage
 
 
-def _check_added(name: str, runs: tuple[Trained, ...], config: RunConfig) -> None:
+def _check_added(name: str, lineage: Promise, config: RunConfig) -> None:
     """InputError where earlier runs on people who may be this run's have no epsilon to add."""
-    epsilon = None if config.level == "item" else config.epsilon
-    this = Trained("", epsilon, config.delta, config.adjacency, config.population, config.disjoint)
-    for row in composed((*runs, this)):
-        theirs = not (config.population and row["populations"])
-        if (theirs or config.population in row["populations"]) and row["runs"] > 1 and row["why"]:
+    disjoint = {run.terms.run for run in lineage.runs} if config.disjoint else set()
+    unit = Unit.LABEL if config.level == "item" else Unit.USER
+    terms = RunTerms(
+        unit=unit, population=config.population, disjoint_from=frozenset(disjoint - {""})
+    )
+    adjacency = Adjacency(config.adjacency)
+    this = ReleasedRun(terms, adjacency, config.delta, config.epsilon, NO_LINES)
+    for row in (lineage | Promise((this,))).composed:
+        theirs = not (config.population and row.populations)
+        if (theirs or config.population in row.populations) and row.runs > 1 and row.why:
             raise InputError(
                 f"policy {name!r} was trained on people who may be in this run, and its cost "
-                f"cannot be added to that of the choice: {row['why']}. If they are other people, "
+                f"cannot be added to that of the choice: {row.why}. If they are other people, "
                 "say so with --population and --disjoint (possible only for runs with a "
                 "named population); otherwise commit a class without it"
             )

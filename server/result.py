@@ -1,13 +1,17 @@
-"""What a finished run says of itself: its figures, and what a reader must know before them."""
+"""What a run says of itself: in its ledger before it begins, in its result when it has ended."""
 
 import math
 from dataclasses import dataclass
 
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS, POLICY_LOSSES, UNBIASED_LOSSES
+from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.ledger_lines import draw_of
+from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, caveat_sentences
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
+from murmuration.privacy.promise import Promise
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
 from murmuration.server.reporting.facts import in_words, of_rows
@@ -27,6 +31,61 @@ class Pace:
     seconds: float
 
 
+def terms_of(context: RunContext, config: RunConfig, run: str, lineage: Promise) -> RunTerms:
+    """What the run with this identity says of itself in the first line of its ledger.
+
+    Raises:
+        InputError: its population is said to be disjoint, and there is no earlier run of which that
+            could be said.
+    """
+    caveats = {
+        Caveat.SEEDED: context.source.seeded,
+        Caveat.BATCHED_USERS: config.batch_users,
+        Caveat.LARGE_DELTA: config.delta >= 1 / context.users,
+        # Where one is chosen, the number decides nothing.
+        Caveat.EXACT_USERS: config.adjacency == Adjacency.ADD_REMOVE
+        and not (config.users or context.strategy.chooses),
+        Caveat.FLOATING_POINT: bool(context.noise.warning),
+        Caveat.EXACT_HELD_OUT: not config.test and context.hold_out is None,
+        Caveat.ROWS_ARE_USERS: config.one_user_per_row,
+        Caveat.CLEAN_LABELS: config.as_published,
+    }
+    item = config.private and config.level == "item"
+    row = Unit.ROW if config.one_user_per_row else Unit.USER
+    return RunTerms(
+        run=run,
+        unit=Unit.NOBODY if not config.private else Unit.LABEL if item else row,
+        item_epsilon=config.epsilon if item else None,
+        trust=_trust(context, config),
+        population=config.population,
+        disjoint_from=_disjoint_from(config, lineage) if config.disjoint else frozenset(),
+        caveats=frozenset(
+            name.value for name, is_so in caveats.items() if is_so and config.private
+        ),
+    )
+
+
+def _trust(context: RunContext, config: RunConfig) -> Trust:
+    if context.strategy.local:
+        return Trust.OWN_NODE
+    if not config.secure_aggregation:
+        return Trust.SERVER
+    return Trust.NODES if context.noise.parties else Trust.SERVER_OF_SUMS
+
+
+def _disjoint_from(config: RunConfig, lineage: Promise) -> frozenset[str]:
+    """The earlier runs that ``--disjoint`` is about."""
+    others = {run.terms.run for run in lineage.runs if run.terms.population}
+    others -= {run.terms.run for run in lineage.runs if run.terms.population == config.population}
+    if not (named := others - {""}):
+        raise InputError(
+            "--disjoint says that nobody is in an earlier run's population too, and what this run "
+            "is trained on came from no run with another declared population (runs of earlier "
+            "versions have no identity that it could be said of): leave it out"
+        )
+    return frozenset(named)
+
+
 def result_of(
     config: RunConfig,
     context: RunContext,
@@ -38,9 +97,9 @@ def result_of(
 ) -> dict[str, object]:
     """What ``result.json`` says of a run that has ended, but for what it was learnt on."""
     strategy = built.strategy
-    private = bool(built.charges)
-    warnings = [*strategy.notes(), *as_published(config), *_warnings(config, context, private)]
-    warnings = [*_rows_are_users(config), *_lost(ledger), *_drawn_again(ledger), *warnings]
+    private, terms = bool(built.charges), ledger.terms
+    warnings = [*_lost(ledger), *_drawn_again(ledger), *strategy.notes(), *as_published(config)]
+    warnings += [*_randomized(context), *_caveats(config, ledger)]
     guarantee = in_words(_guarantee(built, ledger), config.task)
     return {
         "task": config.task,
@@ -50,6 +109,7 @@ def result_of(
         "epsilon": _spent(config, built, ledger),
         "epsilon_against_server": against_server_epsilon(ledger),
         "noise_parties": context.noise.parties or None,
+        "run": terms.run,
         "ledger_head": str(ledger.head),
         "privacy_level": built.level,
         "epsilon_target": config.epsilon if private else None,
@@ -81,7 +141,7 @@ def result_of(
         else None,
         "seconds_training": round(pace.seconds, 1),
         "out": str(folder.path),
-        "private": private,
+        "private": private and not strategy.source.seeded,
         "seeded": strategy.source.seeded,
         "stopped": strategy.stopped,
         "guarantee": of_rows(guarantee) if config.one_user_per_row else guarantee,
@@ -119,17 +179,6 @@ def _drawn_again(ledger: Ledger) -> list[str]:
         "not repeat to the last digit when the run was resumed, and were drawn and charged again, "
         "with other coins and other noise: epsilon counts both, and the run is not the one that "
         "its seed gives without an interruption."
-    ]
-
-
-def _rows_are_users(config: RunConfig) -> list[str]:
-    """That users are rows, where that was declared and anything is promised to them."""
-    if not (config.one_user_per_row and config.private):
-        return []
-    return [
-        "EACH ROW COUNTED AS A USER OF ITS OWN (--one-user-per-row): what is promised here to a "
-        "user is promised to single judgements, not to people. Whoever gave k of them is protected "
-        "k times less: they have spent up to k times epsilon together."
     ]
 
 
@@ -240,44 +289,8 @@ def _randomized(context: RunContext) -> list[str]:
     return found
 
 
-def _warnings(config: RunConfig, context: RunContext, private: bool) -> list[str]:
-    """What a reader must know before believing the epsilon."""
-    if not private:
-        return [
-            "No privacy: this is the non-private twin, for comparison only.",
-            *_randomized(context),
-        ]
-    found = _randomized(context)
-    users = context.users
-    if config.delta >= 1 / users:
-        found.append(
-            f"delta = {config.delta:g} is not below 1 / users = {1 / users:.2g}: such a delta "
-            "allows a mechanism that publishes one user outright. Choose a smaller --delta."
-        )
-    counted = not context.strategy.chooses  # or it decides nothing
-    if config.adjacency == "add-remove" and not config.users and counted:
-        found.append(
-            f"The exact number of users, {users}, decides the sampling probability, so this run "
-            "treats it as public. If it is not, state a round number with --users. If the whole "
-            "list of users is public, use --adjacency zero-out."
-        )
-    if context.source.seeded:
-        found.append(
-            "A seeded simulation: whoever knows or guesses the seed can subtract the noise. The "
-            "guarantee holds for a run without --seed, or for a seed that is secret and random."
-        )
-    if config.batch_users:
-        found.append(
-            "Nodes were allowed to compute several users at once (--batch-users), where last "
-            "digits of a user's vector depend on the other users in its batch. How far one user "
-            "can move others in this way was measured, not proven, and is not part of epsilon. "
-            "Without --batch-users nothing moves, by construction."
-        )
-    if context.noise.warning:
-        found.append(context.noise.warning)
-    if not config.test and context.hold_out is None:
-        found.append(
-            "OUTSIDE THE GUARANTEE: the accuracy on held-out users is exact (--exact-heldout), and "
-            "nothing covers their judgements. Without the option it is reported with noise."
-        )
-    return found
+def _caveats(config: RunConfig, ledger: Ledger) -> list[str]:
+    """What a reader must know before believing the epsilon, but for what is said with figures."""
+    if not config.private:
+        return ["No privacy: this is the non-private twin, for comparison only."]
+    return caveat_sentences(ledger.terms.caveats - {Caveat.LEDGER_LOST, Caveat.CLEAN_LABELS})

@@ -10,10 +10,12 @@ elsewhere (``murmuration ledger --expect``) shows it.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
 from murmuration.privacy.accounting.ledger_lines import Account
+from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.server import checkpoints
@@ -64,6 +66,7 @@ def open_ledger(
     delta: float,
     budget: float | None,
     accept_loss: bool,
+    terms: RunTerms | None = None,
 ) -> Ledger:
     """The ledger of a run, new or gone on with.
 
@@ -73,14 +76,15 @@ def open_ledger(
         LedgerLoss: it has lost something; says what happened to which file.
         LedgerError: it is in use, or of another promise.
     """
-    terms = {"adjacency": adjacency, "delta": delta, "budget": budget}
+    opened: dict[str, Any] = {"adjacency": adjacency, "delta": delta, "budget": budget}
+    opened["terms"] = terms
     try:
-        ledger = Ledger(path, **terms, begun=lock.begun)  # type: ignore[arg-type]
+        ledger = Ledger(path, **opened, begun=lock.begun)
     except LedgerLoss as loss:
         if not accept_loss:
             raise
         lock.note_loss()
-        ledger = Ledger.begin_after_loss(path, loss.what, round_=done.last, **terms)  # type: ignore[arg-type]
+        ledger = Ledger.begin_after_loss(path, loss.what, round_=done.last, **opened)
     try:
         lock.note_begun()
         owed = accept_loss and ledger.unsettled

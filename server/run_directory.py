@@ -35,6 +35,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES, Head
 from murmuration.privacy.accounting.events import Event, HoldOut
 from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account, read_charges
+from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -190,7 +191,14 @@ class RunDirectory:
             return True
         return any(charge.event != HoldOut(self._config.heldout) for charge in charges)
 
-    def open_ledger(self, *, adjacency: Adjacency, delta: float, budget: float | None) -> Ledger:
+    def open_ledger(
+        self,
+        *,
+        adjacency: Adjacency,
+        delta: float,
+        budget: float | None,
+        terms: RunTerms | None = None,
+    ) -> Ledger:
         """The run's ledger, which agrees with what else the run has left.
 
         Raises:
@@ -205,6 +213,7 @@ class RunDirectory:
             delta=delta,
             budget=budget,
             accept_loss=self._config.accept_ledger_loss,
+            terms=terms,
         )
         return self._ledger
 
@@ -279,9 +288,15 @@ class RunDirectory:
             ) from None
 
     @property
+    def run_id(self) -> str:
+        """The run's identity, which is public, and the same after every resume: 128 bits from the
+        operating system, whatever the seed."""
+        return self._kept("run name").hex()[:32]
+
+    @property
     def run_name(self) -> str:
-        """A public name of the run, the same after every resume; it tells nothing of any key."""
-        return self._kept("run name").hex()[:24]
+        """What nodes know the run by: the beginning of its identity."""
+        return self.run_id[:24]
 
     def keep_nodes(self, nodes: int) -> None:
         """Note over how many nodes the users are spread.

@@ -25,21 +25,24 @@ from murmuration.preference.language.reward import reward_model
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.spending import Spending
+from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.server.checkpoints import Checkpoint, InBackground
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import at_the_end, on_held_out, on_test, public_test
-from murmuration.server.lineage import lineage_of
+from murmuration.server.lineage import files_of, lineage_of
 from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
 from murmuration.server.reporting.baselines import on_public_test
+from murmuration.server.reporting.facts import WORDS
 from murmuration.server.reporting.model_card import model_card
-from murmuration.server.reporting.promise import of_result
+from murmuration.server.reporting.promise import details, earlier_runs, first_sentence
 from murmuration.server.reporting.report import write_report
-from murmuration.server.result import Pace, result_of
+from murmuration.server.result import Pace, result_of, terms_of
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.versions import versions
 from murmuration.strategies import registry
@@ -111,23 +114,28 @@ def _train(
     tried = [entry.tried for entry in taking_part.registry.entries.values()]
     described = folder.keep_batch(described, [found.tokens for found in tried])
     config = config.settled(len(taking_part.registry))
+    context = RunContext(
+        strategy=registry.named(config.strategy),
+        config=config,
+        participants=taking_part,
+        source=source,
+        features=json.dumps(described),
+        dimension=features.dimension,
+        head=features.head_part if isinstance(features, LanguageBase) else (0, 0),
+        log=folder.log_private,
+        grid=grid,
+        once=folder.once,
+    )
     ledger = folder.open_ledger(
-        adjacency=Adjacency(config.adjacency), delta=config.delta, budget=_budget(config)
+        adjacency=Adjacency(config.adjacency),
+        delta=config.delta,
+        budget=_budget(config),
+        terms=terms_of(context, config, folder.run_id, lineage),
     )
     with ledger:
-        context = RunContext(
-            strategy=registry.named(config.strategy),
-            config=config,
-            participants=taking_part,
-            source=source,
-            features=json.dumps(described),
-            dimension=features.dimension,
-            head=features.head_part if isinstance(features, LanguageBase) else (0, 0),
-            log=folder.log_private,
-            grid=grid,
-            once=folder.once,
-        )
         built = with_hold_out(build(context, ledger), context, ledger)
+        if config.private and not built.proven:
+            ledger.note(Caveat.NOT_PROVEN)
         built.strategy.stated = StatedPlan.of(
             folder.run_name, ledger.adjacency, ledger.delta, config.rounds, built.charges
         ).to_json()
@@ -154,22 +162,26 @@ def _train(
     result["versions"] = versions()
     if isinstance(features, PolicyClass):
         result["choice"] |= _chosen(theta_D, features, test)  # type: ignore[operator]
-    lineage = lineage.with_run(result, config, folder.ledger_path)
-    result["lineage"] = lineage.to_json()
-    told = [*lineage.sentences(), *_merged(features.to_config())]
-    result["warnings"] = [*told, *result["warnings"]]  # type: ignore[misc]
+    own = ReleasedRun.read(folder.ledger_path)
+    promise = lineage | Promise((own,))
+    result["promise"] = promise.to_json()
+    whose = "THE BASE, OR POLICIES OF THE CLASS, WERE" if config.policies else "THE BASE WAS"
+    first = [*earlier_runs(promise, own, whose), *_merged(features.to_config())]
+    theirs = caveat_sentences(promise.caveats - own.terms.caveats)
+    result["warnings"] = [*first, *theirs, *result["warnings"]]  # type: ignore[misc]
     if isinstance(features, LanguageBase) and features.device.type == "meta":
         features = base_of(features.to_config())
     model = reward_model(theta_D, features, config.model)
     score = None if isinstance(features, PolicyClass) else model.score
     if (public := on_public_test(config, score)) is not None:
         result["baselines"] = public
-    place, card = folder.path / "model", model_card(result)
+    account = first_sentence(str(result["account"])) if config.private else None
+    told = details(promise, sampling=account, rows=WORDS[config.task].rows[:-1])
+    place, card = folder.path / "model", model_card(result, told)
     if isinstance(model, RewardModel):  # whose run's ledger lies beside its folder
         model.save(place, card, overwrite=True)
     else:
-        told = of_result(result)
-        model.save(place, card, overwrite=True, beside=lambda new: lineage.files(new, told))
+        model.save(place, card, overwrite=True, beside=lambda new: files_of(promise, new, told))
     result["weights"] = weights_digest(folder.path / "model")
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)

@@ -119,6 +119,17 @@ def load_responses(source: str) -> Iterator[tuple[str, str]]:
         yield _prompt(place, number, row), response
 
 
+def texts_in(source: str, column: str) -> set[str]:
+    """Return the distinct texts in a column of a source as of `load_judgements`; rows need not have
+    it.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    rows = (row.get(column) for _, _, row in _rows(source, False) if isinstance(row, Mapping))
+    return {cell for cell in rows if _is_text(cell)}
+
+
 def load_scorable(source: str) -> Iterator[tuple[str, dict[str, str]]]:
     """A prompt and its texts of each row of a source as of `load_judgements`, one by one: of pairs
     `chosen` and `rejected`, in all forms of `preference.data.messages`; else the `response` (or

@@ -29,6 +29,23 @@ _KEPT_TOKENS = {"cpu": 2**14, "cuda": 2**17}
 
 
 @dataclass(frozen=True)
+class PublicSeed:
+    """The seed of draws that touch nobody's data: prompts' order, answers, pairs, intervals.
+
+    It is no number: what draws noise, cohorts or who is held out takes none but that of a run.
+
+    Raises:
+        InputError: it is negative.
+    """
+
+    value: int = 0
+
+    def __post_init__(self) -> None:
+        if self.value < 0:
+            raise InputError(f"--seed must not be negative; got {self.value}")
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How the next token is drawn from what the model says.
 

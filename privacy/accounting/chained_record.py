@@ -278,6 +278,18 @@ def readable(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def first_line(path: Path) -> dict[str, Any] | None:
+    """The payload of the first line as it stands, unverified; None where there is none to read."""
+    try:
+        with path.open("rb") as file:
+            data = json.loads(file.readline())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(data, dict):
+        return None
+    return {name: value for name, value in data.items() if name not in ("index", "before")}
+
+
 def rewrite(path: Path, payloads: Iterable[Mapping[str, Any]]) -> None:
     """Put a new record of these lines in the place of whatever is there; nobody may be writing.
 

@@ -44,6 +44,7 @@ from murmuration.privacy.accounting.chained_record import (
 from murmuration.privacy.accounting.events import Event, Unprotected
 from murmuration.privacy.accounting.ledger_lines import (
     VERSION,
+    VERSION_WITHOUT_IDENTITY,
     Account,
     Charge,
     LedgerError,
@@ -55,6 +56,7 @@ from murmuration.privacy.accounting.ledger_lines import (
     draw_of,
     salvage,
 )
+from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.durable_files import replace_file
 
@@ -72,9 +74,11 @@ class Ledger:
         delta: the delta at which epsilon is reported.
         budget: the epsilon that may be spent, or None for a run without a limit.
         begun: whether it is known that there is a ledger.
+        terms: what the run says of itself. A ledger that is gone on with keeps its own, and gets
+            the caveats that are new. None: a run of its own, of which nothing is recorded.
 
     Raises:
-        LedgerLoss: the file is not what was written. It is left as it was.
+        LedgerLoss: the file is not what was written, or is another run's. It is left as it was.
         LedgerError: it is in use, is not a ledger, or was opened for another adjacency, delta or
             budget. The file is left as it was.
         ValueError: delta or budget is out of range.
@@ -89,8 +93,9 @@ class Ledger:
         delta: float,
         budget: float | None,
         begun: bool = False,
+        terms: RunTerms | None = None,
     ) -> None:
-        header = _header(adjacency, delta, budget)
+        header = _header(adjacency, delta, budget, terms, path)
         self.path, self.adjacency, self.delta, self.budget = path, adjacency, delta, budget
         self._cleared: Counter[Event] = Counter()
         self._same: dict[tuple[int, str], list[Charge]] = {}
@@ -114,6 +119,8 @@ class Ledger:
             raise
         for charge in self._account.charges:
             self._same.setdefault((charge.round, charge.covers), []).append(charge)
+        for caveat in sorted(terms.caveats) if terms else ():
+            self.note(caveat)
 
     @classmethod
     def begin_after_loss(
@@ -125,6 +132,7 @@ class Ledger:
         adjacency: Adjacency,
         delta: float,
         budget: float | None,
+        terms: RunTerms | None = None,
     ) -> "Ledger":
         """A ledger in the place of a damaged one, with every charge that can be read; see ``lose``.
 
@@ -135,9 +143,9 @@ class Ledger:
         if path.exists():
             aside = path.with_name(f"{path.name}.damaged-{number}")
             replace_file(aside, path.read_bytes())
-        header = _header(adjacency, delta, budget)
+        header = _new_header(adjacency, delta, budget, terms or RunTerms())
         chained_record.rewrite(path, [header, *kept, _loss(what, round_)])
-        return cls(path, adjacency=adjacency, delta=delta, budget=budget)
+        return cls(path, adjacency=adjacency, delta=delta, budget=budget, terms=terms)
 
     def __enter__(self) -> "Ledger":
         return self
@@ -179,6 +187,17 @@ class Ledger:
     def account(self) -> Account:
         """All lines, added up; not to be changed."""
         return self._account
+
+    @property
+    def terms(self) -> RunTerms:
+        """What the run says of itself, with the caveats that came up since."""
+        return self._account.terms
+
+    def note(self, caveat: str) -> None:
+        """Write a caveat down, unless it is there already; it goes with all that is made from the
+        run."""
+        if caveat not in self._account.terms.caveats:
+            self._add({"caveat": str(caveat)})
 
     def lose(self, what: str, *, round_: int) -> None:
         """Note that charges are missing, though what is here fits together.
@@ -349,13 +368,32 @@ def read_spent(path: Path) -> Counter[Event]:
     return read_account(path)[0].spent
 
 
-def _header(adjacency: Adjacency, delta: float, budget: float | None) -> dict[str, Any]:
+def _header(
+    adjacency: Adjacency, delta: float, budget: float | None, terms: RunTerms | None, path: Path
+) -> dict[str, Any]:
+    """The first line that the ledger at ``path`` must have: its own identity and words, if it is
+    there; LedgerLoss where they are another run's."""
+    new = _new_header(adjacency, delta, budget, terms or RunTerms())
+    stored = chained_record.first_line(path)
+    if stored is None:
+        return new
+    if terms is not None and stored.get("run", terms.run) != terms.run:
+        raise LedgerLoss(f"{path} was replaced: it is the ledger of another run")
+    promise = {name: new[name] for name in ("adjacency", "delta", "budget_epsilon")}
+    if "run" in stored:
+        return {**new, **stored, **promise}
+    return {"ledger": VERSION_WITHOUT_IDENTITY, **promise}
+
+
+def _new_header(
+    adjacency: Adjacency, delta: float, budget: float | None, terms: RunTerms
+) -> dict[str, Any]:
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must be in (0, 1), got {delta}")
     if budget is not None and not (math.isfinite(budget) and budget > 0.0):
         raise ValueError(f"the epsilon budget must be a positive finite number, got {budget}")
-    terms = {"adjacency": adjacency.value, "delta": delta, "budget_epsilon": budget}
-    return {"ledger": VERSION, **terms}
+    promise = {"adjacency": adjacency.value, "delta": delta, "budget_epsilon": budget}
+    return {"ledger": VERSION, **promise, **terms.to_json(), "begun": _now()}
 
 
 def _loss(what: str, round_: int) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """What the lines of a ledger mean: a promise, charges, and what is known of losses.
 
-    {"ledger": 2, "adjacency": …, "delta": …, "budget_epsilon": …}       the first line
+    {"ledger": 3, "adjacency": …, "delta": …, "budget_epsilon": …, "run": …, …}   the first line;
+                                                   what it says of the run: ``accounting.terms``
+    {"caveat": name}                         one that came up later
     {"round": …, "covers": …, "attempt": …, "event": …, "replay": …}     a charge
     {"lost": why, "round": …}         it was damaged after so many rounds, and went on all the same
     {"charged again": [{"event": …, "times": …}, …]}    the plan, once more, on account of that
@@ -11,16 +13,19 @@ How lines are chained and kept: ``privacy.accounting.chained_record``.
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from murmuration.privacy.accounting import chained_record, events
 from murmuration.privacy.accounting.chained_record import Contents
 from murmuration.privacy.accounting.events import Event
+from murmuration.privacy.accounting.terms import Caveat, RunTerms
 from murmuration.privacy.adjacency import Adjacency
 
-VERSION = 2
+VERSION = 3
+#: Of ledgers whose runs have no identity.
+VERSION_WITHOUT_IDENTITY = 2
 
 
 class LedgerError(ValueError):
@@ -44,6 +49,10 @@ class LedgerLoss(LedgerError):
 
 class NotRepeated(LedgerError):
     """A seeded round was released before, from another sum under the same coins."""
+
+
+#: ``replay`` of what is released once in a run, whatever its draws come from.
+ONCE = "told once"
 
 
 def draw_of(replay: str | None) -> int:
@@ -80,6 +89,7 @@ class Account:
         lost_round: the last round that was done when one was noticed; it and those before count as
             charged.
         settled: how many losses have been paid for.
+        noted: caveats that came up after the first line.
     """
 
     promise: dict[str, Any] = field(default_factory=dict)
@@ -89,6 +99,17 @@ class Account:
     lost: list[str] = field(default_factory=list)
     lost_round: int = 0
     settled: int = 0
+    noted: set[str] = field(default_factory=set)
+
+    @property
+    def terms(self) -> RunTerms:
+        """What the run says of itself, with every caveat that its lines show."""
+        terms, seen = RunTerms.from_json(self.promise), set(self.noted)
+        if any(charge.replay for charge in self.charges if charge.replay != ONCE):
+            seen.add(Caveat.SEEDED.value)
+        if self.lost:
+            seen.add(Caveat.LEDGER_LOST.value)
+        return replace(terms, caveats=terms.caveats | seen)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Count a line; ValueError, KeyError or TypeError if it says nothing that can be."""
@@ -103,6 +124,10 @@ class Account:
             self.lost_round = max(self.lost_round, int(line["round"]))
             self.lost.append(str(line["lost"]))
             self.closed = self.spent.copy()
+        elif "caveat" in line:
+            if not isinstance(line["caveat"], str):
+                raise TypeError("a caveat is a name")
+            self.noted.add(line["caveat"])
         else:
             charge = Charge(
                 event=events.from_json(line["event"]),
@@ -147,6 +172,10 @@ def _check_promise(promise: Mapping[str, Any], path: Path) -> None:
         or not (budget is None or positive)
     ):
         raise LedgerError(f"{path}:1: not the first line of a ledger")
+    try:
+        RunTerms.from_json(promise)
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerError(f"{path}:1: not the first line of a ledger ({error})") from None
 
 
 def salvage(path: Path) -> list[dict[str, Any]]:

@@ -43,6 +43,8 @@ class Randomness:
     draw: int = 0
 
     def __post_init__(self) -> None:
+        if self.seed is not None and type(self.seed) is not int:
+            raise TypeError(f"a simulation's seed is a whole number; got {self.seed!r}")
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"seed must be a non-negative integer, or left out; got {self.seed}")
 

@@ -14,9 +14,11 @@ import yaml
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.language.checkpoint import MINILM, MINILM_HUB
-from murmuration.server.reporting.promise import Promise
+from murmuration.server.reporting.promise import Details
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+#: A promise's table, of earlier versions too.
+_TABLE = re.compile(r"^\| promise \| \|\n\|---\|---\|\n(?:\|.*\|(?:\n|\Z))+", re.MULTILINE)
 _BEGIN, _END = "<!-- loading -->", "<!-- end of loading -->"
 #: How a text is written down for a language model (``preference.language.tokens``).
 _WRITTEN = (
@@ -37,7 +39,7 @@ def head(
     *,
     writes: bool,
     tags: Sequence[str],
-    promise: Promise,
+    promise: Details,
     library: str = "murmuration",
     base: str = "",
     relation: str = "",
@@ -104,8 +106,9 @@ def loading(writes: bool, *, base: str = "", adapter: bool = False) -> str:
     return "\n".join([_BEGIN, "", *lines, "", _END])
 
 
-def amended(card: str, changes: Mapping[str, Any], passage: str = "", audit: str = "") -> str:
-    """A card with other entries in its head (None: without), another `loading`, and an audit.
+def amended(card: str, changes: Mapping[str, Any], passage: str = "", promise: str = "") -> str:
+    """A card with other entries in its head (None: without), another `loading`, and another table
+    of its promise.
 
     Raises:
         InputError: its head is no YAML.
@@ -115,10 +118,10 @@ def amended(card: str, changes: Mapping[str, Any], passage: str = "", audit: str
     if passage:
         old = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
         body = old.sub(lambda _: passage, body)
-    if audit:
-        if isinstance(promise := entries.get("differential_privacy"), dict):
-            promise["audit"] = audit
-        body = re.sub(r"^\| audit \| .* \|$", lambda _: f"| audit | {audit} |", body, flags=re.M)
+    if promise:
+        body, replaced = _TABLE.subn(lambda _: promise, body)
+        if not replaced:
+            body = f"{body.rstrip()}\n\n## Privacy\n\n{promise}\n"
     return _yaml(entries) + body
 
 

@@ -17,11 +17,10 @@ from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.server.reporting.facts import facts
 from murmuration.server.reporting.figures import (
-    delta_text,
     duration,
-    epsilon_text,
     points_of_error,
     share_text,
 )
@@ -63,6 +62,11 @@ class RunSeen:
         return self.settings.get("strategy") != "nonprivate"
 
     @property
+    def seeded(self) -> bool:
+        """Whether somebody chose its seed."""
+        return self.private and bool(self.result.get("seeded"))
+
+    @property
     def unit(self) -> str:
         """Who or what is protected."""
         if not self.private:
@@ -90,7 +94,7 @@ class RunSeen:
         return (
             self.name,
             str(said.get("strategy", "unknown")),
-            epsilon_told(self.epsilon),
+            with_seed_known(epsilon_told(self.epsilon), self.seeded),
             "–" if not delta else delta_text(float(delta)),
             str(said.get("adjacency", "unknown")) if self.private else "–",
             self.unit,

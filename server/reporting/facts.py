@@ -6,10 +6,9 @@ from typing import Any
 
 from murmuration.preference.choices import NEXT_TOKENS
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.server.reporting.figures import (
-    delta_text,
     duration,
-    epsilon_text,
     points_of_error,
     round_digits,
     share_text,
@@ -48,6 +47,7 @@ WORDS = {
 #: What a ``result.json`` need not have, and what it then says: runs of earlier versions lack most.
 _LACKING: dict[str, Any] = {
     "task": "reward",
+    "seeded": False,
     "one_user_per_row": False,
     "model": "btl",
     "privacy_level": "user",
@@ -93,7 +93,8 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     is promised: ``none``, ``claimed`` (and not proven), for every ``item``, or for every ``user``.
     """
     run = {**_LACKING, **result}
-    level = "none" if not run["private"] else run["privacy_level"] if run["proven"] else "claimed"
+    accounted = run["epsilon"] is not None
+    level = "none" if not accounted else run["privacy_level"] if run["proven"] else "claimed"
     seen, speed, asked = (
         run["epsilon_against_server"],
         run["users_per_second"],
@@ -102,14 +103,19 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     sentence = in_words(Adjacency(run["adjacency"]).sentence, run["task"])
     return run | {
         "level": level,
+        "accounted": accounted,
         "words": WORDS[run["task"]],
         "next_tokens": run["task"] in NEXT_TOKENS,
         "writes": run["task"] != "reward",
         "judged": _JUDGED_THUMBS if run["model"] == "thumbs" else "judgements, ties left out",
-        "epsilon_text": epsilon_text(run["epsilon"]) if run["private"] else "none",
+        "epsilon_text": with_seed_known(epsilon_text(run["epsilon"]), run["seeded"])
+        if accounted
+        else "none",
         "delta_text": delta_text(run["delta"]),
         "sentence": of_rows(sentence) if run["one_user_per_row"] else sentence,
-        "seen_by_server": None if seen is None else epsilon_text(seen),
+        "seen_by_server": None
+        if seen is None
+        else with_seed_known(epsilon_text(seen), run["seeded"]),
         "who_adds_noise": f"if {run['noise_parties']} of the nodes in each sum add their noise",
         "accuracy_text": share_text(run["heldout_accuracy"], asked),
         "by_user_text": share_text(run["heldout_accuracy_by_user"], asked),
@@ -139,7 +145,7 @@ def _error(run: Mapping[str, Any]) -> str:
     if run["test_is_public"]:
         return error
     if run["heldout_noise"] is None:
-        return error + (" (exact: outside the guarantee)" if run["private"] else "")
+        return error + (" (exact: outside the guarantee)" if run["epsilon"] is not None else "")
     return f"{error}, {points_of_error(run['heldout_noise'])} of them noise"
 
 

@@ -1,31 +1,9 @@
-"""Figures as a reader should see them: no more digits than they carry, and never a smaller epsilon.
+"""Figures as a reader should see them: no more digits than they carry.
 
-The exact values stand in ``result.json``.
+The exact values stand in ``result.json``; epsilon and delta are ``privacy.promise``'s.
 """
 
 import math
-from decimal import ROUND_CEILING, Decimal
-
-
-def epsilon_text(epsilon: float) -> str:
-    """Three significant digits, two decimals at most from 1 on, rounded up: 2.991 → ``3.00``."""
-    if not math.isfinite(epsilon):
-        return "∞"
-    exact = Decimal(f"{epsilon:.10g}")  # else 0.1 + 0.2 would be rounded up to 0.301
-    if exact <= 0:
-        return "0"
-    places = 2 if exact >= 1 else 2 - exact.adjusted()
-    if exact >= 10:
-        places = max(0, 3 - exact.adjusted() - 1)
-    return str(exact.quantize(Decimal(1).scaleb(-places), rounding=ROUND_CEILING))
-
-
-def delta_text(delta: float) -> str:
-    """As it is typed on the command line: ``1e-5``, ``0.02``."""
-    if not 0 < delta < 1e-3:
-        return f"{delta:g}"
-    mantissa, exponent = f"{delta:.5e}".split("e")
-    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 def counted(number: int, noun: str) -> str:

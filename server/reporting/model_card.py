@@ -17,7 +17,7 @@ from murmuration.preference.language.policy_class import KIND as CLASS
 from murmuration.server.reporting.card_head import head, hub_name, loading, measured
 from murmuration.server.reporting.facts import facts
 from murmuration.server.reporting.figures import round_digits, share_text
-from murmuration.server.reporting.promise import Promise, of_result, table
+from murmuration.server.reporting.promise import Details, table
 from murmuration.server.reporting.provenance import without_folders
 
 _TITLES = {
@@ -28,12 +28,13 @@ _TITLES = {
 }
 
 
-def model_card(result: Mapping[str, Any]) -> str:
-    """README.md of the model of the run whose ``result.json`` this is."""
+def model_card(result: Mapping[str, Any], promise: Details) -> str:
+    """README.md of the model of the run whose ``result.json`` this is, with ``details`` of what was
+    promised."""
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"as_published": False, "merged": False, "length": "log"}
     told, features = facts(result), {**lacking, **result["features"]}
-    path, promise = str(features["path"]), of_result(result)
+    path = str(features["path"])
     speaks = features["kind"] in (LANGUAGE_MODEL, HEAD, CLASS)
     adapter = speaks and features["train"] == "lora" and not features["merged"]
     card = _CARD.render(
@@ -57,7 +58,7 @@ def model_card(result: Mapping[str, Any]) -> str:
     return _head(told, promise, base, speaks, adapter) + "\n" + card
 
 
-def _head(told: Mapping[str, Any], promise: Promise, base: str, speaks: bool, adapter: bool) -> str:
+def _head(told: Mapping[str, Any], promise: Details, base: str, speaks: bool, adapter: bool) -> str:
     private = ["differential-privacy"] if told["level"] in ("user", "item") else []
     kinds = ["text-generation"] if told["writes"] else ["reward-model", "preference-learning"]
     whole = "transformers" if speaks else "murmuration"
@@ -280,7 +281,7 @@ One round
   {% else %}
   {{ cohort|count }} of them were expected in a round, each with the average gradient over at most
   {{ group_size|count }} of their {{ words.examples }}.
-  {% if private and clip_norm %}
+  {% if accounted and clip_norm %}
   Each user's vector was clipped to length {{ clip_norm|number }}, and Gaussian noise of
   {{ noise_multiplier|round_digits(3) }} times that length per coordinate was added to their sum.
   {% endif %}
@@ -306,7 +307,7 @@ One round
 {% elif not language_model and features.length == "log" %}
 - What it pays for length grows without end: whoever optimizes it needs a guard on length.
 {% endif %}
-{% if private %}
+{% if accounted %}
 - The guarantee does not cover
   {% if test_is_public %}
   test users,

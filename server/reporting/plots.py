@@ -53,7 +53,7 @@ def accuracy_plot(
     """
     rounds_T = _column(metrics, "round")
     accuracy_T, epsilon_T = _column(metrics, "heldout_accuracy"), _column(metrics, "epsilon")
-    private = bool(result["private"])
+    private = result["epsilon"] is not None
     figure = Figure(figsize=(_WIDTH, 4.4 if private else 2.9), dpi=200, layout="constrained")
     axes = figure.subplots(2 if private else 1, 1, sharex=True, squeeze=False)[:, 0]
     final, chance = result["heldout_accuracy"], result.get("heldout_chance")

@@ -1,4 +1,4 @@
-"""What a model's users were promised, in a few figures: for its card, and for programs.
+"""A promise (``privacy.promise``) as cards, pages and programs are told it.
 
 The same entries whatever made the model, so that cards can be compared; None where there is no
 figure. ``epsilon`` is rounded up, and so is ``true_positive_rate_at_most``: the most that (ε, δ)
@@ -10,42 +10,65 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.lineage import Lineage, composed, in_words
-from murmuration.server.reporting.facts import facts
-from murmuration.server.reporting.figures import delta_text, epsilon_text, share_text
+from murmuration.privacy.accounting.terms import Trust, Unit
+from murmuration.privacy.promise import (
+    Composed,
+    Promise,
+    ReleasedRun,
+    delta_text,
+    epsilon_text,
+    with_seed_known,
+)
+from murmuration.server.reporting.figures import share_text
 from murmuration.server.reporting.spent import found_at_most
 
 FALSE_POSITIVES = 0.01
 NO_AUDIT = "none was made of this model"
 _LOSSES = "privacy loss distributions, rounded up"
 _UNITS = {
-    "user": "a user, with all their judgements",
-    "item": "a single judgement",
-    "claimed": "a user, as published: claimed, not proven",
-    "none": "nobody: exact gradients were used",
+    Unit.USER: "a user, with all their judgements",
+    Unit.ROW: "a single row, not a person",
+    Unit.LABEL: "the label of a single judgement",
+    Unit.NOBODY: "nobody",
 }
 
-Promise = dict[str, str | float | None]
+#: Entries of a promise, for the head of a card and its table.
+Details = dict[str, Any]
 
 
-def of_result(result: Mapping[str, Any]) -> Promise:
-    """That of the run with this ``result.json``."""
-    run = facts(result)
-    level, figures = run["level"], run["level"] in ("user", "item")
-    unit = "a single row" if run["one_user_per_row"] and level == "user" else _UNITS[level]
-    delta = float(run["delta"]) if run["proven"] else None
-    found: Promise = {
-        "unit": unit.replace("judgement", "text") if run["task"] == "text" else unit,
-        "adjacency": str(Adjacency(run["adjacency"])) if level != "none" else None,
-        **_figures(float(run["epsilon"]) if figures else None, delta if figures else None),
-        "accountant": _LOSSES if level == "user" else None,
-        "sampling": _first_sentence(run["account"]) if level != "none" else None,
-        "trust": _trust(run) if level != "none" else None,
+def details(
+    promise: Promise,
+    *,
+    sampling: str | None = None,
+    audit: str = NO_AUDIT,
+    rows: str = "judgement",
+) -> Details:
+    """Return what is told of a promise.
+
+    Args:
+        promise: of a run, or of whatever was made from some.
+        sampling: what took place in a round, of a run.
+        audit: what is known of one.
+        rows: what users have.
+    """
+    epsilon, delta = promise.epsilon, promise.delta
+    together = len(promise.composed) > 1 or len(promise.counted) > 1
+    basic = f"basic composition of {len(promise.counted)} runs, each by {_LOSSES}"
+    figures = promise.unit is not Unit.LABEL and epsilon is not None
+    return {
+        "statement": promise.statement,
+        "private": promise.private,
+        "unit": _UNITS[promise.unit].replace("judgement", rows),
+        "adjacency": promise.adjacency.value if promise.adjacency else None,
+        **_figures(epsilon, delta),
+        "accountant": (basic if together else _LOSSES) if figures else None,
+        "sampling": sampling,
+        "trust": _trust(promise) if epsilon is not None else None,
+        "together": "; ".join(map(in_words, promise.composed)) if together else None,
+        "caveats": sorted(map(str, promise.caveats)),
+        "runs": [run.name for run in promise.counted],
+        "audit": audit,
     }
-    earlier = (result.get("lineage") or {}).get("composed", ())
-    together = {"with_earlier_runs": "; ".join(map(in_words, earlier))} if earlier else {}
-    return found | together | {"audit": NO_AUDIT}
 
 
 def audited(row: Mapping[str, Any]) -> str:
@@ -57,45 +80,85 @@ def audited(row: Mapping[str, Any]) -> str:
     )
 
 
-def of_lineage(lineage: Lineage) -> Promise:
-    """That of what was made with models of earlier runs, and read nobody's data itself."""
-    rows = composed(lineage.runs)
-    row = rows[0] if len(rows) == 1 and not rows[0]["why"] else None
-    runs = len(lineage.runs)
-    basic = f"basic composition of {runs} runs, each by {_LOSSES}" if runs > 1 else _LOSSES
-    return {
-        "unit": _UNITS["user"] if runs else "nobody: its data were declared public",
-        "adjacency": row["adjacency"] if row else None,
-        **_figures(row["epsilon"] if row else None, row["delta"] if row else None),
-        "accountant": basic if runs else None,
-        "sampling": "as the ledgers in this folder have it" if runs else None,
-        "trust": "as in the runs that it came from; no data of users were read here",
-        "audit": NO_AUDIT,
-    }
-
-
-def table(promise: Promise) -> str:
-    """As Markdown."""
-    epsilon, delta, rate = (promise[k] for k in ("epsilon", "delta", "true_positive_rate_at_most"))
-    rows = {
-        "unit": promise["unit"],
-        "adjacency": promise["adjacency"],
-        "ε": epsilon_text(float(epsilon)) if epsilon is not None else None,
-        "δ": delta_text(float(delta)) if delta is not None else None,
-        "accountant": promise["accountant"],
-        "sampling": promise["sampling"],
-        "trust": promise["trust"],
-        "with earlier runs": promise.get("with_earlier_runs"),
-        "audit": promise["audit"],
-        f"found at {100 * FALSE_POSITIVES:g} % false alarms": (
-            f"at most {share_text(float(rate))} of those who were in" if rate is not None else None
+def table(told: Mapping[str, Any]) -> str:
+    """Details of a promise as Markdown."""
+    rate, seeded = told["true_positive_rate_at_most"], not told["private"]
+    epsilon, delta = told["epsilon"], told["delta"]
+    cells = {
+        "statement": told["statement"],
+        "unit": told["unit"],
+        "adjacency": told["adjacency"],
+        "ε": with_seed_known(epsilon_text(epsilon), seeded) if epsilon is not None else None,
+        "δ (failure probability)": delta_text(delta) if delta is not None else None,
+        "accountant": told["accountant"],
+        "sampling": told["sampling"],
+        "trust": told["trust"],
+        "runs together": told["together"],
+        "caveats": "; ".join(told["caveats"]) or "none",
+        "audit": told["audit"],
+        f"membership inference: TPR at {100 * FALSE_POSITIVES:g} % FPR (upper bound)": (
+            with_seed_known(share_text(rate), seeded) if rate is not None else None
         ),
     }
-    lines = [f"| {name} | {_cell(value)} |" for name, value in rows.items() if value is not None]
+    lines = [f"| {name} | {_cell(value)} |" for name, value in cells.items() if value is not None]
     return "\n".join(["| promise | |", "|---|---|", *lines])
 
 
-def _figures(epsilon: float | None, delta: float | None) -> Promise:
+def paragraphs(promise: Promise) -> list[str]:
+    """What users were promised, a paragraph each, in Markdown: the figure and what it is of, what
+    it adds up to, and every caveat."""
+    told = [f"**{promise.statement}.**"]
+    if promise.adjacency and promise.unit is not Unit.NOBODY:
+        told[0] += f" {promise.adjacency.sentence}"
+    if len(promise.composed) == 1 and promise.populations:
+        told[0] += f" It is about {promise.composed[0].who}."
+    if len(promise.composed) > 1 or len(promise.counted) > 1:
+        told.append(_together(promise))
+        told.append(
+            "Runs: " + "; ".join(_run_in_words(run) for run in promise.counted) + "."
+        )  # fmt: skip
+    return [*told, *promise.sentences]
+
+
+def earlier_runs(promise: Promise, own: ReleasedRun, whose: str) -> list[str]:
+    """What a reader must know before relying on a run's own epsilon: that its base cost people,
+    too. ``whose`` is what was trained on them, in capitals."""
+    if (earlier := len([run for run in promise.counted if run != own])) < 1:
+        return []
+    runs = "run" if earlier == 1 else "runs"
+    return [f"{whose} TRAINED ON USERS, TOO, by {earlier} earlier {runs}: {_together(promise)}"]
+
+
+def in_words(row: Composed) -> str:
+    """What some runs cost together, for readers; epsilon is rounded upwards."""
+    if row.why or row.epsilon is None:
+        return f"for {row.who} there is no figure: {row.why}"
+    times = "one run" if row.runs == 1 else f"{row.runs} runs together"
+    return (
+        f"for {row.who}, ε = {epsilon_text(row.epsilon)}, δ = {delta_text(row.delta)} in {times} "
+        f"({row.adjacency})"
+    )
+
+
+def _together(promise: Promise) -> str:
+    rows = promise.composed
+    apart = len(rows) > 1 and all(len(row.populations) < 2 for row in rows)
+    return (
+        with_seed_known("; ".join(map(in_words, rows)), promise.seeded)
+        + ". Epsilons and deltas of runs under the same adjacency are added (basic composition)."
+        + (" Nobody is in two of these populations, as was declared." if apart else "")
+    )
+
+
+def _run_in_words(run: ReleasedRun) -> str:
+    cost = "no figure" if run.epsilon is None else f"ε = {epsilon_text(run.epsilon)}"
+    return (
+        f"{run.name}: {cost}, δ = {delta_text(run.delta)} ({run.adjacency}), population "
+        f"{run.terms.population or 'not declared'}"
+    )
+
+
+def _figures(epsilon: float | None, delta: float | None) -> Details:
     if epsilon is None or delta is None or not math.isfinite(epsilon):
         return dict.fromkeys(
             ("epsilon", "delta", "true_positive_rate_at_most", "false_positive_rate")
@@ -109,23 +172,13 @@ def _figures(epsilon: float | None, delta: float | None) -> Promise:
     }
 
 
-def _trust(run: Mapping[str, Any]) -> str:
-    if run["strategy"] == "local-label":
-        return "each user's own node; the server sees no true label"
-    if not run["secure_aggregation"]:
-        return "the server, which sees sums before noise; the nodes, which clip"
-    if run["noise_parties"]:
-        return (
-            f"the server, to toss coins; {run['noise_parties']} nodes of each sum, which add the "
-            "noise under secure aggregation; the nodes, which clip"
-        )
-    return (
-        "the server, which sees sums of all nodes before noise, under secure aggregation; the "
-        "nodes, which clip"
-    )
+def _trust(promise: Promise) -> str:
+    kinds = {run.terms.trust for run in promise.counted}
+    return "; or, of another run: ".join(kind.sentence for kind in Trust if kind in kinds)
 
 
-def _first_sentence(text: str) -> str | None:
+def first_sentence(text: str) -> str | None:
+    """Return the first sentence of a text, without its full stop; None of an empty one."""
     return text.partition(". ")[0].rstrip(".") or None
 
 

@@ -20,9 +20,10 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.promise import delta_text, epsilon_text
 from murmuration.server.reporting import plots
 from murmuration.server.reporting.facts import facts
-from murmuration.server.reporting.figures import delta_text, epsilon_text, round_digits, share_text
+from murmuration.server.reporting.figures import round_digits, share_text
 from murmuration.server.reporting.provenance import (
     Provenance,
     name_of,
@@ -315,7 +316,8 @@ The figures below repeat that claim. Treat the model as one without protection.
 In other words: a user who gave k judgements has spent up to k times this ε on them together. That
 is what the ledger counts, for the user with the most judgements.
 {% else %}
-In other words: whatever one looks for in what this run released, it is at most e^{{ epsilon_text }}
+{{ "For whoever does not know the seed" if seeded else "In other words" }}: whatever one looks
+for in what this run released, it is at most e^{{ epsilon|epsilon }}
 {%- if epsilon < 20 %}, about {{ (e ** epsilon)|round_digits }},{% endif %} times as likely with
 one of two neighbouring data sets as with the other, plus at most {{ delta_text }}. This holds for
 all rounds' models taken together, whatever else is known, and for anything that is computed from
@@ -327,7 +329,7 @@ them later.
 
 <h2>Figures</h2>
 <table>
-{% if private %}
+{% if accounted %}
 {{ row("Privacy spent, ε", epsilon_text, "of a budget of " ~ epsilon_target|number) }}
 {% if seen_by_server %}
 {{ row("ε against the server itself", seen_by_server, who_adds_noise) }}
@@ -368,15 +370,15 @@ Of the responses that were not preferred, the one with the highest reward is sho
 
 <h2>Over the rounds</h2>
 {% call figure("accuracy", "Held-out accuracy over rounds"
-               ~ (", and epsilon spent so far" if private else "")) %}
-{% if private %}
+               ~ (", and epsilon spent so far" if accounted else "")) %}
+{% if accounted %}
 Top:
 {% endif %}
 {% if not test_is_public %}
-{{ "held" if private else "Held" }}-out accuracy, measured once, after the last round, since every
+{{ "held" if accounted else "Held" }}-out accuracy, measured once, after the last round, since every
 further figure about the held-out users would be one more release.
 {% else %}
-{{ "how" if private else "How" }} often the
+{{ "how" if accounted else "How" }} often the
 {% if next_tokens %}
 likeliest next token is the one that a held-out user's text has.
 {% else %}
@@ -385,12 +387,12 @@ model prefers the response that a held-out user preferred.
 A curve that has gone flat will gain little from more rounds; one that falls is losing to noise, or
 its steps are too long.
 {% endif %}
-{% if private %}
+{% if accounted %}
 Bottom: ε so far. It grows fast at first and slower later, so stopping a run early saves less than
 it seems.
 {% endif %}
 {% endcall %}
-{% if not private %}
+{% if not accounted %}
 {% call figure("noise", "Length of the update in each round") %}
 Length of each round's averaged gradient.
 {% endcall %}
@@ -405,7 +407,7 @@ noise; more rounds at the same ε raise it.
 {% endif %}
 
 <h2>How epsilon was computed</h2>
-{% if not private %}
+{% if not accounted %}
 <p>There is none: exact gradients were released, and no epsilon covers them.</p>
 {% else %}
 {% if account %}
@@ -450,7 +452,7 @@ low bound does not prove that the claim holds.</p>
 
 <h2>What is not covered</h2>
 <ul>
-{% if not private %}
+{% if not accounted %}
 <li>Everything: no user of this run is protected.</li>
 {% else %}
 <li>
@@ -524,7 +526,7 @@ default
 {% else %}
 {{ row("Model of preferences", model) }}
 {% endif %}
-{% if private %}
+{% if accounted %}
 {{ row("Noise multiplier", noise_multiplier|round_digits(4)) }}
 {{ row("Clip norm", clip_norm|number if clip_norm else "none") }}
 {% endif %}
@@ -562,7 +564,7 @@ numbers, before it masks it.
 at most, on average over coins; in 19 of 20 draws by {{ choice.gap_at_most_in_19_of_20|number }} at
 most. In the unit of losses, summed over {{ words.rows if level == "item" else "users" }}.
 {% endcall %}
-{% elif private %}
+{% elif accounted %}
 {{ row("Noise", "Gaussian, floating point") }}
 {% endif %}
 {% if user_isolation == "empirical" %}

@@ -40,7 +40,7 @@ from safetensors.numpy import load_file, save_file
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.checkpoint import digest_of
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.loading import contents_of, resolve_base
 from murmuration.preference.language.reward import LanguageReward
 from murmuration.privacy.durable_files import replace_file
@@ -84,7 +84,7 @@ class Alignment:
         evaluate_every: steps between evaluations.
         evaluate_on: prompts that are held out for them.
         kl_budget: nats; 0 for none.
-        seed: of everything.
+        seed: of prompts' order and answers.
 
     Raises:
         InputError: a value out of range.
@@ -105,7 +105,7 @@ class Alignment:
     evaluate_every: int = 10
     evaluate_on: int = 200
     kl_budget: float = 0.0
-    seed: int = 0
+    seed: PublicSeed = field(default_factory=PublicSeed)
 
     def __post_init__(self) -> None:
         for name, least in (("evaluate_every", 1), ("evaluate_on", 2)):
@@ -116,12 +116,10 @@ class Alignment:
             raise InputError(f"--kl-budget must not be negative; got {self.kl_budget}")
         if not self.sampling.temperature:
             raise InputError("--temperature must be above 0: a policy learns from what it draws")
-        if self.seed < 0:
-            raise InputError(f"--seed must not be negative; got {self.seed}")
 
     def to_json(self) -> dict[str, Any]:
         """For ``config.json``."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": FORMAT, **asdict(self), "seed": self.seed.value}
 
 
 Said = Callable[[str], None]
@@ -146,6 +144,7 @@ def align(
     demonstrations: Demonstrations | None = None,
     card: Callable[[Mapping[str, Any]], str] = lambda result: "",
     beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+    promise: Mapping[str, Any] | None = None,
     said: Said = lambda text: None,
 ) -> dict[str, Any]:
     """Train a policy into a folder; what ``result.json`` says.
@@ -158,6 +157,7 @@ def align(
         demonstrations: what is learnt first, of ``asked.supervised``.
         card: README.md of the model, from the result.
         beside: more files of the model, by name, from its folder.
+        promise: what its users were promised, for the result.
         said: is told what is being done.
 
     Raises:
@@ -177,7 +177,7 @@ def align(
     _check_place(config, out, resume)
     if resume and (out / "result.json").exists():
         return json.loads((out / "result.json").read_text(encoding="utf-8"))
-    order = np.random.default_rng([asked.seed, 0]).permutation(len(distinct)).tolist()
+    order = np.random.default_rng([asked.seed.value, 0]).permutation(len(distinct)).tolist()
     held = [distinct[place] for place in order[: asked.evaluate_on]]
     trained = [distinct[place] for place in order[asked.evaluate_on :]]
     said("loading")
@@ -192,7 +192,7 @@ def align(
             learnt = _learnt(asked, base, demonstrations, config, out, said)
             base = _base(asked, str(out / "sft"), "policy")
         guarded = _guarded(asked, base, reward, trained, out, said)
-        evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed)
+        evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed.value)
         sofar = _SoFar(guarded, reward, began)
         watch = _Watch(asked, base, evaluator, out, said, sofar)
         watch.start()
@@ -203,7 +203,7 @@ def align(
                 guarded,
                 asked.steps,
                 asked.sampling,
-                asked.seed,
+                asked.seed.value,
                 out / "checkpoints",
                 watch,
                 asked.evaluate_every,
@@ -232,6 +232,7 @@ def align(
             "seconds": round(sofar.seconds, 1),
             "kl_is": kl_is(asked.sampling),
             "resumed": resume,
+            "promise": dict(promise) if promise is not None else None,
         }
         LanguageReward(base.theta(), base).save(
             out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
@@ -271,7 +272,7 @@ def _learnt(
             base,
             shown.rows,
             asked.supervised,
-            asked.seed,
+            asked.seed.value,
             out / "checkpoints" / "sft.pt",
             lambda done, of: said(f"demonstrations: step {done:,} of {of:,}"),
         )
@@ -356,7 +357,7 @@ def _guarded(
         def progress(done: int, of: int) -> None:
             said(f"the reference's answers: {done:,} of {of:,}")
 
-        answers = writer.write(asked_R, asked.sampling, (asked.seed, 0), progress)
+        answers = writer.write(asked_R, asked.sampling, (asked.seed.value, 0), progress)
         rows = zip(asked_R, answers, strict=True)
         _write(file, _lines({"prompt": prompt, "response": answer} for prompt, answer in rows))
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

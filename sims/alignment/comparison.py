@@ -26,7 +26,7 @@ import numpy as np
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_responses
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
 from murmuration.sims.alignment.judges import Judge
 from murmuration.sims.population.win_rate import Estimate, wilson
@@ -68,7 +68,7 @@ class Asked:
     samples: int = 1
     sampling: Sampling = field(default_factory=Sampling)
     kl: bool = True
-    seed: int = 0
+    seed: PublicSeed = field(default_factory=PublicSeed)
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -275,7 +275,7 @@ def _written(asked: Asked, path: str, number: int, said: Said) -> tuple[Answers,
         def progress(done: int, of: int, before: int = sample * len(asked.prompts)) -> None:
             said(f"{path}: {before + done:,} of {asked.samples * of:,} answers")
 
-        draws = (asked.seed, number + _SIDES * sample)
+        draws = (asked.seed.value, number + _SIDES * sample)
         found.append(writer.write(asked.prompts, asked.sampling, draws, progress))
     return [list(answers) for answers in zip(*found, strict=True)], SavedLikelihood(network, texts)
 
@@ -324,7 +324,7 @@ def compare(asked: Asked, sides: Sequence[Side], against: Side, judge: Judge) ->
         )
         for side in sides
     ]
-    drawn = PromptBootstrap(asked.prompts, asked.seed)
+    drawn = PromptBootstrap(asked.prompts, asked.seed.value)
     figures = [
         {
             **_figures(side, judge, flat),
@@ -346,7 +346,7 @@ def compare(asked: Asked, sides: Sequence[Side], against: Side, judge: Judge) ->
         },
         "samples": asked.samples,
         "sampling": asdict(asked.sampling),
-        "seed": asked.seed,
+        "seed": asked.seed.value,
         "judge": judge.about(),
         "against": _figures(against, judge, flat),
         "models": figures,

@@ -10,16 +10,16 @@ same runs, and on no more: whoever has the folder can show it by the ledgers in 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.model_folder import replace_folder
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.lineage import ROWS, Lineage, composed, in_words
-from murmuration.server.reporting.figures import delta_text, epsilon_text
+from murmuration.privacy.promise import Promise
+from murmuration.server.lineage import PRIVATE_RUNS, ROWS, files_of, mark_of
+from murmuration.server.reporting.promise import details, paragraphs, table
 from murmuration.sims.alignment.synthesis import Preferences
 
 FOR_EVER = (
@@ -39,7 +39,6 @@ class Made:
         source: what prompts are, in words that name no folder.
         prompts: how many; ``samples`` answers to each.
         settings: options and their values, as they were given.
-        public: of reward and policy, which was declared public.
     """
 
     reward: str
@@ -49,10 +48,9 @@ class Made:
     prompts: int
     samples: int
     settings: Mapping[str, Any]
-    public: Sequence[str] = ()
 
 
-def save(folder: Path, found: Preferences, made: Made, lineage: Lineage) -> None:
+def save(folder: Path, found: Preferences, made: Made, promise: Promise) -> None:
     """Write the folder, whole or not at all.
 
     Raises:
@@ -65,10 +63,11 @@ def save(folder: Path, found: Preferences, made: Made, lineage: Lineage) -> None
         )
 
     def write(new: Path) -> None:
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows)
+        mark = mark_of(promise)
+        lines = "".join(json.dumps(row | mark, ensure_ascii=False) + "\n" for row in found.rows)
         (new / ROWS).write_bytes(lines.encode())
-        (new / "README.md").write_text(card(found, made, lineage), encoding="utf-8")
-        for name, content in lineage.files(new).items():
+        (new / "README.md").write_text(card(found, made, promise), encoding="utf-8")
+        for name, content in files_of(promise, new, details(promise)).items():
             (new / name).write_bytes(content)
 
     try:
@@ -77,43 +76,9 @@ def save(folder: Path, found: Preferences, made: Made, lineage: Lineage) -> None
         raise InputError(f"--out {folder} cannot be written: {error.strerror}") from None
 
 
-def privacy_lines(lineage: Lineage, public: Sequence[str] = ()) -> list[str]:
-    """What users were promised, a paragraph each: in which unit, and what it adds up to."""
-    told = [
-        f"The {what} was declared to come from public data: what it cost anybody is not counted."
-        for what in public
-    ]
-    rows = composed(lineage.runs)
-    for row in rows:
-        if row["why"]:
-            told.append(
-                f"{in_words(row)[0].upper()}{in_words(row)[1:]}; each run's own stands below."
-            )
-            continue
-        names = " and ".join(f"`{name}`" for name in row["populations"])
-        who = f"whoever is in {names}" if names else "every user"
-        runs = "one run" if row["runs"] == 1 else f"{row['runs']} runs together"
-        told.append(
-            f"**ε = {epsilon_text(row['epsilon'])}, δ = {delta_text(row['delta'])}, at the level "
-            f"of whole users, under {row['adjacency']} adjacency**, for {who}, by {runs}. "
-            f"{Adjacency(row['adjacency']).sentence}"
-        )
-    if len(lineage.runs) > 1:
-        told.append(
-            "Runs: "
-            + "; ".join(
-                f"ε = {epsilon_text(run.epsilon or 0.0)}, δ = {delta_text(run.delta)} "
-                f"({run.adjacency}), population {run.population or 'not declared'}"
-                for run in lineage.runs
-            )
-            + ". Epsilons and deltas under the same adjacency are added (basic composition)."
-        )
-    return told
-
-
-def card(found: Preferences, made: Made, lineage: Lineage) -> str:
+def card(found: Preferences, made: Made, promise: Promise) -> str:
     """README.md of a data set."""
-    rows, private = len(found.rows), bool(lineage.runs)
+    rows, private = len(found.rows), bool(promise.runs)
     policy = f"`{made.policy_name}`, " if made.policy_name else ""
     settings = ", ".join(f"`--{name} {value}`" for name, value in made.settings.items())
     tags = ["differential-privacy"] * private + [
@@ -145,7 +110,8 @@ def card(found: Preferences, made: Made, lineage: Lineage) -> str:
         "reward model, learnt from a crowd's judgements, says which of two is better: no person "
         "judged these pairs.",
         "## Privacy",
-        *privacy_lines(lineage, made.public),
+        *paragraphs(promise),
+        table(details(promise)),
         FOR_EVER,
         policy_said + " The prompts must have been public: whoever was shown them as their own is "
         "not protected by these figures.",
@@ -155,7 +121,8 @@ def card(found: Preferences, made: Made, lineage: Lineage) -> str:
         "## Rows",
         f"`{ROWS}`, one row a pair: `prompt`, `chosen`, `rejected`, and the reward's "
         "`score_chosen` and `score_rejected`, of which only differences within a prompt mean "
-        "anything. There is no user column: nobody's judgement is among them, so they are for "
+        f"anything; `{PRIVATE_RUNS}` names the private runs that they stand on. There is no user "
+        "column: nobody's judgement is among them, so they are for "
         "trainers of one party, and not for `murmuration run --data`, which protects users.",
         "```python\n"
         "from datasets import load_dataset\n"

@@ -101,7 +101,7 @@ def _seen(letter: str) -> str:
 
 
 def _samples(found: Comparison, names: Sequence[str]) -> list[dict[str, Any]]:
-    generator = np.random.default_rng([found.asked.seed, _STREAM])
+    generator = np.random.default_rng([found.asked.seed.value, _STREAM])
     count = min(_SHOWN, len(found.asked.prompts))
     return [
         {

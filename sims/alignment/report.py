@@ -10,11 +10,10 @@ from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from murmuration.preference.data.sources import is_hub_name
-from murmuration.server.lineage import Lineage
+from murmuration.privacy.promise import Promise
 from murmuration.server.reporting.card_head import head, loading
-from murmuration.server.reporting.promise import Promise, of_lineage, table
+from murmuration.server.reporting.promise import Details, details, paragraphs, table
 from murmuration.sims.alignment.align import WHY
-from murmuration.sims.alignment.data_set import privacy_lines
 
 
 def draw(out: Path) -> None:
@@ -58,31 +57,30 @@ def figure(rows: Sequence[Mapping[str, Any]], saved: int, kl_is: str = "KL") -> 
     return drawn
 
 
-def card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()) -> str:
+def card(result: Mapping[str, Any], promise: Promise) -> str:
     """README.md of a policy.
 
     Args:
         result: of `align`.
-        lineage: of the base, the reward, and a truth that is a model.
-        public: which of these were declared to come from public data.
+        promise: of the base, the reward, and a truth that is a model.
     """
-    base, told = _public_name(str(result["base"])), of_lineage(lineage)
+    base, told = _public_name(str(result["base"])), details(promise)
     adapter = not result.get("learnt")  # which is merged, so that all weights are there
     text = _CARD.render(
         result=result,
         base=base,
         why=WHY[result["stopped"]],
-        promise=privacy_lines(lineage, [name.removeprefix("--") for name in public]),
+        promise=paragraphs(promise),
     )
     text = text.replace("@PROMISE@", table(told), 1)
     text = text.replace("@LOADING@", loading(True, base=base, adapter=adapter), 1)
-    return f"{_head(['rlhf'], told, lineage, base, adapter)}\n{text}"
+    return f"{_head(['rlhf'], told, base, adapter)}\n{text}"
 
 
-def _head(tags: list[str], told: Promise, lineage: Lineage, base: str, adapter: bool) -> str:
+def _head(tags: list[str], told: Details, base: str, adapter: bool) -> str:
     return head(
         writes=True,
-        tags=["text-generation", *tags, *["differential-privacy"] * bool(lineage.runs)],
+        tags=["text-generation", *tags, *["differential-privacy"] * bool(told["runs"])],
         promise=told,
         library="peft" if adapter else "transformers",
         base=base,
@@ -90,16 +88,16 @@ def _head(tags: list[str], told: Promise, lineage: Lineage, base: str, adapter: 
     )
 
 
-def learnt_card(result: Mapping[str, Any], lineage: Lineage, public: Sequence[str] = ()) -> str:
+def learnt_card(result: Mapping[str, Any], promise: Promise) -> str:
     """README.md of what demonstrations made of a base; arguments as of `card`, of the base alone,
     with ``result`` as far as it is known by then."""
-    base, told = _public_name(str(result["base"])), of_lineage(lineage)
+    base, told = _public_name(str(result["base"])), details(promise)
     text = _LEARNT.render(
         result=result,
         base=base,
-        promise=privacy_lines(lineage, [name.removeprefix("--") for name in public]),
+        promise=paragraphs(promise),
     )
-    return f"{_head(['sft'], told, lineage, base, adapter=True)}\n{text}"
+    return f"{_head(['sft'], told, base, adapter=True)}\n{text}"
 
 
 def _public_name(base: str) -> str:

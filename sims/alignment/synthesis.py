@@ -10,13 +10,14 @@ Legend: P prompts, N answers to each, J pairs.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 from scipy.special import expit, ndtr
 
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.generation import PublicSeed
 from murmuration.sims.alignment.pool import Pool
 
 #: Which pairs of a prompt's answers are made.
@@ -46,15 +47,13 @@ class Synthesis:
 
     pairs: str = "best-worst"
     labels: str = "hard"
-    seed: int = 0
+    seed: PublicSeed = field(default_factory=PublicSeed)
     model: str = "btl"
 
     def __post_init__(self) -> None:
         for name, known in (("pairs", PAIRS), ("labels", LABELS)):
             if (value := getattr(self, name)) not in known:
                 raise InputError(f"--{name} must be one of {', '.join(known)}; got {value!r}")
-        if self.seed < 0:
-            raise InputError(f"--seed must not be negative; got {self.seed}")
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,8 @@ class Preferences:
 
 def preferences(pool: Pool, how: Synthesis = Synthesis()) -> Preferences:
     """The pairs of a pool, labelled; those with equal texts or scores are left out and counted."""
-    picks = np.random.default_rng([how.seed, _PAIRS])
-    coins = np.random.default_rng([how.seed, _COINS])
+    picks = np.random.default_rng([how.seed.value, _PAIRS])
+    coins = np.random.default_rng([how.seed.value, _COINS])
     chance = ndtr if how.model == "thurstone" else expit
     rows: list[dict[str, object]] = []
     left_out: Counter[str] = Counter(dict.fromkeys(LEFT_OUT, 0))

@@ -29,7 +29,7 @@ from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, ac
 from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
-from murmuration.server.reporting.figures import delta_text, epsilon_text
+from murmuration.privacy.promise import delta_text, epsilon_text
 from murmuration.server.reporting.spent import rows_of
 from murmuration.server.resuming import Done, missing
 from murmuration.server.run_files import read_json

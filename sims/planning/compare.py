@@ -149,7 +149,7 @@ def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) 
     spent: Counter[Event] = Counter()
     for cell in cells:
         for result in cell.results:
-            if result["private"]:
+            if result["epsilon"] is not None:
                 ledger = Path(result["out"]) / "ledger.jsonl"
                 spent.update(read_spent(ledger))
     charges = of_several_runs(spent.items())

@@ -171,7 +171,7 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
         title=Text(f"murmuration · {told['strategy']}"),
         title_align="left",
         box=box.ROUNDED,
-        border_style="cyan" if told["private"] else "yellow",
+        border_style="cyan" if told["accounted"] else "yellow",
         padding=(1, 2),
         expand=False,
     )
@@ -197,7 +197,7 @@ _WHOM = {
 
 
 def _privacy(told: Mapping[str, Any]) -> Iterator[_Row]:
-    if not told["private"]:
+    if not told["accounted"]:
         yield "privacy", ("none", "bold yellow")
         return
     yield (

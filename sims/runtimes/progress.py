@@ -15,7 +15,8 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from murmuration.server.reporting.figures import duration, epsilon_text, share_text
+from murmuration.privacy.promise import epsilon_text
+from murmuration.server.reporting.figures import duration, share_text
 
 _FIGURES = ("epsilon", "heldout_accuracy", "heldout_loss")
 

@@ -22,10 +22,17 @@ from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import base_of_adapter, is_language_model, read_about
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import FORMAT as LINEAR
-from murmuration.server.lineage import CARD, Lineage, lineage_of_saved
+from murmuration.privacy.promise import Promise
+from murmuration.server.lineage import CARD, files_of, lineage_of_saved
 from murmuration.server.lineage import FILE as PRIVACY
 from murmuration.server.reporting.card_head import amended, hub_name, loading
-from murmuration.server.reporting.promise import NO_AUDIT, Promise, audited, of_lineage, of_result
+from murmuration.server.reporting.promise import (
+    Details,
+    audited,
+    details,
+    first_sentence,
+    table,
+)
 from murmuration.server.reporting.provenance import without_folders
 from murmuration.server.run_files import read_json
 
@@ -128,10 +135,10 @@ def export(model: Path, out: Path, how: Sharing) -> Exported:
         else:
             _name_encoder(new, how)
         _drop_paths(new)
-        promise = _promise(folder, lineage, how.audit)
-        _amend_card(folder, new, how, promise)
+        told = None if lineage is None else _details(folder, lineage, how.audit)
+        _amend_card(folder, new, how, told)
         if lineage is not None:
-            for name, content in lineage.files(new, promise).items():
+            for name, content in files_of(lineage, new, told).items():
                 (new / name).write_bytes(content)
 
     try:
@@ -178,7 +185,7 @@ def model_folder(path: Path) -> Path:
     raise InputError(f"{path}: neither a model that Murmuration saved nor the folder of a run")
 
 
-def _lineage(folder: Path, new: Path, how: Sharing) -> Lineage | None:
+def _lineage(folder: Path, new: Path, how: Sharing) -> Promise | None:
     """What its users were promised; None where nobody knows, and it may go all the same.
 
     Where a base is given, that is read from the copy, which is told where the base is: what was
@@ -258,27 +265,25 @@ def _drop_paths(new: Path) -> None:
             _write_json(file, changed)
 
 
-def _promise(folder: Path, lineage: Lineage | None, audit: Path | None) -> Promise:
-    """As it was written down with the model or its run, with an audit of its mechanism."""
-    told: Promise | None = None
-    if (folder / PRIVACY).exists():
-        told = read_json(folder / PRIVACY).get("promise")
-    elif folder.name == "model" and (result := read_json(folder.parent / "result.json", "epsilon")):
-        told = of_result(result)
-    told = dict(told) if told else of_lineage(lineage or Lineage())
+def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
+    """What is told of the promise, with what took place in a round as it was written down with the
+    model or its run, and an audit of its mechanism."""
+    stated = (read_json(folder / PRIVACY).get("promise") or {}).get("sampling")
+    if folder.name == "model" and not stated:
+        stated = first_sentence(str(read_json(folder.parent / "result.json").get("account", "")))
     if audit is None:
-        return told
+        return details(promise, sampling=stated)
     if not (row := read_json(audit.expanduser())):
         raise InputError(f"--audit {audit}: no such file")
     try:
-        return told | {"audit": audited(row)}
+        return details(promise, sampling=stated, audit=audited(row))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"--audit {audit}: no line of `murmuration audit TARGET --json`: {first_line(error)}"
         ) from None
 
 
-def _amend_card(folder: Path, new: Path, how: Sharing, promise: Promise) -> None:
+def _amend_card(folder: Path, new: Path, how: Sharing, told: Details | None) -> None:
     place = new / CARD
     card = place.read_text(encoding="utf-8") if place.exists() else ""
     changes: dict[str, Any] = {"license": how.licence} if how.licence else {}
@@ -295,8 +300,9 @@ def _amend_card(folder: Path, new: Path, how: Sharing, promise: Promise) -> None
         passage = loading(writes, base=named, adapter=adapter)
     elif how.hub:
         changes["base_model"] = how.hub
-    audit = str(promise["audit"]) if promise.get("audit", NO_AUDIT) != NO_AUDIT else ""
-    text = amended(without_folders(card), changes, passage, audit)
+    if told is not None:
+        changes["differential_privacy"] = {k: v for k, v in told.items() if v is not None}
+    text = amended(without_folders(card), changes, passage, table(told) if told else "")
     if how.merge:
         text = text.replace(_NOT_WHOLE, "its change is in the weights: this folder is whole", 1)
     place.write_text(text, encoding="utf-8")

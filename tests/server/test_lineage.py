@@ -1,6 +1,5 @@
 """What a chain of runs costs, and what happens to a base whose cost is not known."""
 
-import itertools
 import json
 import os
 import re
@@ -18,73 +17,24 @@ from local_runs import run
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.terms import Caveat, RunTerms
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.server.config import RunConfig
 from murmuration.server.lineage import (
-    Lineage,
-    Trained,
-    composed,
+    files_of,
     lineage_of,
+    lineage_of_rows,
     lineage_of_saved,
+    mark_of,
+    promise_of_run,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
-
-
-def trained(population="", epsilon=1.0, disjoint=False, adjacency="add-remove", delta=1e-5):
-    return Trained(f"1:{population}{epsilon}", epsilon, delta, adjacency, population, disjoint)
-
-
-def sums(*runs):
-    return [(row["populations"], row["epsilon"], row["runs"]) for row in composed(runs)]
-
-
-def test_the_same_population_adds_up():
-    runs = [trained("a", 1.0), trained("a", 2.0), trained("a", 0.5)]
-    assert sums(*runs) == [(["a"], 3.5, 3)]
-    assert composed(runs)[0]["delta"] == pytest.approx(3e-5, rel=1e-12)
-
-
-def test_who_is_not_declared_may_be_anybody():
-    assert sums() == []
-    assert sums(trained(), trained()) == [([], 2.0, 2)]
-    assert sums(trained("a"), trained()) == [(["a"], 2.0, 2)]
-    assert sums(trained(), trained("a")) == [(["a"], 2.0, 2)]
-
-
-def test_another_population_stands_apart_only_where_declared_disjoint():
-    assert sums(trained("a"), trained("b", 2.0, disjoint=True)) == [
-        (["a"], 1.0, 1),
-        (["b"], 2.0, 1),
-    ]
-    assert sums(trained("a"), trained("b", 2.0)) == [
-        (["a"], 1.0, 1), (["b"], 2.0, 1), (["a", "b"], 3.0, 2),
-    ]  # fmt: skip
-    # A third run on one of two that are disjoint counts there alone; on nobody named, in both.
-    apart = trained("a"), trained("b", 2.0, disjoint=True)
-    assert sums(*apart, trained("a", 4.0)) == [(["b"], 2.0, 1), (["a"], 5.0, 2)]
-
-
-def test_who_is_not_declared_counts_with_everybody_in_any_order():
-    assert sums(trained("", 3.0), trained("b", disjoint=True)) == [(["b"], 4.0, 2)]
-    for runs in itertools.permutations([trained("a"), trained("", 4.0), trained("", 8.0)]):
-        # Nobody is in a and b, and anybody can have been in what is not declared.
-        assert sums(*runs, trained("b", 2.0, disjoint=True)) == [(["a"], 13.0, 3), (["b"], 14.0, 3)]
-        first, *then = runs
-        assert sums(first, trained("b", 2.0), *then)[-1] == (["a", "b"], 15.0, 4)
-
-
-@pytest.mark.parametrize(
-    ("other", "why"),
-    [(trained(adjacency="replace"), "adjacencies differ"), (trained(epsilon=None), "nothing")],
-)
-def test_where_there_is_no_figure(other, why):
-    row = composed([trained(), other])[0]
-    assert row["epsilon"] is None
-    assert why in row["why"]
 
 
 @pytest.fixture
@@ -98,18 +48,26 @@ def following(config, name="second", **changes):
 
 @pytest.fixture
 def spent(tmp_path):
-    """A function: a file with a ledger that rounds were charged to, and what its run is to say."""
+    """A function: a file with a ledger that rounds were charged to, and its run."""
 
-    def make(name, rounds):
+    def make(name, rounds, terms=RunTerms):
         path = tmp_path / name / "ledger.jsonl"
         path.parent.mkdir(exist_ok=True)
-        adjacency = Adjacency.ADD_REMOVE
-        with Ledger(path, adjacency=adjacency, delta=1e-3, budget=None) as ledger:
+        promise = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-3, "budget": None}
+        with Ledger(path, **promise, terms=terms()) as ledger:
             for round_ in range(1, rounds + 1):
                 ledger.charge(PoissonGaussian(0.5, 1.0), round_=round_, covers="a sum")
-            return path, Trained(str(ledger.head), ledger.epsilon(), 1e-3, adjacency.value)
+        return path, ReleasedRun.read(path)
 
     return make
+
+
+def without_identity(path):
+    """The ledger at a path as an earlier version would have written it."""
+    first, *rest = chained_record.read(path).lines
+    promise = {name: first[name] for name in ("adjacency", "delta", "budget_epsilon")}
+    chained_record.rewrite(path, [{"ledger": 2, **promise}, *rest])
+    return path, ReleasedRun.read(path)
 
 
 @pytest.fixture
@@ -121,67 +79,101 @@ def saved(tmp_path):
         folder.mkdir()
         (folder / "config.json").write_text("{}")
         (folder / "model.safetensors").write_text(f"weights of {name}")
-        runs = tuple(run for _, run in runs_and_ledgers)
-        ledgers = tuple((p.read_bytes(), head_path(p).read_bytes()) for p, _ in runs_and_ledgers)
-        for file, content in Lineage(runs, ledgers, public).files(folder).items():
+        promise = Promise(tuple(run for _, run in runs_and_ledgers))
+        promise = promise.declared_public() if public else promise
+        for file, content in files_of(promise, folder).items():
             (folder / file).write_bytes(content)
         return RunConfig(base=str(folder))
 
     return make
 
 
-def test_a_named_ledger_is_compared_as_the_folders_is(spent, saved):
-    path, run = spent("run", 3)
+@pytest.fixture
+def saved_by_an_earlier_version(saved):
+    """A function: as ``saved``, with a record as 97665c2 wrote it."""
+
+    def make(name, path, run, **changes):
+        config = saved(name)
+        record = {
+            "ledger_head": str(run.head), "epsilon": run.epsilon, "delta": run.delta,
+            "adjacency": "add-remove", "population": "", "disjoint": False,
+        }  # fmt: skip
+        folder = Path(config.base)
+        about = json.loads((folder / "privacy.json").read_text())
+        about = {"format": "murmuration-privacy-2", "weights": about["weights"], "public": False}
+        about["runs"] = [record | changes]
+        (folder / "privacy.json").write_text(json.dumps(about))
+        for file, copy in ((path, "ledger-1.jsonl"), (head_path(path), "ledger-1.jsonl.head")):
+            (folder / copy).write_bytes(file.read_bytes())
+        return config
+
+    return make
+
+
+def test_records_of_an_earlier_version_are_read_and_compared(spent, saved_by_an_earlier_version):
+    path, run = without_identity(spent("run", 3)[0])
+    old = saved_by_an_earlier_version
+    (read,) = lineage_of(old("honest", path, run)).runs
+    assert (read.epsilon, read.head, read.terms.run) == (run.epsilon, run.head, "")
+    assert Caveat.UNRECORDED in read.terms.caveats
     named = {"base_privacy": str(path)}
-    honest = saved("honest", (path, run))
-    assert lineage_of(honest).runs == lineage_of(replace(honest, **named)).runs == (run,)
+    assert lineage_of(replace(old("named", path, run), **named)).runs == (read,)
     # What promised users nothing is not made a promise to them by its ledger.
-    nothing = replace(saved("nothing", (path, replace(run, epsilon=None))), **named)
+    nothing = replace(old("nothing", path, run, epsilon=None), **named)
     assert lineage_of(nothing).runs[0].epsilon is None
-    for place, changes in enumerate(
-        [{"delta": 1e-12}, {"adjacency": "replace"}, {"epsilon": run.epsilon / 2}]
-    ):
-        other = saved(f"other{place}", (path, replace(run, **changes)))
+    wrong = [{"delta": 1e-12}, {"adjacency": "replace"}, {"epsilon": run.epsilon / 2}]
+    for place, changes in enumerate(wrong):
+        other = old(f"other{place}", path, run, **changes)
         for config in (other, replace(other, **named)):
             with pytest.raises(InputError, match=r"of another adjacency or delta|comes to epsilon"):
                 lineage_of(config)
 
 
-def test_each_ledger_counts_though_its_head_is_anothers(spent, saved, tmp_path):
+def test_what_a_record_says_of_a_run_with_identity_changes_nothing(spent, saved):
+    """Its ledger's first line says it, and no hand can make that less."""
+    terms = partial(RunTerms, population="a", caveats=frozenset({Caveat.BATCHED_USERS.value}))
+    path, run = spent("run", 3, terms)
+    config = saved("model", (path, run))
+    file = Path(config.base) / "privacy.json"
+    about = json.loads(file.read_text())
+    about["promise"]["runs"][0] |= {"epsilon": 0.1, "population": "b", "caveats": [], "unit": "row"}
+    about["promise"] |= {"epsilon": 0.1, "caveats": [], "private": True}
+    file.write_text(json.dumps(about))
+    assert lineage_of(config).runs == (run,)
+    assert lineage_of(config).caveats == {Caveat.BATCHED_USERS}
+    about["promise"]["runs"] = []
+    file.write_text(json.dumps(about))
+    with pytest.raises(InputError, match="names no run"):
+        lineage_of(config)
+
+
+def test_a_copy_of_a_ledger_is_no_other_run(spent, saved, tmp_path):
     path, run = spent("run", 3)
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(path.read_bytes())
     head_path(copy).write_bytes(head_path(path).read_bytes())
-    link = tmp_path / "link"
-    link.symlink_to(path.parent)
     config = saved("model", (path, run))
-
-    def runs(*files):
-        return lineage_of(replace(config, base_privacy=",".join(map(str, files)))).runs
-
-    assert runs(path) == runs(path, link / path.name, path) == (run,)
-    assert runs(path, copy) == (run, run)
-    assert lineage_of(saved("twice", (path, run), (path, run))).runs == (run, run)
+    for files in ((path,), (path, copy), (copy, path, path)):
+        named = replace(config, base_privacy=",".join(map(str, files)))
+        assert lineage_of(named).runs == (run,)
+    # Two runs of an earlier version may have had one ledger to the last byte: they add.
+    path, old = without_identity(path)
+    for file in (copy, head_path(copy)):
+        file.write_bytes((head_path(path) if file.suffix == ".head" else path).read_bytes())
     (Path(config.base) / "privacy.json").unlink()
-    assert runs(path, path) == (run,)
-    assert runs(copy, path) == (run, run)
+    named = replace(config, base_privacy=f"{path},{copy}")
+    assert lineage_of(named).runs == (old, old)
 
 
 def test_what_was_declared_public_stays_so(spent, saved):
     path, run = spent("run", 3)
     config = saved("model", (path, run), public=True)
-    ledger, mine = spent("mine", 2)
-    result = {
-        "private": True, "proven": True, "privacy_level": "user", "ledger_head": mine.ledger_head,
-        "epsilon": mine.epsilon, "delta": mine.delta, "adjacency": mine.adjacency,
-    }  # fmt: skip
-    then = lineage_of(config).with_run(result, config, ledger)
+    _, mine = spent("mine", 2)
+    then = lineage_of(config) | Promise((mine,))
     assert then.public
-    assert then.to_json()["public"]
-    declared, earlier = then.sentences()
-    assert "declared public" in declared
-    assert "THE BASE WAS TRAINED ON USERS, TOO, by 1 earlier run" in earlier
-    assert "figure" not in earlier
+    assert Caveat.DECLARED_PUBLIC in then.to_json()["caveats"]
+    assert then.epsilon == pytest.approx(run.epsilon + mine.epsilon)
+    assert any("declared public" in text for text in then.sentences)
     # Nor is it asked for again where what was declared public is still there.
     ours = saved("ours", (path, run))
     (Path(ours.base) / "privacy.json").unlink()
@@ -199,8 +191,8 @@ def test_a_record_of_other_weights_is_refused(spent, saved):
         InputError, match=r"not known: privacy\.json is about .* other weights; say"
     ):
         lineage_of(dear)
-    found = lineage_of(replace(dear, base_privacy=str(ledger[0]))).runs
-    assert found == (*lineage_of(cheap).runs, ledger[1])
+    found = lineage_of(replace(dear, base_privacy=str(ledger[0])))
+    assert found == lineage_of(cheap) | Promise((ledger[1],))
 
 
 @pytest.mark.parametrize("length", [1, 2])
@@ -254,7 +246,7 @@ from transformers.utils.hub import cached_file
 from murmuration.server.config import RunConfig
 from murmuration.server.lineage import lineage_of
 cached_file("somebody/private", "model.safetensors")
-print(*(run.ledger_head for run in lineage_of(RunConfig(base="somebody/private")).runs))
+print(*(run.head for run in lineage_of(RunConfig(base="somebody/private")).runs))
 """
     hub = tmp_path / "hub"
     of_hub = {
@@ -270,13 +262,13 @@ print(*(run.ledger_head for run in lineage_of(RunConfig(base="somebody/private")
     finally:
         server.shutdown()
         server.server_close()
-    heads = [run.ledger_head for _, run in (first, second)]
+    heads = [str(run.head) for run in Promise((first[1], second[1])).runs]
     assert done.stdout.split() == heads, done.stderr
     # Without a network what is in the cache is known; of what is damaged there, nothing.
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hub))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     config = RunConfig(base="somebody/private")
-    assert [run.ledger_head for run in lineage_of(config).runs] == heads
+    assert [str(run.head) for run in lineage_of(config).runs] == heads
     (ledger,) = hub.glob("*/snapshots/*/ledger-2.jsonl")
     ledger.unlink()
     with pytest.raises(InputError, match=r"ledger-2\.jsonl is missing"):
@@ -292,7 +284,7 @@ def test_an_encoder_that_was_trained_on_users(config, part):
         out=config.out + "second",
     )  # fmt: skip
     second = run(then)
-    (row,) = second["lineage"]["composed"]
+    (row,) = second["promise"]["composed"]
     assert row["epsilon"] == pytest.approx(first["epsilon"] + second["epsilon"], rel=1e-12)
     card = (Path(then.out) / "model" / "README.md").read_text()
     assert "THE BASE WAS TRAINED ON USERS, TOO" in card
@@ -301,25 +293,25 @@ def test_an_encoder_that_was_trained_on_users(config, part):
         run(replace(then, out=config.out + "third"))
     ledger = Path(config.out) / "ledger.jsonl"
     named = replace(then, base_privacy=str(ledger), population="b", disjoint=True)
-    assert lineage_of(named).runs[0].ledger_head == first["ledger_head"]
+    assert str(lineage_of(named).runs[0].head) == first["ledger_head"]
 
 
 @pytest.mark.parametrize("part", ["lora", "full", "head"])
 def test_a_run_on_a_run(config, part):
     first = run(config)
-    assert first["lineage"] is None
+    assert [one["run"] for one in first["promise"]["runs"]] == [first["run"]]
     then = following(config, train=part, lora_rank=2 if part == "lora" else 0, epsilon=1.0)
     second = run(then)
-    row = second["lineage"]["composed"][0]
+    row = second["promise"]["composed"][0]
     assert row["epsilon"] == pytest.approx(first["epsilon"] + second["epsilon"], rel=1e-12)
     assert row["delta"] == 2e-3
-    assert [entry["ledger_head"] for entry in second["lineage"]["runs"]] == [
+    assert [entry["ledger_head"] for entry in second["promise"]["runs"]] == [
         first["ledger_head"], second["ledger_head"],
     ]  # fmt: skip
     card = (Path(then.out) / "model" / "README.md").read_text()
     assert "THE BASE WAS TRAINED ON USERS, TOO" in card
-    (shown,) = {*re.findall(r"whoever was trained on, epsilon = (\S+) and delta = 0\.002", card)}
-    assert 0 <= float(shown) - row["epsilon"] <= 1e-4
+    (shown,) = {*re.findall(r"whoever was trained on, ε = ([\d.]+), δ = 0\.002", card)}
+    assert 0 <= float(shown) - row["epsilon"] <= 1e-2
     assert any("was merged into the weights" in text for text in second["warnings"])
     shutil.rmtree(config.out)
     scores = RewardModel.load(Path(then.out) / "model").score(
@@ -346,20 +338,20 @@ def test_an_unknown_base_of_ours_is_refused(config, tmp_path):
     refused("was rolled back|not known")
     (model / "ledger-1.jsonl").write_bytes(whole["ledger-1.jsonl"])
     about = json.loads(whole["privacy.json"])
-    about["runs"][0]["epsilon"] /= 2
+    about["promise"]["runs"][0]["ledger_head"] = "1:" + "0" * 64
     (model / "privacy.json").write_text(json.dumps(about))
-    refused("comes to epsilon")
+    refused("does not end where the run's did")
     (model / "privacy.json").unlink()
     refused(r"not known: .*privacy\.json")
     (model / "murmuration.json").unlink()  # the card still says whose it is
     refused(r"not known: .*privacy\.json")
     public = replace(then, base_privacy="public")
     assert lineage_of(public).public
-    assert "declared public" in lineage_of(public).sentences()[0]
+    assert "declared public" in lineage_of(public).sentences[0]
     ledger = Path(config.out) / "ledger.jsonl"
     (found,) = lineage_of(replace(then, base_privacy=str(ledger))).runs
     result = json.loads((Path(config.out) / "result.json").read_text())
-    assert (found.epsilon, found.ledger_head) == (result["epsilon"], result["ledger_head"])
+    assert (found.epsilon, str(found.head)) == (result["epsilon"], result["ledger_head"])
     with pytest.raises(InputError, match=r"--base-privacy .*nowhere"):
         lineage_of(replace(then, base_privacy=str(tmp_path / "nowhere")))
 
@@ -388,9 +380,51 @@ def test_a_ledger_that_is_named_leaves_no_other_run_out(config):
 def test_disjoint_populations_are_said_to_be_so(config):
     run(replace(config, population="a"))
     said = run(following(config, population="b", disjoint=True))["warnings"][0]
-    assert "for the population 'a', epsilon" in said
-    assert "for the population 'b', epsilon" in said
+    assert "for the population 'a', ε = " in said
+    assert "for the population 'b', ε = " in said
     assert said.endswith("Nobody is in two of these populations, as was declared.")
+
+
+def test_disjoint_is_about_runs_that_are_there(config):
+    """A word about a public base, or about people whom nobody named, is about nobody."""
+    apart = replace(config, population="b", disjoint=True)
+    for settings in (apart, following(config, population="b", disjoint=True)):
+        if settings is not apart:
+            run(config)  # whose population nobody named
+        with pytest.raises(InputError, match="leave it out"):
+            run(settings)
+
+
+def test_what_was_said_of_one_run_is_said_of_no_other(config):
+    """Two runs on the same people, of which one names them otherwise and says that they are
+    disjoint from another run's: whoever has both has paid for both, in any order."""
+    run(replace(config, population="a"))
+    run(following(config, population="b", disjoint=True))
+    other = replace(config, out=config.out + "other", population="c")
+    run(other)
+    first, second, third = (
+        promise_of_run(Path(place)) for place in (config.out, config.out + "second", other.out)
+    )
+    assert second.epsilon == pytest.approx(max(run.epsilon for run in second.runs))
+    for whole in (second | third, third | second, third | first | second):
+        assert whole.epsilon == pytest.approx(
+            third.epsilon + max(run.epsilon for run in second.runs)
+        )
+
+
+def test_rows_that_models_made_name_their_runs(spent, saved, write_rows):
+    path, one = spent("run", 3)
+    promise = Promise((one,))
+    marked = write_rows([{"prompt": "a", "response": "b"} | mark_of(promise)], "marked.jsonl")
+    plain = write_rows([{"prompt": "a", "response": "b"}], "plain.jsonl")
+    assert lineage_of_rows("--sft", plain, "--sft-privacy", "") == Promise()
+    with pytest.raises(InputError, match=rf"models of private runs \({one.name}\).*--sft-privacy"):
+        lineage_of_rows("--sft", marked, "--sft-privacy", "")
+    with pytest.raises(InputError, match="models of private runs"):
+        lineage_of_rows("--sft", marked, "--sft-privacy", "public")
+    with pytest.raises(InputError, match="models of private runs"):
+        lineage_of_rows("--sft", marked, "--sft-privacy", str(spent("other", 1)[0]))
+    assert lineage_of_rows("--sft", marked, "--sft-privacy", str(path)) == promise
 
 
 def test_a_base_of_others_has_none(config):
@@ -428,8 +462,9 @@ def test_a_linear_head_stands_on_its_run(head):
     found = lineage_of_saved(what, str(model), option, "")
     result = json.loads((model.parent / "result.json").read_text())
     (run,) = found.runs
-    assert (run.ledger_head, run.epsilon) == (result["ledger_head"], result["epsilon"])
-    assert (run.population, run.disjoint, run.adjacency) == ("clinic", False, "add-remove")
+    assert (str(run.head), run.epsilon) == (result["ledger_head"], result["epsilon"])
+    assert (run.terms.population, run.adjacency) == ("clinic", "add-remove")
+    assert Caveat.SEEDED in run.terms.caveats
     # A word does not take back what the folder states.
     public = lineage_of_saved(what, str(model), option, "public")
     assert (public.runs, public.public) == (found.runs, True)
@@ -440,20 +475,25 @@ def test_a_linear_head_stands_on_its_run(head):
     with pytest.raises(InputError, match=r"is not known: .*--reward-privacy LEDGER"):
         lineage_of_saved(what, str(copy), option, "")
     (named,) = lineage_of_saved(what, str(copy), option, str(ledger)).runs
-    assert (named.ledger_head, named.epsilon) == (run.ledger_head, run.epsilon)
+    assert named == run
 
 
 def test_a_head_of_a_run_that_says_too_little_is_refused(head):
     model = head("a", "--epsilon", 2)
     path = model.parent / "result.json"
     result = json.loads(path.read_text())
-    for wrong in ({"epsilon": 0.1}, {"ledger_head": "3:" + "0" * 64}, {"delta": 1e-9}):
+    honest = lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+    for wrong in ({"epsilon": 0.1}, {"delta": 1e-9}, {"private": True, "seeded": False}):
         path.write_text(json.dumps({**result, **wrong}))
-        with pytest.raises(InputError, match="is not known"):
-            lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
-    path.write_text(
-        json.dumps({**result, "lineage": {"public": False, "runs": [{"ledger_head": "x"}]}})
-    )
+        assert lineage_of_saved(REWARD[0], str(model), REWARD[1], "") == honest
+        assert promise_of_run(model.parent) == honest
+    path.write_text(json.dumps({**result, "ledger_head": "3:" + "0" * 64}))
+    with pytest.raises(InputError, match="is not known"):
+        lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+    with pytest.raises(InputError, match="is not known"):
+        promise_of_run(model.parent)
+    runs = [*result["promise"]["runs"], {"ledger_head": "x"}]
+    path.write_text(json.dumps({**result, "promise": {**result["promise"], "runs": runs}}))
     with pytest.raises(InputError, match="encoder came from runs"):
         lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
     path.unlink()
@@ -489,4 +529,4 @@ def test_only_a_base_may_be_of_nobody(saved, language_model):
     base = language_model("gpt2")
     with pytest.raises(InputError, match="is not known"):
         lineage_of_saved(REWARD[0], base, REWARD[1], "")
-    assert lineage_of_saved("--policy", base, "--policy-privacy", "", may_be_base=True) == Lineage()
+    assert lineage_of_saved("--policy", base, "--policy-privacy", "", may_be_base=True) == Promise()

@@ -206,12 +206,12 @@ def test_what_policies_cost_these_users_is_added(trained, choice_config, four_po
     config = replace(choice_config, policies=str(file))
     result = run(config)
     spent = json.loads((tmp_path / "ada" / "result.json").read_text())["epsilon"]
-    (row,) = result["lineage"]["composed"]
+    (row,) = result["promise"]["composed"]
     assert row["epsilon"] == pytest.approx(result["epsilon"] + spent) and row["runs"] == 2
     assert "POLICIES OF THE CLASS, WERE TRAINED ON USERS" in " ".join(result["warnings"])
     # Whichever was chosen: that it was depends on the other, too.
     told = json.loads((Path(config.out) / "model" / "privacy.json").read_text())
-    assert len(told["runs"]) == 2
+    assert len(told["promise"]["runs"]) == 2
 
 
 def test_what_cannot_be_added_is_refused(trained, choice_config, tmp_path):

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.generation import Sampling
+from murmuration.preference.language.generation import PublicSeed, Sampling
 from murmuration.sims.alignment.align import WHY, Alignment, Demonstrations
 from murmuration.sims.alignment.align import align as aligned
 from murmuration.sims.alignment.evaluation import POPULATION
@@ -80,6 +80,13 @@ def align(
             help="Public demonstrations to learn first: a file (or other source) with `prompt` and "
             "`response` (or `completion`) in each row, or `messages`.",
             show_default=False,
+            rich_help_panel=_LEARN,
+        ),
+    ] = "",
+    sft_privacy: Annotated[
+        str,
+        typer.Option(
+            help="As --reward-privacy, for rows of --sft that models of private runs wrote.",
             rich_help_panel=_LEARN,
         ),
     ] = "",
@@ -194,7 +201,12 @@ def align(
     max_tokens: Annotated[
         int, typer.Option(help="Most tokens of prompt and answer.", rich_help_panel=_TRAINED)
     ] = _ALIGNMENT.max_tokens,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Seed of prompts' order and answers; never of a reward's noise or cohorts.", min=0
+        ),
+    ] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue in --out.")] = False,
     report_to: ReportTo = None,
     run_name: RunName = None,
@@ -204,8 +216,8 @@ def align(
 
     A policy that is trained on a reward can game it: watch the true reward, which needs --truth.
     """
-    from murmuration.server.lineage import Lineage, joined, lineage_of_saved
-    from murmuration.server.reporting.promise import of_lineage
+    from murmuration.server.lineage import files_of, lineage_of_rows, lineage_of_saved
+    from murmuration.server.reporting.promise import details
     from murmuration.sims.alignment.public_prompts import public_prompts, refuse_private_of
     from murmuration.sims.alignment.report import card, draw, learnt_card
 
@@ -216,25 +228,24 @@ def align(
         tracked(out, report_to, run_name, resume=resume, step="step"),  # before a reward is trained
     ):
         if judgements is not None:
-            reward = _reward(judgements, epsilon, delta, out, resume, seed, status.update)
+            reward = _reward(judgements, epsilon, delta, out, resume, status.update)
         assert reward is not None
-        told = {"--base": base_privacy, "--reward": reward_privacy}
         models = [reward, base]
         of_base = lineage_of_saved("--base", base, "--base-privacy", base_privacy, may_be_base=True)
-        lineage = joined(
-            of_base,
-            lineage_of_saved("--reward", str(reward), "--reward-privacy", reward_privacy),
+        if sft:
+            of_rows = lineage_of_rows("--sft", sft, "--sft-privacy", sft_privacy)
+            of_base |= of_rows if of_rows.runs else of_rows.declared_public()
+        elif sft_privacy:
+            raise InputError("--sft-privacy is for rows of --sft")
+        promise = of_base | lineage_of_saved(
+            "--reward", str(reward), "--reward-privacy", reward_privacy
         )
         true = _truth(truth, prompts)
         if true not in ("", POPULATION):  # it has a say in when training ends and what is saved
-            told["--truth"] = truth_privacy
             models.append(true)
-            lineage = joined(
-                lineage, lineage_of_saved("--truth", true, "--truth-privacy", truth_privacy)
-            )
+            promise |= lineage_of_saved("--truth", true, "--truth-privacy", truth_privacy)
         elif truth_privacy:
             raise InputError("--truth-privacy is for a --truth that is a model's folder")
-        public = [name for name, given in told.items() if given == "public"]
         asked = Alignment(
             reward=str(reward.expanduser().absolute()),
             base=base,
@@ -251,7 +262,7 @@ def align(
             evaluate_every=evaluate_every,
             evaluate_on=evaluate_on,
             kl_budget=kl_budget,
-            seed=seed,
+            seed=PublicSeed(seed),
         )
 
         def said(text: str) -> None:
@@ -265,11 +276,10 @@ def align(
             rows = asked.supervised.rows()
             asked_of = [prompt for prompt, _ in rows]
             refuse_private_of(asked_of, sft, models, prompts_public, option="--sft")
-            before = joined(of_base, Lineage(public=True))
             shown = Demonstrations(
                 rows,
-                lambda found: learnt_card(found, before, ["--base"] if base_privacy else []),
-                before.files,
+                lambda found: learnt_card(found, of_base),
+                lambda folder: files_of(of_base, folder, details(of_base)),
             )
         result = aligned(
             asked,
@@ -277,8 +287,9 @@ def align(
             out,
             demonstrations=shown,
             resume=resume and (judgements is None or out.exists()),  # or it ended before
-            card=lambda result: card(result, lineage, public),
-            beside=lambda folder: lineage.files(folder, of_lineage(lineage)),
+            card=lambda result: card(result, promise),
+            beside=lambda folder: files_of(promise, folder, details(promise)),
+            promise=promise.to_json(),
             said=said,
         )
     draw(out)
@@ -302,10 +313,10 @@ def _reward(
     delta: str,
     out: Path,
     resume: bool,
-    seed: int,
     said: Any,
 ) -> Path:
-    """A private reward, trained into OUT's neighbour; or found there, if it was trained alike."""
+    """A private reward, trained into OUT's neighbour by secret coins and noise: it has no seed; or
+    found there, if it was trained alike."""
     from murmuration.public import train
 
     if epsilon is None:
@@ -319,7 +330,6 @@ def _reward(
         epsilon=epsilon,
         delta=delta,
         rounds=200,
-        seed=seed,
         out=run,
         resume=finished or (resume and run.exists()),
         **data,

@@ -1,7 +1,7 @@
 """``murmuration respond``: what a language model writes to many prompts."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -123,9 +123,9 @@ def _write_best(
 ) -> None:
     """The response to each prompt, of several, that a reward likes best."""
     from murmuration.preference.reward import RewardModel
-    from murmuration.server.lineage import joined, lineage_of_saved
+    from murmuration.server.lineage import lineage_of_saved, mark_of
+    from murmuration.server.reporting.promise import paragraphs
     from murmuration.sims.alignment.best_of_n import best, kl_bound
-    from murmuration.sims.alignment.data_set import privacy_lines
     from murmuration.sims.alignment.pool import draw
     from murmuration.sims.alignment.public_prompts import public_prompts
 
@@ -134,10 +134,8 @@ def _write_best(
         judge = RewardModel.load(reward)
     except InputError as error:
         raise InputError(f"--reward {error}") from None
-    lineage = joined(
-        lineage_of_saved("--reward", reward, "--reward-privacy", cost[0]),
-        lineage_of_saved("MODEL", model, "--model-privacy", cost[1], may_be_base=True),
-    )
+    promise = lineage_of_saved("--reward", reward, "--reward-privacy", cost[0])
+    promise |= lineage_of_saved("MODEL", model, "--model-privacy", cost[1], may_be_base=True)
     asked = public_prompts(*named, models=(reward, model), declared_public=declared_public)
     with console(stderr=True).status("loading") as status:
 
@@ -150,6 +148,7 @@ def _write_best(
         out,
         (
             {"prompt": prompt, "response": answers[at], "reward": float(rewards_N[at])}
+            | mark_of(promise)
             for prompt, answers, rewards_N, at in zip(
                 pool.prompts, pool.answers, pool.rewards_PN, chosen, strict=True
             )
@@ -162,15 +161,12 @@ def _write_best(
         f"KL from the model at most ln n - (n - 1)/n = {kl_bound(best_of):.3f} nats a prompt, an "
         "upper bound (Beirami et al. 2024)"
     )
-    public = [
-        what for what, said in zip(("reward", "model"), cost, strict=True) if said == "public"
-    ]
-    for line in privacy_lines(lineage, public):
+    for line in paragraphs(promise):
         print(line.replace("**", ""))
     print("post-processing of a saved reward: no user's data were read for it")
 
 
-def _write(out: Path, rows: Iterable[dict[str, object]]) -> None:
+def _write(out: Path, rows: Iterable[Mapping[str, object]]) -> None:
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

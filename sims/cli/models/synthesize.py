@@ -8,7 +8,7 @@ import click
 import typer
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.server.reporting.figures import counted
 from murmuration.sims.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.sims.runtimes.tables import console
@@ -87,8 +87,9 @@ def synthesize(
     from murmuration.preference.language.loading import contents_of, resolve_base
     from murmuration.preference.language.reward import read_about
     from murmuration.preference.reward import RewardModel
-    from murmuration.server.lineage import composed, joined, lineage_of_saved
-    from murmuration.sims.alignment.data_set import FOR_EVER, Made, privacy_lines, save
+    from murmuration.server.lineage import lineage_of_saved
+    from murmuration.server.reporting.promise import paragraphs
+    from murmuration.sims.alignment.data_set import FOR_EVER, Made, save
     from murmuration.sims.alignment.pool import draw
     from murmuration.sims.alignment.public_prompts import public_prompts
     from murmuration.sims.alignment.synthesis import Synthesis, preferences
@@ -102,15 +103,15 @@ def synthesize(
         judge = RewardModel.load(reward)
     except InputError as error:
         raise InputError(f"--reward {error}") from None
-    lineage = joined(
-        lineage_of_saved("--reward", reward, "--reward-privacy", reward_privacy),
-        lineage_of_saved("--policy", policy, "--policy-privacy", policy_privacy, may_be_base=True),
+    promise = lineage_of_saved("--reward", reward, "--reward-privacy", reward_privacy)
+    promise |= lineage_of_saved(
+        "--policy", policy, "--policy-privacy", policy_privacy, may_be_base=True
     )
     asked = public_prompts(
         prompts, limit, seed, models=(reward, policy), declared_public=prompts_public
     )
     odds = judge.model if isinstance(judge, RewardModel) else read_about(Path(reward))["model"]
-    how = Synthesis(pairs, labels, seed, odds)
+    how = Synthesis(pairs, labels, PublicSeed(seed), odds)
     with console(stderr=True).status("loading") as status:
 
         def progress(done: int, of: int) -> None:
@@ -129,13 +130,8 @@ def synthesize(
             prompts=len(asked),
             samples=samples,
             settings=given | {"max-new-tokens": max_new_tokens, "seed": seed},
-            public=[
-                what
-                for what, said in (("reward", reward_privacy), ("policy", policy_privacy))
-                if said == "public"
-            ],
         )
-        save(out, found, made, lineage)
+        save(out, found, made, promise)
     if as_json:
         print(
             json.dumps(
@@ -143,13 +139,12 @@ def synthesize(
                     "out": str(out),
                     "pairs": len(found.rows),
                     "left_out": dict(found.left_out),
-                    "public": lineage.public,
-                    "composed": composed(lineage.runs),
+                    "promise": promise.to_json(),
                 }
             )
         )
         return
     left_out = ", ".join(f"{count:,} of {why}" for why, count in found.left_out.items())
     print(f"wrote {counted(len(found.rows), 'pair')} to {out}; left out: {left_out}")
-    for line in [*privacy_lines(lineage, made.public), FOR_EVER]:
+    for line in [*paragraphs(promise), FOR_EVER]:
         print(line.replace("**", ""))

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.generation import Sampling
+from murmuration.preference.language.generation import PublicSeed, Sampling
 from murmuration.privacy.durable_files import replace_file
 from murmuration.sims.alignment.comparison import (
     Asked,
@@ -117,7 +117,9 @@ def winrate(
         else:
             source = prompts or NAMES[0]
             asked_prompts = prompts_of(source, limit, seed)
-        asked = Asked(models, against, asked_prompts, source, samples, sampling, kl=kl, seed=seed)
+        asked = Asked(
+            models, against, asked_prompts, source, samples, sampling, kl=kl, seed=PublicSeed(seed)
+        )
         sides, other = write_sides(asked, said, _keeper(out, asked.prompts))
         said("judging")
         found = compare(asked, sides, other, judging)

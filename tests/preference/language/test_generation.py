@@ -9,7 +9,7 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import load_next_token, load_scorer
 from murmuration.preference.language.reward import reward_model
 from murmuration.preference.language.tokens import TextTokens
@@ -233,3 +233,21 @@ def test_what_writes_nothing_is_refused(language_model, tmp_path):
         Writer.load(tmp_path / "linear")
     with pytest.raises(InputError, match="no such folder"):
         Writer.load(tmp_path / "none")
+
+
+def test_a_public_seed_reaches_no_noise_or_cohort(tmp_path):
+    """What align, synthesize and winrate are seeded with cannot seed a private run: not by type."""
+    from murmuration import train
+    from murmuration.privacy.mechanisms.randomness import Randomness
+    from murmuration.server.config import RunConfig
+
+    seed = PublicSeed(3)
+    with pytest.raises(TypeError, match="a whole number"):
+        Randomness(seed)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InputError, match="'seed' must be a int"):
+        train(seed=seed, out=tmp_path / "run")
+    with pytest.raises((TypeError, InputError)):
+        RunConfig(seed=seed)  # pyright: ignore[reportArgumentType]
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(InputError, match="--seed must not be negative"):
+        PublicSeed(-1)

@@ -55,12 +55,23 @@ def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path: Path) ->
     write(path, 2)
     header, first, second = [json.loads(line) for line in path.read_text().splitlines()]
     chain = {"index", "before"}
+    run, begun = header["run"], header["begun"]
     assert {name: header[name] for name in header.keys() - chain} == {
-        "ledger": 2,
+        "ledger": 3,
         "adjacency": "add-remove",
         "delta": 1e-5,
         "budget_epsilon": None,
+        "run": run,
+        "unit": "user",
+        "item_epsilon": None,
+        "trust": "unrecorded",
+        "population": "",
+        "disjoint_from": [],
+        "caveats": ["caveats not recorded"],
+        "begun": begun,
     }
+    assert re.fullmatch(r"[0-9a-f]{32}", run)
+    assert begun <= first["at"]
     assert first.keys() - chain == {"round", "covers", "attempt", "event", "replay", "at"}
     assert (second["round"], second["attempt"], second["covers"]) == (2, 0, "gradient")
     # To the second: how long a round took depends on who was in it.

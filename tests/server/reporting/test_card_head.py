@@ -62,14 +62,19 @@ def test_names_of_a_hub(path, name):
 
 
 def test_an_export_changes_whole_entries():
-    card = made() + loading(False, adapter=True) + "\n| audit | none |\nlast\n"
+    card = made() + loading(False, adapter=True) + "\n| promise | |\n|---|---|\n| audit | none |\nlast\n"
     changes = {"license": "mit", "base_model": "my/own", "tags": None}
-    found = amended(card, changes, loading(False, base="my/own", adapter=False), "at least | 1")
+    changes["differential_privacy"] = {"audit": "at least | 1"}
+    table = "| promise | |\n|---|---|\n| audit | at least / 1 |\n| caveats | seed |\n"
+    found = amended(card, changes, loading(False, base="my/own", adapter=False), table)
     told = parsed(found)
     assert (told["license"], told["base_model"]) == ("mit", "my/own")
     assert "tags" not in told and told["differential_privacy"]["audit"] == "at least | 1"
     assert "PeftModel" not in found and found.count("By transformers alone") == 1
-    assert found.endswith("last\n") and "# Title" in found
+    assert found.endswith(f"{table}last\n") and "# Title" in found
+    assert "| audit | none |" not in found
+    bare = amended(made(), {}, "", table)  # a card without a table gets one
+    assert bare.endswith(f"## Privacy\n\n{table}\n")
 
 
 def test_a_card_without_a_head_gets_one():

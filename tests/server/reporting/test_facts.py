@@ -45,7 +45,7 @@ def test_losses(make_result, loss, perplexity, text):
         ({}, "user"),
         ({"privacy_level": "item"}, "item"),
         ({"privacy_level": "item", "proven": False}, "claimed"),
-        ({"private": False, "privacy_level": "item", "proven": False}, "none"),
+        ({"epsilon": None, "privacy_level": "item", "proven": False}, "none"),
     ],
 )
 def test_what_is_promised_to_whom(make_result, changes, level):
@@ -58,4 +58,4 @@ def test_how_the_standard_error_came_by_its_noise(make_result):
     assert facts(exact)["error_text"] == "2.5 points (exact: outside the guarantee)"
     noisy = facts({**exact, "heldout_noise": 0.0021})
     assert noisy["error_text"] == "2.5 points, 0.3 of them noise"
-    assert facts({**exact, "private": False})["error_text"] == "2.5 points"
+    assert facts({**exact, "epsilon": None})["error_text"] == "2.5 points"

@@ -1,60 +1,14 @@
-"""Figures keep the digits they can carry, and epsilon is never made to look smaller."""
-
-from decimal import Decimal
+"""Figures keep the digits they can carry."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from murmuration.server.reporting.figures import (
     counted,
-    delta_text,
     duration,
-    epsilon_text,
     points_of_error,
     round_digits,
     share_text,
 )
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "text"),
-    [
-        (2.9914, "3.00"),
-        (2.99, "2.99"),
-        (3.0, "3.00"),
-        (0.1 + 0.2, "0.300"),
-        (1.0, "1.00"),
-        (0.9999, "1.000"),
-        (0.01234, "0.0124"),
-        (12.31, "12.4"),
-        (123.4, "124"),
-        (1234.5, "1235"),
-        (0.0, "0"),
-        (float("inf"), "∞"),
-    ],
-)
-def test_epsilon_is_rounded_up(epsilon, text):
-    assert epsilon_text(epsilon) == text
-
-
-@given(st.floats(1e-6, 1e6))
-def test_epsilon_is_never_understated_and_hardly_overstated(epsilon):
-    shown = float(Decimal(epsilon_text(epsilon)))
-    assert epsilon * (1 - 1e-9) <= shown <= epsilon * 1.0101
-
-
-@pytest.mark.parametrize(
-    ("delta", "text"),
-    [(1e-5, "1e-5"), (2.5e-6, "2.5e-6"), (0.02, "0.02"), (1e-10, "1e-10"), (0.001, "0.001")],
-)
-def test_delta_looks_as_it_is_typed(delta, text):
-    assert delta_text(delta) == text
-
-
-@given(st.floats(1e-30, 0.999))
-def test_delta_can_be_read_back(delta):
-    assert float(delta_text(delta)) == pytest.approx(delta, rel=1e-4)
 
 
 def test_shares():

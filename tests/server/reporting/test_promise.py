@@ -1,15 +1,31 @@
-"""What users were promised, in figures."""
+"""A promise as cards and programs are told it: never smaller, never without its caveats."""
 
 import math
 
 import pytest
 
-from murmuration.server.lineage import Lineage, Trained
-from murmuration.server.reporting.promise import audited, of_lineage, of_result, table
+from murmuration.privacy.accounting.chained_record import Head
+from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.server.reporting.promise import (
+    audited,
+    details,
+    earlier_runs,
+    first_sentence,
+    paragraphs,
+    table,
+)
 
 
-def test_of_a_run(make_result):
-    told = of_result(make_result(epsilon=1.0, delta=1e-5, account="Each took part. Then noise."))
+def made(epsilon=3.0, delta=1e-5, adjacency="add-remove", number=1, **terms):
+    given = {"caveats": frozenset(), "trust": Trust.SERVER, **terms}
+    head = Head(number, f"{number:064x}")
+    return ReleasedRun(RunTerms(**given), Adjacency(adjacency), delta, epsilon, head)
+
+
+def test_of_a_run():
+    told = details(Promise((made(1.0),)), sampling=first_sentence("Each took part. Then noise."))
     assert told["unit"] == "a user, with all their judgements"
     assert (told["epsilon"], told["delta"], told["sampling"]) == (1.0, 1e-5, "Each took part")
     allowed = math.e * 0.01 + 1e-5
@@ -17,58 +33,74 @@ def test_of_a_run(make_result):
     assert told["false_positive_rate"] == 0.01
     assert "sums before noise" in told["trust"]
     assert told["audit"].startswith("none")
+    assert told["private"] is True
 
 
-def test_figures_are_never_smaller_than_they_are(make_result):
-    told = of_result(make_result(epsilon=2.99984))
+def test_figures_are_never_smaller_than_they_are():
+    told = details(Promise((made(2.99984),)))
     assert told["epsilon"] >= 2.99984
     assert "| ε | 3.00 |" in table(told)
 
 
 @pytest.mark.parametrize(
-    ("changes", "unit", "epsilon"),
+    ("run", "unit", "epsilon"),
     [
-        ({"private": False}, "nobody", None),
-        ({"proven": False}, "claimed, not proven", None),
-        ({"privacy_level": "item"}, "a single judgement", 3.0),
-        ({"one_user_per_row": True}, "a single row", 3.0),
+        (made(None, unit=Unit.NOBODY), "nobody", None),
+        (made(None, caveats=frozenset({Caveat.NOT_PROVEN.value})), "a user", None),
+        (made(unit=Unit.LABEL), "a single judgement", 3.0),
+        (made(unit=Unit.ROW), "a single row", 3.0),
     ],
 )
-def test_whom_it_is_for(make_result, changes, unit, epsilon):
-    told = of_result(make_result(epsilon=3.0, **changes) | changes)
+def test_whom_it_is_for(run, unit, epsilon):
+    told = details(Promise((run,)))
     assert unit in told["unit"] and told["epsilon"] == epsilon
     assert ("| ε |" in table(told)) == (epsilon is not None)
     assert (told["true_positive_rate_at_most"] is None) == (epsilon is None)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"strategy": "local-label"}, "sees no true label"),
-        ({"secure_aggregation": True}, "sums of all nodes before noise"),
-        ({"secure_aggregation": True, "noise_parties": 3}, "3 nodes of each sum"),
-    ],
-)
-def test_who_is_trusted(make_result, changes, said):
-    assert said in of_result(make_result(**changes))["trust"]
+def test_a_known_seed_is_said_beside_every_figure():
+    promise = Promise((made(caveats=frozenset({Caveat.SEEDED.value})),))
+    told, shown = details(promise), table(details(promise))
+    assert told["private"] is False
+    for line in shown.splitlines():
+        if "3.00" in line or "TPR" in line:
+            assert "(simulation, seed known)" in line
+    for text in paragraphs(promise):
+        assert "ε =" not in text or "(simulation, seed known)" in text
 
 
-def test_runs_before_are_told(make_result):
-    row = {"populations": [], "runs": 2, "epsilon": 4.0, "delta": 2e-5, "why": "",
-           "adjacency": "add-remove"}  # fmt: skip
-    told = of_result(make_result(lineage={"composed": [row]}))
-    assert "epsilon = 4" in table(told).split("with earlier runs")[1]
-    assert "earlier" not in table(of_result(make_result()))
+def test_every_caveat_is_told_in_words_wherever_a_promise_is():
+    caveats = frozenset(map(str, Caveat))
+    promise = Promise((made(caveats=caveats - {"not proven"}),))
+    for caveat in promise.caveats:
+        assert Caveat(caveat).sentence in paragraphs(promise)
+        assert caveat in table(details(promise))
 
 
-def test_of_what_was_made_with_models():
-    one, other = Trained("1:a", 3.0, 1e-5, "add-remove"), Trained("2:b", 1.0, 1e-6, "add-remove")
-    told = of_lineage(Lineage((one, other)))
+@pytest.mark.parametrize("trust", list(Trust))
+def test_who_is_trusted(trust):
+    assert trust.sentence in details(Promise((made(trust=trust),)))["trust"]
+
+
+def test_runs_together():
+    own = made(1.0, 1e-6, number=2)
+    promise = Promise((made(), own))
+    told = details(promise)
     assert (told["epsilon"], told["delta"]) == (4.0, pytest.approx(1.1e-5))
     assert told["accountant"].startswith("basic composition of 2 runs")
-    assert of_lineage(Lineage(public=True))["unit"].endswith("declared public")
-    unknown = of_lineage(Lineage((one, Trained("2:b", None, 1e-6, "add-remove"))))
-    assert unknown["epsilon"] is None and unknown["true_positive_rate_at_most"] is None
+    assert "ε = 4.00, δ = 1.1e-5 in 2 runs together" in told["together"]
+    (text,) = earlier_runs(promise, own, "THE BASE WAS")
+    assert text.startswith("THE BASE WAS TRAINED ON USERS, TOO, by 1 earlier run: for whoever")
+    assert earlier_runs(Promise((own,)), own, "THE BASE WAS") == []
+    nothing = details(Promise((made(), made(None, number=2))))
+    assert nothing["epsilon"] is None and nothing["true_positive_rate_at_most"] is None
+    assert "declared public" in details(Promise().declared_public())["statement"]
+
+
+def test_where_there_is_no_figure_none_is_made_up():
+    first, *rest = paragraphs(Promise((made(), made(1.0, adjacency="replace", number=2))))
+    assert first == "**No privacy guarantee: the runs' adjacencies differ.**"
+    assert "(add-remove)" in " ".join(rest) and "(replace)" in " ".join(rest)
 
 
 def test_an_audit_is_told_as_one_of_the_mechanism():
@@ -76,6 +108,6 @@ def test_an_audit_is_told_as_one_of_the_mechanism():
     assert "at least 0.81 with 95% confidence, where 1 is claimed: of uls" in audited(row)
 
 
-def test_a_cell_cannot_break_the_table(make_result):
-    told = of_result(make_result(account="one | two\n\n# three"))
-    assert len(table(told).splitlines()) == 11 and "| sampling | one / two # three |" in table(told)
+def test_a_cell_cannot_break_the_table():
+    told = details(Promise((made(),)), sampling="one | two\n\n# three")
+    assert "| sampling | one / two # three |" in table(told).splitlines()

@@ -9,7 +9,7 @@ import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.alignment import align as module
@@ -233,7 +233,7 @@ def test_it_goes_on_only_with_what_it_was_begun_with(asked, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         align(asked(), PROMPTS, tmp_path / "out", said=killed)
     with pytest.raises(InputError, match="begun with another seed: 0, not 1"):
-        align(asked(seed=1), PROMPTS, tmp_path / "out", resume=True)
+        align(asked(seed=PublicSeed(1)), PROMPTS, tmp_path / "out", resume=True)
     with pytest.raises(InputError, match="begun with another prompts_digest"):
         align(asked(), [*PROMPTS, "one more ?"], tmp_path / "out", resume=True)
 
@@ -244,7 +244,6 @@ def test_it_goes_on_only_with_what_it_was_begun_with(asked, tmp_path):
         ({"evaluate_every": 0}, "--evaluate-every"),
         ({"evaluate_on": 1}, "--evaluate-on"),
         ({"kl_budget": math.nan}, "--kl-budget"),
-        ({"seed": -1}, "--seed"),
         ({"sampling": Sampling(temperature=0)}, "--temperature must be above 0"),
     ],
 )
@@ -291,7 +290,7 @@ def test_it_goes_on_only_with_the_reward_and_truth_that_it_was_begun_with(asked,
 def test_what_is_finished_is_not_told_to_whoever_asks_for_another(asked, reward, tmp_path):
     align(asked(), PROMPTS, tmp_path / "out")
     with pytest.raises(InputError, match="begun with another seed: 0, not 1"):
-        align(asked(seed=1), PROMPTS, tmp_path / "out", resume=True)
+        align(asked(seed=PublicSeed(1)), PROMPTS, tmp_path / "out", resume=True)
     other_reward(reward)
     with pytest.raises(InputError, match="begun with another reward_digest"):
         align(asked(), PROMPTS, tmp_path / "out", resume=True)

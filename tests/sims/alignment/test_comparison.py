@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood
 from murmuration.sims.alignment.comparison import (
     Asked,
@@ -226,7 +226,7 @@ def other_weights(language_model, tmp_path):
 def test_models_answer_by_draws_of_their_own_and_go_their_way(language_model, other_weights):
     base, sampling = language_model("gpt2"), Sampling(max_new_tokens=6)
     now = asked(PROMPTS, models=[base, other_weights], against=base, samples=2, sampling=sampling,
-                seed=5)  # fmt: skip
+                seed=PublicSeed(5))  # fmt: skip
     places = {}
     (same, near), other = write_sides(now, kept=places.__setitem__)
     assert places == {0: other, 1: same, 2: near}
@@ -244,7 +244,7 @@ def test_models_answer_by_draws_of_their_own_and_go_their_way(language_model, ot
     assert near.log_ratio_TN.ravel() == pytest.approx(scores[0] - scores[1])
     # Whoever is compared, the other one's answers are the same, and so are verdicts about them.
     (alone,), again = write_sides(asked(PROMPTS, models=[base], against=base, sampling=sampling,
-                                        seed=5))  # fmt: skip
+                                        seed=PublicSeed(5)))  # fmt: skip
     assert [row[:1] for row in other.answers_TN] == again.answers_TN
     assert [row[:1] for row in same.answers_TN] == alone.answers_TN
 

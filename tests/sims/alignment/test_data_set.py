@@ -5,12 +5,15 @@ import json
 import pytest
 
 from murmuration.preference.data.rows import InputError
-from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.lineage import Lineage, Trained, lineage_of_model
-from murmuration.sims.alignment.data_set import Made, card, privacy_lines, save
+from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.server.lineage import lineage_of_model, lineage_of_rows, mark_of
+from murmuration.server.reporting.promise import paragraphs
+from murmuration.sims.alignment import data_set
+from murmuration.sims.alignment.data_set import Made, card, save
 from murmuration.sims.alignment.synthesis import Preferences
 
 NOTHING = {"empty answers": 0, "equal texts": 2, "equal scores": 0}
@@ -30,16 +33,15 @@ def lineage(tmp_path):
     """A function: a lineage of runs with honest ledgers, from adjacency and population of each."""
 
     def make(*runs):
-        found = Lineage()
+        promise = Promise()
         for number, (adjacency, population) in enumerate(runs):
             path = tmp_path / f"of{number}.jsonl"
-            with Ledger(path, adjacency=Adjacency(adjacency), delta=1e-5, budget=None) as ledger:
-                for round_ in range(number + 1):  # so that heads differ
-                    ledger.charge(PoissonGaussian(0.1, 1.0), round_=round_, covers="a sum")
-                run = Trained(str(ledger.head), ledger.epsilon(), 1e-5, adjacency, population)
-            bytes_ = path.read_bytes(), head_path(path).read_bytes()
-            found = Lineage((*found.runs, run), (*found.ledgers, bytes_))
-        return found
+            terms = RunTerms(population=population, caveats=frozenset({"floating-point noise"}))
+            adjacency = Adjacency(adjacency)
+            with Ledger(path, adjacency=adjacency, delta=1e-5, budget=None, terms=terms) as ledger:
+                ledger.charge(PoissonGaussian(0.1, 1.0), round_=1, covers="a sum")
+            promise |= Promise((ReleasedRun.read(path),))
+        return promise
 
     return make
 
@@ -50,9 +52,12 @@ def test_the_folder_says_what_it_stands_on(lineage, tmp_path):
     names = ["README.md", "ledger-1.jsonl", "ledger-1.jsonl.head", "privacy.json", "train.jsonl"]
     assert sorted(path.name for path in out.iterdir()) == names
     lines = (out / "train.jsonl").read_text().split("\n")
-    assert [json.loads(line) for line in lines[:-1]] == [ROW] * 3
+    assert [json.loads(line) for line in lines[:-1]] == [ROW | mark_of(one)] * 3
+    assert json.loads(lines[0])["private_runs"] == one.runs[0].terms.run
     assert lineage_of_model("data", str(out), "advice") == one
+    assert lineage_of_rows("--sft", str(out / "train.jsonl"), "--sft-privacy", "") == one
     assert [path.name for path in out.parent.iterdir()] == ["data"]
+    assert "drawn in floating point" in (out / "README.md").read_text()
 
 
 def test_other_rows_are_not_what_it_is_about(lineage, tmp_path):
@@ -74,7 +79,7 @@ def test_a_ledger_that_was_edited_is_noticed(lineage, tmp_path):
 
 
 def test_what_is_declared_public_stays_so(tmp_path):
-    save(tmp_path / "data", FOUND, MADE, Lineage(public=True))
+    save(tmp_path / "data", FOUND, MADE, Promise().declared_public())
     found = lineage_of_model("data", str(tmp_path / "data"), "advice")
     assert found.public
     assert found.runs == ()
@@ -95,34 +100,24 @@ def test_nothing_is_overwritten_or_left_behind(lineage, tmp_path):
 
 
 def test_interrupted_nothing_is_there(lineage, tmp_path, monkeypatch):
-    def interrupted(self, folder):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Lineage, "files", interrupted)
+    monkeypatch.setattr(data_set, "files_of", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        save(tmp_path / "data", FOUND, MADE, Lineage())
+        save(tmp_path / "data", FOUND, MADE, Promise())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_epsilons_of_runs_on_the_same_people_are_added(lineage):
     both = lineage(("add-remove", ""), ("add-remove", ""))
-    first, *_, last = privacy_lines(both)
+    text = card(FOUND, MADE, both)
     total = sum(run.epsilon for run in both.runs)
-    said = float(first.split("ε = ")[1].split(",")[0])
+    said = float(text.split("ε = ")[1].split(",")[0])
     assert total <= said <= total * 1.02 + 0.01
-    assert "2 runs together" in first
-    assert "δ = 2e-5" in first
-    assert "level of whole users" in first
-    assert Adjacency.ADD_REMOVE.sentence in first
-    assert "basic composition" in last
-
-
-def test_where_there_is_no_figure_none_is_made_up(lineage):
-    first, *_, last = privacy_lines(lineage(("add-remove", ""), ("replace", "")))
-    assert "no figure: the runs' adjacencies differ" in first
-    assert "ε" not in first
-    assert "(add-remove)" in last
-    assert "(replace)" in last
+    for words in ("2 runs together", "δ = 2e-5", "User-level DP", Adjacency.ADD_REMOVE.sentence):
+        assert words in text
+    assert "basic composition" in " ".join(paragraphs(both))
 
 
 def test_the_card(lineage):
@@ -130,10 +125,15 @@ def test_the_card(lineage):
     head, body = text.removeprefix("---\n").split("\n---\n")
     assert "data_files: train.jsonl" in head
     assert "- differential-privacy" in head
-    for said in ("`clinic`", "any trainer", "no user of these runs any further", "DPOTrainer"):
+    for said in (
+        "the population 'clinic'",
+        "any trainer",
+        "no user of these runs any further",
+        "DPOTrainer",
+    ):
         assert said in body
     for said in ("no user column", "`score_chosen`", "2 pairs of equal texts", "cd" * 32):
         assert said in body
-    public = card(FOUND, MADE, Lineage(public=True))
+    public = card(FOUND, MADE, Promise().declared_public())
     assert "differential-privacy" not in public
     assert "ε =" not in public

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from murmuration.preference.language.generation import PublicSeed
 from murmuration.sims.alignment.comparison import Asked, Side, compare
 from murmuration.sims.alignment.judges import PopulationJudge
 from murmuration.sims.alignment.page import page, round_ticks, short_names, visible
@@ -112,7 +113,7 @@ def test_pairs_are_drawn_by_the_seed_from_all():
     shown = [set(re.findall(r"answer \d+", page(found)))]
     for seed in range(1, 4):
         again = compared(answers)
-        object.__setattr__(again.asked, "seed", seed)
+        object.__setattr__(again.asked, "seed", PublicSeed(seed))
         shown.append(set(re.findall(r"answer \d+", page(again))))
     assert all(len(each) == 8 for each in shown)
     assert len({frozenset(each) for each in shown}) == 4

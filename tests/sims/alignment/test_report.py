@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from murmuration.server.lineage import Lineage, Trained
+from murmuration.privacy.accounting.chained_record import Head
+from murmuration.privacy.accounting.terms import RunTerms
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.sims.alignment.report import card, draw, figure
 
 ROWS = [
@@ -18,7 +21,14 @@ RESULT = {
     "kl_is": "KL", "stopped": "parted", "evaluate_on": 200, "truth": "population",
     "policy": {"proxy": 1.0, "kl": 0.5, "truth": -0.4}, "reference": {"truth": -1.2},
 }  # fmt: skip
-ONCE = Lineage((Trained("1:a", 3.0, 1e-5, "add-remove"),), ((b"", b""),))
+
+
+def made(epsilon, delta=1e-5, adjacency="add-remove"):
+    terms = RunTerms(caveats=frozenset({"users computed together"}))
+    return Promise((ReleasedRun(terms, Adjacency(adjacency), delta, epsilon, Head(1, "a" * 64)),))
+
+
+ONCE = made(3.0)
 
 
 def test_lines_are_over_the_reference_and_what_was_saved_is_marked():
@@ -47,19 +57,18 @@ def test_a_card_has_the_rewards_promise_and_says_how_it_ended():
     said = card(RESULT, ONCE)
     assert said.startswith("---\nlibrary_name: peft\nbase_model: org/writer\n")
     assert "\n- murmuration\n" in said.split("---")[1]
-    assert "**ε = 3.00, δ = 1e-5" in said or "ε = 3" in said
-    assert "add-remove" in said
+    assert "**User-level DP: ε = 3.00, δ = 1e-5, add-remove.**" in said
+    assert "--batch-users" in said
     assert "Saved after 10 of 20 steps (the reward went on rising" in said
     assert "come to -0.40, the reference's to -1.20" in " ".join(said.split())
     assert "runs/a" not in said
 
 
 def test_what_was_promised_stands_in_figures_and_is_that_of_all_runs():
-    said = card(RESULT, Lineage((*ONCE.runs, *ONCE.runs), ONCE.ledgers * 2))
+    said = card(RESULT, ONCE | made(3.0))
     assert "| ε | 6.00 |" in said and "\n  epsilon: 6.0\n" in said
     assert "basic composition of 2 runs" in said
-    other = Lineage((*ONCE.runs, Trained("2:b", 1.0, 1e-5, "replace")), ONCE.ledgers * 2)
-    assert "| ε |" not in card(RESULT, other)  # of different adjacencies there is no figure
+    assert "| ε |" not in card(RESULT, ONCE | made(1.0, adjacency="replace"))
 
 
 def test_what_is_merged_is_loaded_without_peft():
@@ -74,17 +83,15 @@ def test_a_base_of_a_hub_is_named_and_a_folder_is_not(tmp_path):
 
 
 def test_a_card_adds_up_what_base_and_reward_cost():
-    twice = Lineage(
-        (*ONCE.runs, Trained("1:b", 2.0, 1e-6, "add-remove")), (*ONCE.ledgers, (b"", b""))
-    )
-    assert "5" in card(RESULT, twice).split("## What")[0]
+    twice = ONCE | made(2.0, 1e-6)
+    assert "ε = 5.00" in card(RESULT, twice).split("## What")[0]
     assert "2 runs together" in card(RESULT, twice)
 
 
 def test_a_card_says_what_was_declared_public_and_that_no_truth_was_measured():
     rows = RESULT | {"truth": "", "policy": RESULT["policy"] | {"truth": None}}
-    said = card(rows, Lineage(public=True), ["--reward"])
-    assert "The reward was declared to come from public data" in said
+    said = card(rows, Promise().declared_public())
+    assert "was declared public" in said
     assert "No true reward was measured" in said
 
 

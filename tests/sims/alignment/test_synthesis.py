@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, ndtr
 
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.generation import PublicSeed
 from murmuration.sims.alignment.pool import Pool
 from murmuration.sims.alignment.synthesis import Synthesis, preferences
 
@@ -40,7 +41,7 @@ def test_all_pairs_and_one_at_random():
     assert sorted(every) == sorted([tuple(triple.split()) for triple in EVERY])
     seen = set()
     for seed in range(60):
-        some = told(preferences(pool, Synthesis("random", seed=seed)))
+        some = told(preferences(pool, Synthesis("random", seed=PublicSeed(seed))))
         assert [prompt for prompt, *_ in some] == ["p0", "p1"]
         seen |= {*some}
     assert seen == {*every}
@@ -62,7 +63,7 @@ def test_hard_labels_have_the_higher_score_first(seed, pairs):
     generator = np.random.default_rng(seed)
     answers = [[f"{p} {n}" for n in range(4)] for p in range(5)]
     pool = Pool([*"abcde"], answers, generator.integers(0, 3, (5, 4)).astype(float))
-    found = preferences(pool, Synthesis(pairs, seed=seed))
+    found = preferences(pool, Synthesis(pairs, seed=PublicSeed(seed)))
     assert all(row["score_chosen"] > row["score_rejected"] for row in found.rows)
     made = {"best-worst": 5, "all": 30, "random": 5}[pairs]
     assert len(found.rows) + sum(found.left_out.values()) == made
@@ -72,16 +73,16 @@ def test_hard_labels_have_the_higher_score_first(seed, pairs):
 def test_sampled_labels_have_the_odds_of_the_reward(model, chance):
     count, ahead = 20_000, 0.8
     pool = Pool(["p"] * count, [["a", "b"]] * count, np.tile([ahead, 0.0], (count, 1)))
-    found = preferences(pool, Synthesis("best-worst", "sampled", 3, model))
+    found = preferences(pool, Synthesis("best-worst", "sampled", PublicSeed(3), model))
     share = np.mean([row["chosen"] == "a" for row in found.rows])
     assert share == pytest.approx(chance(ahead), abs=4 * 0.5 / count**0.5)
     assert all((row["score_chosen"] == ahead) == (row["chosen"] == "a") for row in found.rows)
-    assert preferences(pool, Synthesis("best-worst", "sampled", 3, model)) == found
-    assert preferences(pool, Synthesis("best-worst", "sampled", 4, model)) != found
+    assert preferences(pool, Synthesis("best-worst", "sampled", PublicSeed(3), model)) == found
+    assert preferences(pool, Synthesis("best-worst", "sampled", PublicSeed(4), model)) != found
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"pairs": "some"}, {"labels": "soft"}, {"seed": -1}], ids=lambda w: next(iter(w))
+    "wrong", [{"pairs": "some"}, {"labels": "soft"}], ids=lambda w: next(iter(w))
 )
 def test_settings_that_there_are_not(wrong):
     with pytest.raises(InputError, match=f"--{next(iter(wrong))}"):

@@ -113,7 +113,7 @@ def test_a_later_run_knows_what_was_spent(made, tmp_path, merge, language_model,
     monkeypatch.setenv("MURMURATION_BASES", str(Path(language_model("llama")).parent))
     lineage = lineage_of(RunConfig(base=str(out), lora_rank=2, epsilon=1.0))
     (before,) = lineage.runs
-    assert (before.ledger_head, before.epsilon) == (result["ledger_head"], result["epsilon"])
+    assert (str(before.head), before.epsilon) == (result["ledger_head"], result["epsilon"])
     (out / "ledger-1.jsonl").unlink()
     with pytest.raises(InputError, match="what that cost them is not known"):
         lineage_of(RunConfig(base=str(out), lora_rank=2, epsilon=1.0))

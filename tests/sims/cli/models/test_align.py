@@ -20,6 +20,11 @@ FEW = (
 )
 
 
+def charges_of(folder):
+    lines = (folder / "ledger.jsonl").read_text().splitlines()[1:]
+    return [line for line in map(json.loads, lines) if "event" in line]
+
+
 @pytest.fixture
 def asked(write_rows):
     return write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
@@ -56,7 +61,9 @@ def test_the_policy_carries_what_its_reward_promised(
     (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
     assert run.epsilon == epsilon
     text = (out / "model" / "README.md").read_text()
-    assert "at the level of whole users" in text
+    assert "User-level DP: ε = 2.00, δ = 0.001, add-remove (simulation, seed known)" in text
+    assert run.terms.caveats >= {"simulation, seed known", "exact number of users"}
+    assert "SIMULATION, SEED KNOWN" in text and "exact number of users" in text
     assert str(tmp_path) not in text
     # It is there, so it is not made again; and a finished one is told again.
     code, _, lines = cli(*given, *FEW)
@@ -99,6 +106,12 @@ def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp
     assert told["reward"] == str(tmp_path / "policy-reward" / "model")
     (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
     assert 0 < run.epsilon <= 2
+    # Nothing can seed its noise, cohorts or hold-out: the seed of align is another kind.
+    assert "simulation, seed known" not in run.terms.caveats
+    assert not any(charge["replay"] for charge in charges_of(tmp_path / "policy-reward"))
+    kept = json.loads((tmp_path / "policy-reward" / "private" / "seed.json").read_text())
+    assert kept == {"seed": -1}
+    assert told["promise"]["private"] is True
 
 
 def test_a_missing_tracker_is_said_before_a_reward_is_trained(
@@ -232,6 +245,34 @@ def test_demonstrations_are_learnt_first_if_they_are_public(
     assert run.epsilon == pytest.approx(2, rel=0.01)
     taught = lineage_of_model("policy", str(out / "sft"), "advice")
     assert (taught.runs, taught.public) == ((), True)
+
+
+def test_rows_that_a_private_model_wrote_are_counted_as_demonstrations(
+    cli, language_model, reward, asked, write_rows, tmp_path
+):
+    """Learnt by supervision, they cost what their models did, and nobody may call them public."""
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    best = tmp_path / "best.jsonl"
+    code, _, lines = cli(
+        "respond", base, "--prompts", asked, "--out", best, "--reward", model, "--best-of", 2,
+        "--max-new-tokens", 5, "--temperature", 1.5,
+    )  # fmt: skip
+    assert code == 0, lines
+    rows = [json.loads(line) for line in best.read_text().splitlines()]
+    assert all(row["private_runs"] for row in rows)
+    told = write_rows([row | {"response": "save it"} for row in rows], "told.jsonl")
+    other = tmp_path / "other"
+    shutil.copytree(model.parent, other)
+    given = ("align", "--reward", other / "model", "--base", base, "--prompts", asked)
+    given += ("--out", out, *FEW, "--sft", told)
+    code, _, lines = cli(*given)
+    assert (code, len(lines)) == (2, 1)
+    assert "models of private runs" in lines[0] and not out.exists()
+    assert cli(*given, "--sft-privacy", model.parent / "ledger.jsonl")[0] == 0
+    (run,) = lineage_of_model("policy", str(out / "sft"), "advice").runs
+    assert run.epsilon == pytest.approx(2, rel=0.01)
+    text = (out / "sft" / "README.md").read_text()
+    assert "User-level DP: ε = 2.00" in text and "declared public" not in text.split("## Priv")[0]
 
 
 def test_demonstrations_that_say_nothing_are_refused_before_anything_is_made(

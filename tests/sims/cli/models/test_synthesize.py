@@ -5,7 +5,7 @@ import json
 import pytest
 
 from murmuration.preference.data.loading import load_prompts
-from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.reward import RewardModel
 from murmuration.server.lineage import lineage_of_model
 from murmuration.sims.alignment.pool import draw
@@ -47,15 +47,15 @@ def test_pairs_and_what_they_stand_on(cli, language_model, reward, asked, tmp_pa
     assert (code, lines) == (0, [])
     sampling = Sampling(0.8, max_new_tokens=5)
     pool = draw(Writer.load(base), RewardModel.load(model), PROMPTS, 3, sampling, 4)
-    wanted = preferences(pool, Synthesis("all", "sampled", 4))
-    assert rows_in(out) == wanted.rows
+    wanted = preferences(pool, Synthesis("all", "sampled", PublicSeed(4)))
+    (run,) = lineage_of_model("data", str(out), "advice").runs
+    assert rows_in(out) == [row | {"private_runs": run.terms.run} for row in wanted.rows]
     assert list(load_prompts(str(out / "train.jsonl"))) == [row["prompt"] for row in wanted.rows]
     assert f"wrote {len(wanted.rows):,} pairs" in stdout
     epsilon = json.loads((model.parent / "result.json").read_text())["epsilon"]
-    (run,) = lineage_of_model("data", str(out), "advice").runs
     assert run.epsilon == epsilon
     text = (out / "README.md").read_text()
-    assert "level of whole users" in text
+    assert "User-level DP: ε = 2.00, δ = 0.001, add-remove (simulation, seed known)" in text
     assert "public prompts" in text
     assert str(tmp_path) not in "".join(path.read_text() for path in out.iterdir())
     again = tmp_path / "again"
@@ -79,7 +79,7 @@ def test_what_the_policy_cost_is_added(cli, crowd, language_model, reward, asked
         "--out", tmp_path / "data", "--json", *SHORT,
     )  # fmt: skip
     assert code == 0
-    (row,) = json.loads(stdout.splitlines()[-1])["composed"]
+    (row,) = json.loads(stdout.splitlines()[-1])["promise"]["composed"]
     spent = [
         json.loads((folder.parent / "result.json").read_text())["epsilon"]
         for folder in (model, policy)
@@ -100,7 +100,7 @@ def test_a_reward_that_is_not_private_is_refused(cli, language_model, reward, as
     assert not out.exists()
     code, stdout, _ = cli(*common, "--reward-privacy", "public")
     assert code == 0
-    assert "declared to come from public data" in stdout
+    assert "was declared public" in stdout
     assert "ε =" not in (out / "README.md").read_text()
 
 

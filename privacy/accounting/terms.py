@@ -1,0 +1,222 @@
+"""What a run says of itself in the first line of its ledger, before anything is released.
+
+Whatever is made from a run later is made from its ledger's bytes: who it is, what it protects, who
+has to be trusted, whom it trained on, and what a reader has to know before relying on its epsilon.
+These lines are chained, so none of it can be lost without the ledger being refused.
+"""
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class Unit(StrEnum):
+    """What one record is, that a run's epsilon is about."""
+
+    USER = "user"
+    ROW = "row"
+    LABEL = "label"
+    NOBODY = "nobody"
+
+
+class Trust(StrEnum):
+    """Who sees more than what is released, and is trusted not to use it."""
+
+    SERVER = "server"
+    SERVER_OF_SUMS = "server-of-sums"
+    NODES = "nodes"
+    OWN_NODE = "own-node"
+    UNRECORDED = "unrecorded"
+
+    @property
+    def sentence(self) -> str:
+        """For a reader of a report."""
+        return _TRUSTED[self]
+
+
+_TRUSTED = {
+    Trust.SERVER: "the server, which sees sums before noise; the nodes, which clip",
+    Trust.SERVER_OF_SUMS: (
+        "the server, which sees sums of all nodes before noise, under secure aggregation; the "
+        "nodes, which clip"
+    ),
+    Trust.NODES: (
+        "the server, to toss coins; the nodes, which clip, and so many of which add the noise "
+        "under secure aggregation as the ledger's events say"
+    ),
+    Trust.OWN_NODE: "each user's own node; the server sees no true label",
+    Trust.UNRECORDED: "not recorded",
+}
+
+
+class Caveat(StrEnum):
+    """Why a reader may not take an epsilon at its word; it goes with all that a run leads to."""
+
+    SEEDED = "simulation, seed known"
+    NOT_PROVEN = "not proven"
+    UNCHARGED = "a model moved without a charge"
+    BATCHED_USERS = "users computed together"
+    LARGE_DELTA = "delta is not below 1 / users"
+    EXACT_USERS = "exact number of users"
+    FLOATING_POINT = "floating-point noise"
+    EXACT_HELD_OUT = "exact held-out figure"
+    ROWS_ARE_USERS = "each row counted as a user"
+    CLEAN_LABELS = "labels were read before they were randomized"
+    LEDGER_LOST = "a ledger was lost"
+    DECLARED_PUBLIC = "declared public"
+    UNRECORDED = "caveats not recorded"
+
+    @property
+    def sentence(self) -> str:
+        """What it means, for a reader of a report."""
+        return _CAVEATS[self]
+
+
+_CAVEATS = {
+    Caveat.SEEDED: (
+        "SIMULATION, SEED KNOWN: somebody chose the seed (--seed), and whoever knows or guesses it "
+        "can subtract the noise. Epsilon is what a run without a seed would have cost."
+    ),
+    Caveat.NOT_PROVEN: (
+        "NOT PROVEN: a claim of privacy is repeated as it was published. Treat what came of it as "
+        "without protection."
+    ),
+    Caveat.UNCHARGED: (
+        "A MODEL MOVED WITHOUT A CHARGE: a strategy released something that its ledger does not "
+        "have, so epsilon is infinite."
+    ),
+    Caveat.BATCHED_USERS: (
+        "Nodes were allowed to compute several users at once (--batch-users), where last digits of "
+        "a user's vector depend on the other users in its batch. How far one user can move others "
+        "in this way was measured, not proven, and is not part of epsilon."
+    ),
+    Caveat.LARGE_DELTA: (
+        "delta is not below 1 / users: such a delta allows a mechanism that publishes one user "
+        "outright. Choose a smaller --delta."
+    ),
+    Caveat.EXACT_USERS: (
+        "The exact number of users decides the sampling probability, so it is treated as public. "
+        "If it is not, state a round number with --users. If the whole list of users is public, "
+        "use --adjacency zero-out."
+    ),
+    Caveat.FLOATING_POINT: (
+        "Noise was drawn in floating point. The guarantee is that of real numbers; what the last "
+        "bits of rounded ones may tell is not covered."
+    ),
+    Caveat.EXACT_HELD_OUT: (
+        "OUTSIDE THE GUARANTEE: an exact figure about held-out users was released "
+        "(--exact-heldout), and nothing covers their judgements."
+    ),
+    Caveat.ROWS_ARE_USERS: (
+        "EACH ROW COUNTED AS A USER OF ITS OWN (--one-user-per-row): single rows are protected, "
+        "not people. Whoever gave k of them has spent up to k times epsilon together."
+    ),
+    Caveat.CLEAN_LABELS: (
+        "AS PUBLISHED: trained on the responses that were chosen, and on no others, so the model "
+        "tells which ones they were. It is no guarantee of randomized response."
+    ),
+    Caveat.LEDGER_LOST: (
+        "A LEDGER WAS LOST, and the run was told to go on (--accept-ledger-loss): epsilon counts "
+        "its whole plan again for what nobody can know any more."
+    ),
+    Caveat.DECLARED_PUBLIC: (
+        "A base, a model or a policy that this was made from was declared public: what that cost "
+        "anybody whom it was trained on is not counted here."
+    ),
+    Caveat.UNRECORDED: (
+        "The run is of an earlier version, or of a program of its own: whether its seed was known, "
+        "its noise exact and its users computed apart was not recorded."
+    ),
+}
+
+
+def new_run_id() -> str:
+    """Draw the identity of a run: 128 bits from the operating system, never from a seed."""
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True)
+class RunTerms:
+    """A run's own words about itself; all of them public.
+
+    Attributes:
+        run: its identity, 128 random bits in hex; empty for runs of earlier versions.
+        unit: what one record is.
+        item_epsilon: epsilon of a single label, where that is the unit.
+        trust: who sees more than what is released.
+        population: whom it trained on, as declared; empty: not declared, which may be anybody.
+        disjoint_from: identities of the runs of which it was declared that nobody of this one's
+            population was in them. It is said of these and of no others.
+        caveats: by name, see ``Caveat``; unknown names are of other versions, and are kept.
+
+    Raises:
+        ValueError: an identity that is none.
+    """
+
+    run: str = field(default_factory=new_run_id)
+    unit: Unit = Unit.USER
+    item_epsilon: float | None = None
+    trust: Trust = Trust.UNRECORDED
+    population: str = ""
+    disjoint_from: frozenset[str] = frozenset()
+    caveats: frozenset[str] = frozenset({Caveat.UNRECORDED})
+
+    def __post_init__(self) -> None:
+        for run in (*([self.run] if self.run else []), *self.disjoint_from):
+            if not _RUN_ID.fullmatch(run):
+                raise ValueError(f"{run!r} is no identity of a run: it has 32 hexadecimal digits")
+
+    def to_json(self) -> dict[str, Any]:
+        """For the first line of a ledger."""
+        return {
+            "run": self.run,
+            "unit": self.unit.value,
+            "item_epsilon": self.item_epsilon,
+            "trust": self.trust.value,
+            "population": self.population,
+            "disjoint_from": sorted(self.disjoint_from),
+            "caveats": sorted(self.caveats),
+        }
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> "RunTerms":
+        """From the first line of a ledger, of an earlier version too, which says none of it.
+
+        Raises:
+            ValueError, TypeError, KeyError: it is not what a ledger's first line says.
+        """
+        if "run" not in line:
+            return cls(run="")
+        item = line["item_epsilon"]
+        return cls(
+            run=_text(line["run"]),
+            unit=Unit(line["unit"]),
+            item_epsilon=None if item is None else float(item),
+            trust=Trust(line["trust"]),
+            population=_text(line["population"]),
+            disjoint_from=frozenset(map(_text, line["disjoint_from"])),
+            caveats=frozenset(map(_text, line["caveats"])),
+        )
+
+
+def caveat_sentences(caveats: Iterable[str]) -> list[str]:
+    """What caveats mean, in a fixed order; of names that this version does not know, the name."""
+    names = sorted(set(caveats), key=lambda name: (name not in _ORDER, _ORDER.get(name, 0), name))
+    return [
+        _CAVEATS[Caveat(name)] if name in _ORDER else f"A caveat of another version: {name}."
+        for name in names
+    ]
+
+
+_ORDER = {caveat.value: place for place, caveat in enumerate(Caveat)}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
