@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from murmuration.preference.language.reward import SavedReward
     from murmuration.preference.reward import RewardModel
     from murmuration.privacy.accounting.ledger_lines import Charge
+    from murmuration.privacy.promise import Promise
     from murmuration.server.config import RunConfig
     from murmuration.sims.planning.compare import Cell
 
@@ -56,6 +57,18 @@ class Run:
         if not isinstance(result, dict):
             raise InputError(f"{path / 'result.json'}: not the result of a run")
         return cls(path, result)
+
+    @cached_property
+    def promise(self) -> Promise:
+        """What may be claimed of the run and all that is made from it, its caveats included; as
+        text, one line. What its base cost is in it.
+
+        Raises:
+            InputError: its files do not fit each other.
+        """
+        from murmuration.server.lineage import promise_of_run
+
+        return promise_of_run(self.path)
 
     @property
     def ledger(self) -> list[Charge]:

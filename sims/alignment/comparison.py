@@ -26,8 +26,11 @@ import numpy as np
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_responses
+from murmuration.preference.data.sources import first_line
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
+from murmuration.server.lineage import lineage_of_model, lineage_of_rows
+from murmuration.server.reporting.provenance import without_folders
 from murmuration.sims.alignment.judges import Judge
 from murmuration.sims.population.win_rate import Estimate, wilson
 from murmuration.sims.population.wording import WORD
@@ -366,7 +369,20 @@ def _figures(side: Side, judge: Judge, prompts: Sequence[str]) -> dict[str, Any]
     answers = [*chain.from_iterable(side.answers_TN)]
     words = [sum(word[0].isalnum() for word in WORD.findall(answer)) for answer in answers]
     found = {"model": side.model, "words": float(np.mean(words))}
+    found["promise"] = promise_told(side.model)
     return found | judge.figures(prompts, answers)
+
+
+def promise_told(path: str) -> str:
+    """Return what users were promised by a model, or by those that wrote a file of answers."""
+    try:
+        if is_answers(path):
+            promise = lineage_of_rows("answers", path, "--privacy", "")
+        else:
+            promise = lineage_of_model("model", path, "take its folder as its run left it")
+    except InputError as error:
+        return f"not known: {without_folders(first_line(error))}"
+    return str(promise) if promise.runs or promise.public else "none stated"
 
 
 def _divergence(side: Side, drawn: PromptBootstrap) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def page(found: Comparison) -> str:
         first=names[0],
         plot=_kl_plot(result["models"], names),
         samples=_samples(found, names),
-        facts=_facts(result),
+        facts=_facts(result, names),
         style=_STYLE,
         policy=_policy(),
     )
@@ -122,7 +122,7 @@ def _shown(side: Side, name: str, place: int, wins_TN: np.ndarray) -> dict[str, 
     return {"name": name, "text": side.answers_TN[place][0], "outcome": outcome}
 
 
-def _facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(result: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str, str]]:
     """How it was judged, in rows of a table."""
     judge, drawn = result["judge"], result["sampling"]
     found = [("Judge", judge["name"])]
@@ -157,6 +157,11 @@ def _facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Temperature, top-p", f"{drawn['temperature']:g}, {drawn['top_p']:g}"),
         ("Longest answer", f"{drawn['max_new_tokens']:,} tokens"),
         ("Seed", f"{result['seed']}"),
+        *(
+            (f"Privacy of {name}", each["promise"])
+            for name, each in zip(names, (*result["models"], result["against"]), strict=True)
+            if each.get("promise", "none stated") != "none stated"
+        ),
     ]
 
 

@@ -32,6 +32,7 @@ from neighbours import CHANGED, DECLARED, GONE, USERS, Change, after, everybody,
 import murmuration.client.hosting
 import murmuration.client.store
 import murmuration.privacy.accounting.ledger
+import murmuration.server.run_directory
 import murmuration.server.training
 import murmuration.strategies.aup.published
 import murmuration.strategies.els
@@ -234,7 +235,9 @@ class _StoppedClock:
 
 
 def stop_clocks(patched: pytest.MonkeyPatch) -> None:
-    """Time does not pass for the server and in its ledger, whose hashes cover it."""
+    """Time does not pass for the server and in its ledger, whose hashes cover it; and all runs have
+    one identity, which is drawn from the operating system whatever the data."""
+    patched.setattr(murmuration.server.run_directory.RunDirectory, "run_id", "0" * 32)
     patched.setattr(murmuration.server.training, "time", _StoppedClock)
     patched.setattr(murmuration.privacy.accounting.ledger, "datetime", _StoppedClock)
 

@@ -62,7 +62,8 @@ def test_names_of_a_hub(path, name):
 
 
 def test_an_export_changes_whole_entries():
-    card = made() + loading(False, adapter=True) + "\n| promise | |\n|---|---|\n| audit | none |\nlast\n"
+    old = "\n| promise | |\n|---|---|\n| audit | none |\nlast\n"
+    card = made() + loading(False, adapter=True) + old
     changes = {"license": "mit", "base_model": "my/own", "tags": None}
     changes["differential_privacy"] = {"audit": "at least | 1"}
     table = "| promise | |\n|---|---|\n| audit | at least / 1 |\n| caveats | seed |\n"

@@ -17,6 +17,7 @@ from murmuration.sims.alignment.comparison import (
     compare,
     is_answers,
     log_ratios,
+    promise_told,
     prompts_in,
     read_answers,
     write_sides,
@@ -304,3 +305,13 @@ def test_answers_that_do_not_fit_into_a_context(language_model):
     assert ratio is not None
     assert ratio[0] == 0
     assert math.isnan(ratio[1])
+
+
+def test_each_side_has_its_promise(write_rows, language_model, tmp_path):
+    plain = write_rows([{"prompt": "a", "response": "b"}], "plain.jsonl")
+    marked = write_rows(
+        [{"prompt": "a", "response": "b", "private_runs": "f" * 32}], "marked.jsonl"
+    )
+    assert promise_told(plain) == promise_told(language_model("gpt2")) == "none stated"
+    assert promise_told(marked).startswith("not known: ") and "f" * 32 in promise_told(marked)
+    assert str(tmp_path) not in promise_told(marked)

@@ -1,0 +1,125 @@
+"""What all runs below a folder cost the same people: exactly those who were in them, never less."""
+
+import json
+import shutil
+import stat
+
+import pytest
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.terms import RunTerms
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import ReleasedRun
+from murmuration.sims.runtimes.people import PLACE, book, keep, paid_before
+
+EVENT = PoissonGaussian(0.5, 1.0)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "murmuration" / "people.key"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A function: a run's folder, unfinished, on these people; its epsilon."""
+
+    def make(name, people=(), rounds=2, adjacency=Adjacency.ADD_REMOVE):
+        folder = tmp_path / "runs" / name
+        (folder / "private").mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        path = folder / "ledger.jsonl"
+        terms = RunTerms(caveats=frozenset())
+        with Ledger(path, adjacency=adjacency, delta=1e-5, budget=None, terms=terms) as ledger:
+            for round_ in range(1, rounds + 1):
+                ledger.charge(EVENT, round_=round_, covers="a sum")
+        if people:
+            keep(folder, people)
+        return folder, ReleasedRun.read(path).epsilon
+
+    return make
+
+
+def test_whoever_was_in_more_runs_paid_more(run, tmp_path):
+    one, first = run("a", ["ann", "bob", "cem"])
+    two, second = run("deep/b", ["cem", "dan"], rounds=5)
+    dearest, *others = book(tmp_path / "runs")
+    assert (dearest.people, dearest.runs) == (1, (one, two))
+    assert dearest.promise.epsilon == pytest.approx(first + second)
+    assert [(row.people, row.runs) for row in others] == [(1, (two,)), (2, (one,))]
+    assert json.loads(json.dumps(dearest.to_json()))["promise"]["epsilon"] == pytest.approx(
+        first + second
+    )
+
+
+def test_a_run_that_noted_nobody_counts_for_everybody(run, tmp_path):
+    one, first = run("a", ["ann"])
+    two, second = run("killed")
+    (row,) = book(tmp_path / "runs")
+    assert row.runs == (one, two) and row.promise.epsilon == pytest.approx(first + second)
+    (one / PLACE).unlink()
+    (row,) = book(tmp_path / "runs")
+    assert row.people is None and row.promise.epsilon == pytest.approx(first + second)
+
+
+def test_under_another_key_nobody_is_told_apart(run, tmp_path, home):
+    _, first = run("a", ["ann"])
+    home.unlink()
+    _, second = run("b", ["zoe"])
+    assert book(tmp_path / "runs")[0].promise.epsilon == pytest.approx(first + second)
+
+
+def test_a_copied_run_is_paid_once(run, tmp_path):
+    one, first = run("a", ["ann"])
+    shutil.copytree(one, tmp_path / "runs" / "copy")
+    assert book(tmp_path / "runs")[0].promise.epsilon == pytest.approx(first)
+
+
+def test_where_nothing_can_be_added_that_comes_first(run, tmp_path):
+    run("a", ["ann"])
+    run("b", ["ann", "bob"], adjacency=Adjacency.REPLACE)
+    dearest, other = book(tmp_path / "runs")
+    assert dearest.promise.epsilon is None and "adjacencies differ" in dearest.promise.statement
+    assert other.promise.epsilon is not None
+
+
+def test_what_these_people_paid_before(run, tmp_path):
+    new = tmp_path / "runs" / "new"
+    assert paid_before(new, ["ann"]) is None
+    _, first = run("a", ["ann", "bob"])
+    _, second = run("b", ["bob"])
+    assert paid_before(new, ["zoe"]) is None
+    assert paid_before(new, ["ann", "zoe"]).promise.epsilon == pytest.approx(first)
+    paid = paid_before(new, ["ann", "bob"])
+    assert (paid.people, len(paid.runs)) == (1, 2)
+    assert paid.promise.epsilon == pytest.approx(first + second)
+
+
+def test_nothing_shows_who_it_was(run, home):
+    folder, _ = run("a", ["ann@example.org", "bob"])
+    text = (folder / PLACE).read_text()
+    assert "ann" not in text and "bob" not in text
+    for path in (folder / PLACE, home):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert home.read_text() not in text
+    people = json.loads(text)["people"]
+    assert people == sorted(people) and len(people) == 2
+
+
+def test_what_is_damaged_is_said(run, tmp_path, home):
+    with pytest.raises(InputError, match="no run below it"):
+        book(tmp_path)
+    folder, _ = run("a", ["ann"])
+    (folder / PLACE).write_text('{"key": "x"}')
+    with pytest.raises(InputError, match=r"people\.json is damaged"):
+        book(tmp_path)
+    (folder / PLACE).unlink()
+    home.write_text("zz")
+    with pytest.raises(InputError, match=r"people\.key cannot be used"):
+        keep(folder, ["ann"])
+    home.write_text("00")
+    with pytest.raises(InputError, match="is damaged: it has 1 bytes"):
+        keep(folder, ["ann"])
