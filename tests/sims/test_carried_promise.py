@@ -1,0 +1,141 @@
+"""From two private runs to an exported model: at each station the promise that is printed is that
+computed by hand, caveats included."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from murmuration.privacy.accounting.ledger import read_account
+from murmuration.public import Run
+from murmuration.server.lineage import lineage_of_model
+
+pytest.importorskip("trl")
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+PROMPTS = [f"{name} {more}" for name in ("loan", "save it", "buy today", "wait") for more in "?!.,"]
+SHORT = ("--max-new-tokens", 5)
+
+
+def caveats_of(folder):
+    """Straight from a ledger's first line."""
+    return set(json.loads((folder / "ledger.jsonl").read_text().splitlines()[0])["caveats"])
+
+
+def statement(epsilon, delta, seeded):
+    words = " (simulation, seed known)" if seeded else ""
+    return f"User-level DP: ε = {epsilon:.2f}, δ = {delta}, add-remove{words}"
+
+
+def head(card):
+    import yaml
+
+    return yaml.safe_load(card.split("---\n")[1])["differential_privacy"]
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_a_promise_is_the_same_at_each_station(
+    cli, crowd, language_model, write_rows, tmp_path, seeded
+):
+    asked = write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
+    base, seed = language_model("llama"), ("--seed", 1) if seeded else ()
+    for name in ("one", "two"):
+        code, _, lines = cli(
+            "run", "--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3,
+            "--epsilon", 2, "--users", 40, "--noise", "gaussian", *seed, "--out", tmp_path / name,
+        )  # fmt: skip
+        assert code == 0, lines
+    one, two = tmp_path / "one", tmp_path / "two"
+    first, second = (read_account(run / "ledger.jsonl")[0].promise["run"] for run in (one, two))
+    assert first != second  # alike in every other way, seed, second and charges included
+    known = caveats_of(one)
+    assert known == {"simulation, seed known"} if seeded else known == {"floating-point noise"}
+
+    # A run's own result, card and object.
+    result = json.loads((one / "result.json").read_text())
+    assert result["private"] is not seeded
+    assert result["promise"]["statement"] == statement(2, "0.001", seeded)
+    run = Run.load(one)
+    assert str(run.promise) == f"{statement(2, '0.001', seeded)}; caveats: {', '.join(known)}"
+    assert statement(2, "0.001", seeded) in (one / "model" / "README.md").read_text()
+    told = head((one / "model" / "README.md").read_text())
+    assert (told["private"], set(told["caveats"])) == (not seeded, known)
+
+    # Compared on a page.
+    assert cli("report", one, two)[0] == 0
+    pages = "".join(path.read_text() for path in tmp_path.rglob("*.html"))
+    if seeded:  # never a number without these words
+        assert re.search(r"2\.00 \(simulation, seed known\)", pages)
+
+    # Aligned: one of them is the reward, the other has a say in what is saved.
+    policy = tmp_path / "policy"
+    code, stdout, lines = cli(
+        "align", "--reward", one / "model", "--truth", two / "model", "--base", base,
+        "--prompts", asked, "--out", policy, "--steps", 2, "--batch", 8, "--evaluate-every", 1,
+        "--evaluate-on", 8, "--lora-rank", 2, "--lora-targets", "all-linear", *SHORT, "--json",
+    )  # fmt: skip
+    assert code == 0, lines
+    both = statement(4, "0.002", seeded)
+    assert json.loads(stdout.splitlines()[-1])["promise"]["statement"] == both
+    card = (policy / "model" / "README.md").read_text()
+    assert f"**{both}.**" in card and set(head(card)["caveats"]) == known
+    assert sorted(head(card)["runs"]) == sorted([first, second])
+
+    # A data set: the reward is met a second time, and counts once.
+    rows = tmp_path / "rows"
+    code, stdout, lines = cli(
+        "synthesize", "--reward", one / "model", "--policy", policy / "model", "--prompts", asked,
+        "--out", rows, "--samples", 4, "--pairs", "all", "--temperature", 1.5, *SHORT,
+    )  # fmt: skip
+    assert code == 0, lines
+    assert both in stdout and both in (rows / "README.md").read_text()
+    named = {json.loads(line)["private_runs"] for line in (rows / "train.jsonl").open()}
+    assert named == {" ".join(run.name for run in lineage_of_model("", str(rows), "").runs)}
+
+    # What another trainer makes of the rows (a stand-in: its folder says nothing of ours), and a
+    # run of ours on top of it, with the ledgers that lie beside the rows.
+    ledgers = ",".join(str(rows / f"ledger-{place}.jsonl") for place in (1, 2))
+    third = tmp_path / "third"
+    code, _, lines = cli(
+        "run", "--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--epsilon", 1,
+        "--users", 40, "--noise", "gaussian", *seed, "--base", base, "--lora-rank", 2,
+        "--group-size", 2, "--base-privacy", ledgers, "--out", third,
+    )  # fmt: skip
+    assert code == 0, lines
+    all_three = statement(5, "0.003", seeded)
+    promise = json.loads((third / "result.json").read_text())["promise"]
+    assert promise["statement"] == all_three and len(promise["runs"]) == 3
+    assert set(promise["caveats"]) == known
+    assert Run.load(third).promise.statement == all_three
+
+    # Exported, whole or as it is.
+    for place, source in (("out", third), ("policy-out", policy / "model")):
+        out = tmp_path / place
+        code, _, lines = cli("export", source, "--out", out)
+        assert code == 0, lines
+        expected = all_three if place == "out" else both
+        card = (out / "README.md").read_text()
+        assert f"| statement | {expected} |" in card and head(card)["statement"] == expected
+        about = json.loads((out / "privacy.json").read_text())["promise"]
+        assert about["statement"] == expected and about["private"] is not seeded
+        assert set(about["caveats"]) == known
+
+
+def test_no_page_formats_epsilon_by_itself():
+    """What is made from a run prints a promise's words; figures of accounting alone (plans, ledgers
+    and progress) format their own."""
+    root = Path(__file__).parents[2]
+    allowed = {
+        "privacy/promise.py", "server/app.py", "server/reporting/comparison.py",
+        "server/reporting/facts.py", "server/reporting/promise.py", "server/reporting/report.py",
+        "sims/cli/ledger.py", "sims/runtimes/progress.py",
+    }  # fmt: skip
+    rooms = ("client", "murmuration", "preference", "privacy", "server", "sims", "strategies")
+    using = {
+        str(path.relative_to(root))
+        for room in rooms
+        for path in (root / room).rglob("*.py")
+        if "epsilon_text" in path.read_text(encoding="utf-8")
+    }
+    assert using <= allowed
