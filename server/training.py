@@ -295,6 +295,7 @@ def _rounds(
                 line["heldout_loss"] = figure.loss if math.isfinite(figure.loss) else None
         if round_ > config.rounds - config.keep_last:
             folder.keep_iterate(round_, optimizer.theta_D)
+        folder.note_head(round_)
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         on_metrics(line)
         now = time.monotonic()
