@@ -78,6 +78,6 @@ class ChargedMoves:
 
 def _digest(model: ServerOptimizer | SolvedModel) -> bytes:
     """SHA-256 of the iterate and of the model that would be handed out."""
-    digest = hashlib.sha256(np.ascontiguousarray(model.theta_D))
-    digest.update(np.ascontiguousarray(model.result_D))
+    digest = hashlib.sha256(np.ascontiguousarray(model.theta_D).data)
+    digest.update(np.ascontiguousarray(model.result_D).data)
     return digest.digest()
