@@ -1,13 +1,15 @@
 """Whether what a run has left agrees with its ledger, and what follows if it does not.
 
-A round is charged before it is released, a checkpoint knows the ledger's head at its time, and the
-folder's lock knows that there was a ledger. So a ledger that lacks a round which was done, or does
-not have the checkpoint's head in its past, has lost something, however well its lines fit together.
+A round is charged before it is released, a checkpoint and the private log know the ledger's head at
+their time, and the folder's lock knows that there was a ledger. So a ledger that lacks a round
+which was done, or does not have these heads in its past, has lost something, however well its lines
+fit together.
 Whoever brings back an older state of the whole folder is not noticed here; a head that was kept
 elsewhere (``murmuration ledger --expect``) shows it.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,14 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.server import checkpoints
 from murmuration.server.checkpoints import Checkpoint
-from murmuration.server.run_files import CHECK, read_json, read_metrics
+from murmuration.server.run_files import (
+    CHECK,
+    HEAD,
+    PRIVATE_LOG,
+    read_json,
+    read_metrics,
+    read_private_log,
+)
 from murmuration.server.run_lock import RunLock
 
 #: The name in ``released.json`` of what is told after the last round; all else there came before
@@ -34,21 +43,29 @@ class Done:
 
     Attributes:
         checkpoint: the last one.
-        rounds: those that left metrics.
+        rounds: those that left metrics, or a line in the private log.
         released: whether something was released before the first round.
+        noted: the ledger's head, as the private log had it last.
     """
 
     checkpoint: Checkpoint | None
     rounds: tuple[int, ...] = ()
     released: bool = False
+    noted: Head | None = None
 
     @classmethod
     def of(cls, folder: Path) -> "Done":
         """What a run's folder holds; InputError for a damaged file."""
+        rounds, noted = [line["round"] for line in read_metrics(folder)], None
+        for line in read_private_log(folder):
+            with suppress(KeyError, ValueError):
+                noted = Head.parse(str(line[HEAD]))
+                rounds.append(line["round"])
         return cls(
             checkpoints.load(folder),
-            tuple(line["round"] for line in read_metrics(folder)),
+            tuple(rounds),
             bool({*read_json(folder / "released.json")} - {HELD_OUT_FIGURES, CHECK}),
+            noted,
         )
 
     @property
@@ -120,5 +137,10 @@ def missing(
     if done.released and not before and not account.lost:
         return (
             f"{path} was rolled back or replaced: it has no charge for what stands in released.json"
+        )
+    if done.noted and not has_been_at(done.noted):
+        return (
+            f"{path} was rolled back or replaced: {path.parent / PRIVATE_LOG} knows it with "
+            f"{done.noted.index} lines, and other ones"
         )
     return None

@@ -42,7 +42,16 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.config import RunConfig
-from murmuration.server.run_files import CHECK, check_of, former_nodes, read_json, read_metrics
+from murmuration.server.run_files import (
+    CHECK,
+    HEAD,
+    PRIVATE_LOG,
+    check_of,
+    former_nodes,
+    read_json,
+    read_metrics,
+    read_private_log,
+)
 from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.strategies.spec import Value
 
@@ -223,6 +232,7 @@ class RunDirectory:
         if ledger is None or not ledger.unsettled:
             return
         ledger.settle(planned, losses=self._lock.losses)
+        self.note_head(0)
         if found := self.load_checkpoint():  # which knew the ledger that was lost
             self.save_checkpoint(found.round, found.state)
 
@@ -377,6 +387,7 @@ class RunDirectory:
             )
         if name not in kept:
             kept[name] = release()
+            self.note_head(0)
             self.write_json("released.json", {**kept, CHECK: check_of(kept, self._keys)})
         return kept[name]
 
@@ -391,18 +402,18 @@ class RunDirectory:
 
     def log_private(self, line: Mapping[str, object]) -> None:
         """Append to the log that is not for release."""
-        with (self.private / "log.jsonl").open("a", encoding="utf-8") as file:
+        with (self.path / PRIVATE_LOG).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+    def note_head(self, round_: int) -> None:
+        """Note in the private log how long the ledger is after a round (0: before the first)."""
+        if self._ledger is not None:
+            self.log_private({"round": round_, HEAD: str(self._ledger.head)})
 
     def last_asked(self) -> int:
         """The last round that nodes were asked in, as the private log has it; 0 for none."""
-        last, path = 0, self.private / "log.jsonl"
-        for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            with contextlib.suppress(ValueError):  # a line torn by a crash
-                line = json.loads(text)
-                if "cohort" in line:
-                    last = int(line["round"])
-        return last
+        asked = [line["round"] for line in read_private_log(self.path) if "cohort" in line]
+        return asked[-1] if asked else 0
 
     def add_metrics(self, line: Mapping[str, Any]) -> None:
         """Append the metrics of a round."""

@@ -12,6 +12,9 @@ from murmuration.preference.data.judgements import InputError
 
 #: In ``config.json`` and ``released.json``, beside what they hold: what ``check_of`` it.
 CHECK = "check"
+PRIVATE_LOG = Path("private") / "log.jsonl"
+#: In a line of the private log: the ledger's head at that time.
+HEAD = "ledger"
 
 
 def check_of(content: Mapping[str, Any], keys: Mapping[str, str]) -> str:
@@ -59,7 +62,15 @@ def former_nodes(folder: Path) -> int | None:
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """The lines of a run's metrics; those that are torn or damaged are left out."""
-    path = folder / "metrics.jsonl"
+    return _lines_of_rounds(folder / "metrics.jsonl")
+
+
+def read_private_log(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a run's private log that are about a round; damaged ones are left out."""
+    return _lines_of_rounds(folder / PRIVATE_LOG)
+
+
+def _lines_of_rounds(path: Path) -> list[dict[str, Any]]:
     found = []
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         with contextlib.suppress(ValueError, RecursionError):

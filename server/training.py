@@ -46,6 +46,7 @@ from murmuration.server.result import Pace, result_of, terms_of
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.versions import versions
 from murmuration.strategies import registry
+from murmuration.strategies.charged_moves import ChargedMoves
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.registry import build
@@ -260,11 +261,17 @@ def _rounds(
     checkpoint: Checkpoint | None,
     on_metrics: OnMetrics,
 ) -> Pace:
-    """Run what is left of the rounds after ``checkpoint``."""
+    """Run what is left of the rounds after ``checkpoint``.
+
+    That only what was charged moves the model is checked here for whatever strategy, also for one
+    that runs rounds by itself.
+    """
     strategy, optimizer = built.strategy, built.strategy.optimizer
+    moves = ChargedMoves(config.strategy, optimizer, ledger)
     if checkpoint is not None:
         strategy.rounds_done = checkpoint.round
         strategy.restore(checkpoint.state)
+        moves.check_restored(checkpoint.state, checkpoint.round)
     strategy.interrupted = folder.last_asked() if config.resume else 0
     folder.rewind_metrics(strategy.rounds_done)
     spending = Spending(ledger, built.charges)
@@ -281,6 +288,7 @@ def _rounds(
     clock = _Clock(time.monotonic(), time.monotonic())
 
     def on_round(round_: int) -> None:
+        moves.check(round_)  # before anything of it is written
         update, more = strategy.update_norm, strategy.figures()
         noise = more.get("noise_norm", noise_norm)
         line: dict[str, object] = {
@@ -299,6 +307,7 @@ def _rounds(
                 line["heldout_loss"] = figure.loss if math.isfinite(figure.loss) else None
         if round_ > config.rounds - config.keep_last:
             folder.keep_iterate(round_, optimizer.theta_D)
+        folder.note_head(round_)
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         on_metrics(line)
         now = time.monotonic()
@@ -329,8 +338,10 @@ def _rounds(
                 before_round=before_round,
                 before_release=saving.wait,
             )
+            moves.check_still(strategy.rounds_done)
         except RunAborted:
             if strategy.rounds_done > before:  # what was released is not released again
+                moves.check(strategy.rounds_done)
                 saving.wait()
                 folder.save_checkpoint(strategy.rounds_done, strategy.state())
             raise

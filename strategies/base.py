@@ -34,6 +34,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.privacy.secure_aggregation import party
+from murmuration.strategies.charged_moves import ChargedMoves
 from murmuration.strategies.optimizers import ServerOptimizer, SolvedModel
 from murmuration.strategies.protocol import messages, secure_rounds
 from murmuration.strategies.protocol.availability import (
@@ -539,8 +540,10 @@ class CohortStrategy(Strategy):
         Raises:
             RunAborted: too few nodes are there or answer (``strategies.protocol.availability``). A
                 round that was asked by then is charged, unless it can be asked again (``redrawn``).
+            UnchargedMove: the model moved in a round that has no charge.
         """
         del timeout, evaluate_config
+        moves = ChargedMoves(self.name, self.optimizer, self.ledger)
         self._before_release = before_release
         self._check_noise()
         arrays = initial_arrays or messages.model_record(self.optimizer.theta_D)
@@ -561,6 +564,7 @@ class CohortStrategy(Strategy):
                 self.attendance.check_any()  # then it is no word about the data
                 self.stopped = f"stopped before round {round_}: {refusal}"
                 break
+            moves.check(round_)
             arrays = updated or arrays
             if evaluate_fn and (metrics := evaluate_fn(round_, arrays)):
                 result.evaluate_metrics_serverapp[round_] = metrics
@@ -569,6 +573,7 @@ class CohortStrategy(Strategy):
                 on_round(round_)
             self.attendance.end()
         self.finish()
+        moves.check_still(self.rounds_done)
         result.arrays = messages.model_record(self.optimizer.result_D)
         return result
 

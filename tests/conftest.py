@@ -119,7 +119,8 @@ def crowd(tmp_path_factory):
 def crowd_test(tmp_path_factory):
     """A file with judgements of 10 other users."""
     path = tmp_path_factory.mktemp("crowd") / "test.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows([4] * 10, seed=7)))
+    others = [{**row, "user_id": f"test-{row['user_id']}"} for row in rows([4] * 10, seed=7)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in others))
     return str(path)
 
 

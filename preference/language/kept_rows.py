@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from murmuration.preference.language.token_cache import FOLDER, written_whole
+from murmuration.preference.operator_only import OperatorOnly
 
 _NAME = np.dtype("S32")
 _CHECK = hashlib.sha256().digest_size
@@ -101,8 +102,8 @@ class KeptRows:
             except FileNotFoundError:
                 continue  # another process has put it together with others
             except (OSError, ValueError) as error:
-                said = "%s cannot be used (%s): %s are computed again"
-                _log.warning(said, path, error, self._what)
+                why = f"{path} cannot be used ({error}): {self._what} are computed again"
+                _log.warning("%s", OperatorOnly(why))
                 if isinstance(error, ValueError):
                     with suppress(OSError):
                         path.unlink()

@@ -28,6 +28,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from murmuration.preference.operator_only import OperatorOnly
+
 FOLDER = "MURMURATION_CACHE"
 _LOCK = "lock"
 #: Names of folders of files that are being written: tokens and what is kept beside them.
@@ -58,7 +60,8 @@ def kept(
         try:
             return _read(path, key, texts, limit, words)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
-            _log.warning("%s cannot be used (%s): texts are tokenized again", path, error)
+            why = f"{path} cannot be used ({error}): texts are tokenized again"
+            _log.warning("%s", OperatorOnly(why))
     found = make()
     try:
         _write(path, key, found)

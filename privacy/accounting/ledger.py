@@ -262,19 +262,15 @@ class Ledger:
                 "can be resumed only where it repeats exactly: choose another --out"
             )
         self._check_budget(event)
-        charge = Charge(event, round_, covers, attempt=len(same), replay=replay)
-        self._add(
-            {
-                "round": round_,
-                "covers": covers,
-                "attempt": charge.attempt,
-                "event": events.to_json(event),
-                "replay": replay,
-                "at": _now(),
-            }
-        )
-        self._same.setdefault((round_, covers), []).append(charge)
-        return charge
+        return self._write(Charge(event, round_, covers, attempt=len(same), replay=replay))
+
+    def note_unprotected(self, round_: int, covers: str) -> None:
+        """Write that something got out which nothing was charged for, whatever the budget.
+
+        Epsilon is infinite from here on.
+        """
+        same = self._same.get((round_, covers), [])
+        self._write(Charge(Unprotected(), round_, covers, attempt=len(same)))
 
     def spent(self) -> Counter[Event]:
         """How often each event was charged, on account of losses too."""
@@ -330,6 +326,20 @@ class Ledger:
         return accountant.epsilon(
             counts, adjacency=self.adjacency, delta=self.delta, interval=interval
         )
+
+    def _write(self, charge: Charge) -> Charge:
+        self._add(
+            {
+                "round": charge.round,
+                "covers": charge.covers,
+                "attempt": charge.attempt,
+                "event": events.to_json(charge.event),
+                "replay": charge.replay,
+                "at": _now(),
+            }
+        )
+        self._same.setdefault((charge.round, charge.covers), []).append(charge)
+        return charge
 
     def _add(self, line: Mapping[str, Any]) -> None:
         """Write a line and count it."""

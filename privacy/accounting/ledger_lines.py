@@ -139,6 +139,10 @@ class Account:
             self.charges.append(charge)
             self.spent[charge.event] += 1
 
+    def has_charge(self, round_: int) -> bool:
+        """Whether something was charged for a round."""
+        return any(charge.round == round_ for charge in reversed(self.charges))
+
     def first_uncharged(self) -> int:
         """The first round, from 1, that has no charge."""
         charged = {charge.round for charge in self.charges}

@@ -7,9 +7,11 @@ a simulation, what its users were shown (``sims.runtimes.shown_prompts``).
 
 Such a file is refused, and not filtered: what is left out silently would make all that follows,
 the policy, the data set, depend on private data, and whoever compares it with the file would learn
-which prompts were somebody's. A refusal is told to the operator, who holds the run's folder. (That
-nothing was refused is told by the output itself: if that is too much, declare the prompts public
-before anybody looks, and nothing is compared.)
+which prompts were somebody's. The comparison is exact and charged to nobody: a refusal says how
+many were found and where, to the operator only, who holds the run's folder. (That nothing was
+refused is told by the output itself: if that is too much, declare the prompts public before anybody
+looks, and nothing is compared.) It recognises a prompt by its letters and digits; one that was
+worded otherwise is not recognised.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +20,7 @@ from pathlib import Path
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.checkpoint import chain_of
+from murmuration.preference.operator_only import OperatorOnly
 from murmuration.sims.population.prompts import PREFIX, prompts_of
 from murmuration.sims.runtimes.shown_prompts import shown
 
@@ -95,10 +98,13 @@ def refuse_private(
     run = Path(model).expanduser().resolve().parent
     found = shown(run, prompts)
     if found:
+        told = OperatorOnly(
+            f"{len(found):,} of {len(prompts):,} are prompts that users of the run in {run} were "
+            f"shown, the first in row {found[0] + 1:,}"
+        )
         raise InputError(
-            f"{option} {source}: {len(found):,} of {len(prompts):,} are prompts that users of the "
-            f"run in {run} were shown, the first in row {found[0] + 1:,}; prompts must be public: "
-            f"take others, or declare with {DECLARE} that these were before any user saw them"
+            f"{option} {source}: {told}; prompts must be public: take others, or declare with "
+            f"{DECLARE} that these were before any user saw them"
         )
     if found is None and (run / "private").is_dir() and not (run / "result.json").exists():
         raise InputError(

@@ -26,8 +26,8 @@ def rows(users: int, each: int) -> Iterator[dict[str, str]]:
 
 
 def few() -> Iterator[dict[str, str]]:
-    """40 users with four judgements each: a test set."""
-    return rows(40, 4)
+    """40 other users with four judgements each: a test set."""
+    return ({**row, "user_id": f"test-{row['user_id']}"} for row in rows(40, 4))
 
 
 def __getattr__(name: str) -> _Rows:

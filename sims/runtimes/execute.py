@@ -20,6 +20,7 @@ from murmuration.preference.data.judgements import InputError, Judgements, OnBad
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.features import embeddings
+from murmuration.preference.operator_only import OperatorOnly
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.app import app as server_app
 from murmuration.server.config import RunConfig
@@ -32,6 +33,7 @@ from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
 from murmuration.sims.runtimes.live_view import LiveView
 from murmuration.sims.runtimes.local import run_local
+from murmuration.sims.runtimes.others_test import check_others
 from murmuration.sims.runtimes.progress import RoundProgress
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
@@ -115,14 +117,15 @@ def _pace(live: LiveView) -> Iterator[None]:
     """Show how fast an encoder reads texts, where one does so in this process: while it does and,
     as a line that stays, at the end."""
     told, before = logging.Handler(), replace(embeddings.pace)
-    told.emit = lambda record: live.stage(record.getMessage())
+    told.emit = lambda record: live.stage(OperatorOnly(record.getMessage()))
     embeddings.log.addHandler(told)
     try:
         yield
         read = embeddings.pace.since(before)
         if all_texts := read.texts + read.kept:
             new = f"{read.rate} in {duration(read.seconds)}; " if read.texts else ""
-            live.note(f"features: {new}{share_text(read.kept / all_texts)} were known from before")
+            kept = share_text(read.kept / all_texts)
+            live.note(OperatorOnly(f"features: {new}{kept} were known from before"))
     finally:
         embeddings.log.removeHandler(told)
 
@@ -180,13 +183,14 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live
         and Adjacency(config.adjacency).counts_are_public
     ):
         raise InputError(f"{config.data}: {THUMBS_TELL}")
+    check_others(config, data)
     for warning in as_published(config):
         live.note(warning)
     for note in data.notes:
-        live.note(note)
+        live.note(OperatorOnly(note))
     if data.set_aside:
-        first = data.set_aside[0]
-        live.note(f"{counted(data.left_out, 'row')} set aside, the first: {first}")
+        first, rows = data.set_aside[0], counted(data.left_out, "row")
+        live.note(OperatorOnly(f"{rows} set aside, the first: {first}"))
     users = len(data.user_ids)
     if users_per_node is not None and users_per_node < 1:
         raise InputError(f"--users-per-node must be at least 1; got {users_per_node}")

@@ -27,6 +27,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from murmuration.preference.operator_only import OperatorOnly
 from murmuration.server.reporting.facts import facts
 from murmuration.server.reporting.figures import counted
 from murmuration.sims.runtimes.progress import RoundProgress, Tail
@@ -51,13 +52,18 @@ class LiveView:
         self._thread = threading.Thread(target=self._follow, name="live view", daemon=True)
         self._said_stage, self._said_round, self._said_at = "", 0, -math.inf  # in plain lines
 
-    def stage(self, text: str) -> None:
+    def stage(self, text: str | OperatorOnly) -> None:
         """Say what goes on while no rounds arrive; the next round takes its place."""
-        self._stage = text
+        self._stage = str(text)
 
-    def note(self, text: str) -> None:
-        """A line that stays, above the bar. Another console would draw over the bar."""
-        self._console.print(text, style="yellow", markup=False, highlight=False)
+    def note(self, text: str | OperatorOnly) -> None:
+        """A line that stays, above the bar. Another console would draw over the bar.
+
+        A text is public, or was released; all else is for the operator only, and labelled.
+        """
+        self._console.print(
+            str(text), style="yellow", markup=False, highlight=False, soft_wrap=True
+        )
 
     def __enter__(self) -> "LiveView":
         self._plain = not _interactive(self._console)

@@ -1,8 +1,9 @@
 """What prompts a simulated run's users were shown, as keyed hashes: to refuse them elsewhere.
 
 Prompts that a policy is aligned with must be public, and a run's users' own are not. Who simulates
-has the data at hand, and notes them as hashes (HMAC-SHA-256, the key random, blanks and case not
-counted) in the run's ``private/``, to be compared with later. Key and hashes stand in one file that
+has the data at hand, and notes them as hashes (HMAC-SHA-256, the key random) in the run's
+``private/``, to be compared with later. Only letters and digits count, in either case, so that a
+full stop or a blank makes no other prompt of one. Key and hashes stand in one file that
 only its owner can read: together they let guesses be tested, like the data beside which they lie.
 They are not in the model, the report, the result or anything else that is for release.
 
@@ -11,8 +12,10 @@ A deployed run's server never sees a prompt, so there is no such file.
 
 import hmac
 import json
+import re
 import secrets
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from murmuration.privacy.durable_files import replace_file
@@ -20,6 +23,7 @@ from murmuration.server.run_files import read_json
 
 PLACE = Path("private") / "shown.json"
 _BYTES = 16  # of a hash: among a million prompts two share one with probability 1e-27
+_MARKS = re.compile(r"[\W_]+")
 
 
 def keep(run: Path, prompts: Iterable[str]) -> None:
@@ -48,12 +52,23 @@ def shown(run: Path, prompts: Sequence[str]) -> list[int] | None:
     kept = read_json(run / PLACE, "key", "hashes")
     if not kept:
         return None
-    hashes = frozenset(kept["hashes"])
-    found = _hashes(kept["key"], prompts)
-    return [place for place, hash_ in enumerate(found) if hash_ in hashes]
+    hashes, key = frozenset(kept["hashes"]), kept["key"]
+    # Runs of earlier versions noted other forms, which are still recognised.
+    found = zip(_hashes(key, prompts), _hashes(key, prompts, _plain), strict=True)
+    return [place for place, forms in enumerate(found) if not hashes.isdisjoint(forms)]
 
 
-def _hashes(key: str, prompts: Iterable[str]) -> list[str]:
+def _plain(prompt: str) -> str:
+    """Without case and blanks, but with marks."""
+    return " ".join(prompt.split()).casefold()
+
+
+def _compared(prompt: str) -> str:
+    """Letters and digits without case, however they are encoded; of marks alone these."""
+    text = unicodedata.normalize("NFKC", prompt).casefold()
+    return _MARKS.sub("", text) or _plain(prompt)
+
+
+def _hashes(key: str, prompts: Iterable[str], form: Callable[[str], str] = _compared) -> list[str]:
     secret = bytes.fromhex(key)
-    plain = (" ".join(prompt.split()).casefold().encode() for prompt in prompts)
-    return [hmac.digest(secret, text, "sha256")[:_BYTES].hex() for text in plain]
+    return [hmac.digest(secret, form(p).encode(), "sha256")[:_BYTES].hex() for p in prompts]

@@ -119,6 +119,53 @@ def test_a_ledger_lost_after_round_8_of_10(config, crowd_test, monkeypatch, loss
     assert result["ledger_head"] == str(contents.head)
 
 
+@pytest.mark.parametrize("kept", [0, 3])
+def test_a_ledger_rolled_back_with_checkpoint_and_metrics_deleted_is_a_loss_by_the_private_log(
+    config, crowd_test, monkeypatch, kept
+):
+    """Ledger and head fitted together, and nothing but private/ was newer: it was resumed."""
+    unseeded = replace(config, seed=-1, test=crowd_test, rounds=6, epsilon=3.0)
+    ended_after(unseeded, 5, monkeypatch)
+    out = Path(config.out)
+    path = out / "ledger.jsonl"
+    contents = chained_record.read(path)
+    chained_record.rewrite(path, [line for line in contents.lines if line.get("round", 0) <= kept])
+    shutil.rmtree(out / "checkpoint")
+    (out / "metrics.jsonl").unlink()
+    with pytest.raises(InputError, match=f"no charge for round {kept + 1}.*--accept-ledger-loss"):
+        run(replace(unseeded, resume=True))
+    result = run(replace(unseeded, resume=True, accept_ledger_loss=True))
+    assert result["warnings"][0].startswith("THE LEDGER WAS LOST once")
+    assert result["epsilon"] > 3.0
+    (out / "result.json").unlink()  # what was accepted is not lost again
+    assert run(replace(unseeded, resume=True))["epsilon"] == result["epsilon"]
+
+
+def test_another_history_of_as_many_rounds_is_a_loss_by_the_private_log(
+    config, crowd_test, monkeypatch
+):
+    unseeded = replace(config, seed=-1, test=crowd_test, rounds=6, epsilon=3.0)
+    ended_after(unseeded, 3, monkeypatch)
+    out = Path(config.out)
+    path = out / "ledger.jsonl"
+    lines = [dict(line) for line in chained_record.read(path).lines]
+    lines[-1]["at"] = "2020-01-01T00:00:00+00:00"
+    chained_record.rewrite(path, lines)
+    shutil.rmtree(out / "checkpoint")
+    with pytest.raises(InputError, match=r"private/log\.jsonl knows it with \d+ lines, and other"):
+        run(replace(unseeded, resume=True))
+
+
+def test_a_private_log_that_was_torn_or_removed_is_no_loss(config, crowd_test, monkeypatch):
+    unseeded = replace(config, seed=-1, test=crowd_test, rounds=6, epsilon=3.0)
+    ended_after(unseeded, 3, monkeypatch)
+    log = Path(config.out) / "private" / "log.jsonl"
+    log.write_text(log.read_text() + '{"round": 9, "ledger": "what?"}\n{"round": 4, "led')
+    ended_after(replace(unseeded, resume=True), 4, monkeypatch)
+    log.unlink()
+    assert run(replace(unseeded, resume=True))["rounds"] == 6
+
+
 def test_a_lost_ledger_of_a_seeded_run_cannot_be_accepted(config):
     with pytest.raises(InputError, match="would draw the same coins and noise again"):
         replace(config, resume=True, accept_ledger_loss=True)

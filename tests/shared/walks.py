@@ -40,7 +40,7 @@ def _population(file: str, split: str, through: str = "cat") -> str:
 def _policy(name: str) -> str:
     return (
         f"murmuration run --base bases/writer --task policy --population {name} --data few.jsonl"
-        " --test few.jsonl --users 50 --cohort 20 --rounds 2 --group-size 1 --lora-rank 4"
+        " --test test.jsonl --users 50 --cohort 20 --rounds 2 --group-size 1 --lora-rank 4"
         f" --epsilon 8 --out runs/{name}\n"
     )
 
@@ -52,7 +52,7 @@ STARTS = {
     "public.jsonl": _population("public.jsonl", "train"),
     "other-public.jsonl": _population("other-public.jsonl", "test"),
     "test.jsonl": _population("test.jsonl", "test", _SOME),
-    "few.jsonl": _population("few.jsonl", "test", _SOME),
+    "few.jsonl": _population("few.jsonl", "train", f"head -9000 | {_SOME}"),
     "prompts.jsonl": _population("prompts.jsonl", "test", "head -8"),
     "texts.jsonl": _population("texts.jsonl", "test", _SOME + """ | sed 's/"chosen"/"text"/'"""),
     "ratings.jsonl": (

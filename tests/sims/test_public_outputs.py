@@ -5,6 +5,8 @@ alone: the two then release the same values, so everything else that is marked p
 same to the last byte. Anything that differs got there past the noise.
 """
 
+import re
+
 import numpy as np
 import pytest
 from watch import public, stop_clocks
@@ -15,6 +17,7 @@ from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.server.reporting.report import write_report
+from murmuration.sims.runtimes.progress import RoundProgress
 from murmuration.sims.runtimes.tracking import TRACKERS, Channel
 
 
@@ -115,6 +118,44 @@ def test_nothing_gets_past_the_noise(
     for file, content in seen[0].items():
         assert content == seen[1][file], f"{file} differs"
     assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize("encoder", [False, True])
+def test_what_is_printed_of_private_data_exactly_is_labelled(
+    cli, make_rows, write_rows, crowd_test, tmp_path, noise_alone, stopped_clock,
+    quick_runs, monkeypatch, language_model, encoder,
+):  # fmt: skip
+    """Rows of a column, rows set aside, texts known to a cache: with and without one user."""
+    monkeypatch.setenv("MURMURATION_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(RoundProgress, "left", None)  # a clock's
+    features = ["--features", language_model("bert")] if encoder else []
+    printed = []
+    for version in ("as it was", "gone"):
+        rows = crowd(make_rows, version)
+        rows += [{"user_id": "broken", "prompt": str(n)} for n in range(2 + len(printed))]
+        if not encoder:
+            rows = [{**row, "annotator": row["user_id"]} for row in rows]
+            for row in rows:
+                del row["user_id"]
+        code, _, lines = cli(
+            *("run", "--data", write_rows(rows, f"{len(printed)}.jsonl"), "--test", crowd_test),
+            *("--users", 40, "--cohort", 30, "--rounds", 3, "--seed", 5, "--json"),
+            *("--strategy", "dp-fedavg"),  # whose progress is among the lines
+            *("--on-bad-rows", "skip", "--out", tmp_path / version.replace(" ", "-"), *features),
+        )
+        assert code == 0, lines
+        printed.append(lines)
+    labelled = [[line for line in lines if "operator only: " in line] for lines in printed]
+    for lines in labelled:
+        assert any("rows set aside" in line for line in lines)
+        assert any("read from the column" in line for line in lines) is not encoder
+        assert any("were known from before" in line for line in lines) is encoder
+    assert labelled[0] != labelled[1], "nothing was tested"
+    # Which rounds before the last are shown depends on how busy the machine is.
+    early = re.compile(r"dp-fedavg: (?!round 3 of 3)|.*operator only: ")
+    told = [[line for line in lines if not early.match(line)] for lines in printed]
+    assert told[0] == told[1]
+    assert any("round 3 of 3, ε" in line for line in told[0])
 
 
 #: Where prompts and responses are public; of the user who changes, all labels turn around.

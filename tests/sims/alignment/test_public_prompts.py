@@ -40,6 +40,13 @@ def test_users_prompts_are_refused_without_their_text(run, asked):
     assert "friend" not in said
 
 
+def test_a_refusal_is_labelled_for_the_operator_and_a_full_stop_does_not_evade_it(run, tmp_path):
+    path = tmp_path / "evading.jsonl"
+    path.write_text(json.dumps({"prompt": "Lend to a friend?."}) + "\n")
+    with pytest.raises(InputError, match="operator only: 1 of 1 are prompts"):
+        public_prompts(str(path), None, 0, [run / "model"])
+
+
 def test_any_of_several_models_refuses(run, asked, tmp_path):
     with pytest.raises(InputError, match="2 of 4"):
         public_prompts(asked, None, 0, [tmp_path / "elsewhere" / "model", str(run / "model")])

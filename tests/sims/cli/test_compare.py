@@ -1,6 +1,7 @@
 """``murmuration compare``."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -31,9 +32,11 @@ def test_json_contract(cli, crowd, crowd_test, tmp_path):
 
 
 def test_judgements_over_several_responses(cli, crowd_of_four, of_four, tmp_path):
+    others_of_four = tmp_path / "others.jsonl"
+    others_of_four.write_text(Path(crowd_of_four).read_text().replace('"u0', '"test-u0'))
     declared = [part for name, value in of_four.items() for part in (f"--{name}", value)]
     code, stdout, _ = cli(
-        "compare", "--data", crowd_of_four, "--test", crowd_of_four, *declared,
+        "compare", "--data", crowd_of_four, "--test", others_of_four, *declared,
         "--strategies", "uls",
         "--epsilon", 1, "--delta", 1e-3, "--seeds", 1, "--rounds", 2, "--cohort", 10,
         "--out", tmp_path / "c", "--json",

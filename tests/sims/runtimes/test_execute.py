@@ -141,7 +141,12 @@ def test_single_ratings_are_learnt_from_as_pairs(cli, single_ratings, tmp_path):
 
 @pytest.mark.parametrize("strategy", ["uls", "dp-fedavg", "adaptive", "aup"])
 def test_thumbs_are_learnt_from_each_by_itself(cli, single_ratings, tmp_path, strategy):
-    options = ["--test", single_ratings, "--strategy", strategy, "--seed", 3]
+    others = tmp_path / "others.jsonl"
+    rows = map(json.loads, Path(single_ratings).read_text(encoding="utf-8").splitlines())
+    others.write_text(
+        "".join(json.dumps({**row, "user_id": f"test-{row['user_id']}"}) + "\n" for row in rows)
+    )
+    options = ["--test", others, "--strategy", strategy, "--seed", 3]
     out = tmp_path / "r"
     for how in (["--model", "thumbs"], ["--kind", "thumbs"]):
         code, shown, lines = cli(
@@ -274,7 +279,7 @@ def test_how_fast_an_encoder_read_is_said_once(cli, crowd, tmp_path, language_mo
     common = ["run", "--data", crowd, *SMALL, "--seed", 3]
     encoder = ["--features", language_model("bert")]
     code, _, stderr = cli(*common, *encoder, "--out", tmp_path / "run")
-    said = [line for line in stderr if line.startswith("features: ")]
+    said = [line for line in stderr if line.startswith("operator only: features: ")]
     assert code == 0 and len(said) == 1
     assert "texts a second in " in said[0] and said[0].endswith("% were known from before")
     assert "features: " not in "".join(cli(*common, "--out", tmp_path / "hashing")[2])

@@ -1,5 +1,6 @@
 """What users were shown, as keyed hashes: found again, private, and no text of it anywhere."""
 
+import hmac
 import json
 import stat
 
@@ -17,7 +18,7 @@ def run(tmp_path):
 
 def test_prompts_are_found_whatever_their_case_and_blanks(run):
     keep(run, ["Spend or save?", "Straße \n frei?", "Spend or save?"])
-    asked = ["new", " spend  OR\tsave? ", "STRASSE frei?", "Spend or save"]
+    asked = ["new", " spend  OR\tsave? ", "STRASSE frei?", "Spend or saved"]
     assert shown(run, asked) == [1, 2]
     assert shown(run, []) == []
 
@@ -59,3 +60,32 @@ def test_a_damaged_file_is_refused(run):
     (run / PLACE).write_text('{"key": "00"}')
     with pytest.raises(InputError, match="damaged"):
         shown(run, ["a"])
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "Spend or save",
+        "Spend or save?.",
+        "spend, or save!",
+        "“Spend or\u00a0save”",
+        "ＳＰＥＮＤ or sa\u00adve",
+    ],
+)
+def test_a_mark_more_or_less_makes_no_other_prompt(run, written):
+    keep(run, ["Spend or save?"])
+    assert shown(run, [written]) == [0]
+    assert shown(run, [f"{written} 2"]) == []
+
+
+def test_prompts_of_marks_alone_are_told_apart(run):
+    keep(run, ["?!", "🙂"])
+    assert shown(run, ["?!", "?", "🙂", ""]) == [0, 2]
+
+
+def test_what_an_earlier_version_noted_is_still_recognised(run):
+    """With its marks, as it stood in the file."""
+    key = "11" * 32
+    hash_ = hmac.digest(bytes.fromhex(key), b"spend or save?", "sha256")[:16].hex()
+    (run / PLACE).write_text(json.dumps({"key": key, "hashes": [hash_]}))
+    assert shown(run, ["Spend  OR save?", "new"]) == [0]

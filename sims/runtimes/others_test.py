@@ -1,0 +1,59 @@
+"""Whether a test is about others: nobody in ``--test`` may be among those who are trained on.
+
+Figures on a test are exact and charged to nobody, because its file is declared public. Where it
+holds somebody whom the run protects, they are exact figures of private data.
+
+Users are known by their ids, as everywhere: one id is one person, in whichever file. Two files that
+number their people apart from each other, each from 1, look alike; one of them needs other ids. A
+deployment's data lie at its nodes, so there nothing can be compared.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from murmuration.client.store import forget_changed, load
+from murmuration.preference.data.data_sets import parse_source
+from murmuration.preference.data.judgements import OnBadRows
+from murmuration.preference.data.loading import Data
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.operator_only import OperatorOnly
+from murmuration.server.config import RunConfig
+
+#: Whose splits have users of their own.
+_EMBEDDED = "murmuration.population:"
+
+
+def check_others(config: RunConfig, data: Data) -> None:
+    """InputError if a run's test is its data, or shares users with it."""
+    if not config.test:
+        return
+    split = (
+        "leave --test out, and a share of the users is held out by coins (--heldout), or name "
+        "judgements of other people"
+    )
+    if _source(config.test) == _source(config.data):
+        raise InputError(
+            f"--test {config.test} is --data: its figures would be exact figures of the people "
+            f"whom the run protects; {split}"
+        )
+    if config.test.startswith(_EMBEDDED) and config.data.startswith(_EMBEDDED):
+        return
+    forget_changed(config.test)
+    bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
+    schema = replace(config.schema, labels="true")
+    test = load(config.test, config.columns, bad_rows, config.task, schema)
+    if both := {*test.user_ids} & {*data.user_ids}:
+        who = "rows" if config.one_user_per_row else "users"
+        count = OperatorOnly(f"{len(both):,} of {len(test.user_ids):,}")
+        raise InputError(
+            f"--test {config.test} has {who} of --data ({count}): its figures would be exact "
+            f"figures of people whom the run protects; {split}. Where one id names different "
+            "people in the two files, give those of one file other ids"
+        )
+
+
+def _source(named: str) -> tuple[str, str, str]:
+    """A source whichever way its path is written."""
+    source = parse_source(named)
+    return os.path.realpath(Path(source.name).expanduser()), source.split, source.config

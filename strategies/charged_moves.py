@@ -1,0 +1,85 @@
+"""Only a release moves a model: where its parameters changed, the round has a charge.
+
+A strategy may come from another package, whose author can forget the ledger. So whoever runs rounds
+compares the model before and after each of them. A round that moved it and was not charged ends the
+run, and the ledger says ε = ∞ from then on. Rounds that were charged and moved nothing are none of
+its business: a test that fails costs what one that passes does.
+
+That a charge is there says nothing of what it is for: whether the noise that was charged was added
+is the mechanism's promise (``privacy.mechanisms``), and not seen here.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.ledger_lines import LedgerError
+from murmuration.privacy.accounting.terms import Caveat
+from murmuration.strategies.optimizers import ServerOptimizer, SolvedModel
+
+#: What the ledger has of it.
+UNCHARGED = "model moved without a charge"
+
+
+class UnchargedMove(LedgerError):
+    """The model moved by something that nothing was charged for."""
+
+
+class ChargedMoves:
+    """Compares a model between rounds.
+
+    Raises:
+        UnchargedMove: the ledger knows of such a move already: nothing can mend that.
+    """
+
+    def __init__(self, name: str, model: ServerOptimizer | SolvedModel, ledger: Ledger) -> None:
+        self._name, self._model, self._ledger = name, model, ledger
+        self._digest = _digest(model)
+        for charge in ledger.charges:
+            if charge.covers == UNCHARGED:
+                raise self._error(f"in round {charge.round}")
+
+    def check(self, round_: int) -> None:
+        """Accept how the model moved in a round.
+
+        Raises:
+            UnchargedMove: it moved, and the round has no charge.
+        """
+        if self._moved() and not self._ledger.account.has_charge(round_):
+            self._end(round_, f"in round {round_}")
+
+    def check_still(self, round_: int) -> None:
+        """UnchargedMove if the model moved after ``round_``, the last that was checked."""
+        if self._moved():
+            self._end(round_, f"after round {round_}")
+
+    def check_restored(self, state: Mapping[str, np.ndarray], round_: int) -> None:
+        """UnchargedMove unless the model is that of a checkpoint after ``round_``."""
+        self._moved()
+        if not np.array_equal(state.get("theta", ()), self._model.theta.numpy()):
+            self._end(round_, f"when round {round_} was restored")
+
+    def _moved(self) -> bool:
+        before, self._digest = self._digest, _digest(self._model)
+        return before != self._digest
+
+    def _end(self, round_: int, when: str) -> None:
+        self._ledger.note_unprotected(round_, UNCHARGED)
+        self._ledger.note(Caveat.UNCHARGED.value)
+        raise self._error(when)
+
+    def _error(self, when: str) -> UnchargedMove:
+        return UnchargedMove(
+            f"--strategy {self._name} moved the model {when} and charged nothing for it: ε = ∞, as "
+            f"{self._ledger.path} says now. Nothing was handed out; mend the strategy, which must "
+            "release what it steps by (privacy.mechanisms), and begin again with another --out"
+        )
+
+
+def _digest(model: ServerOptimizer | SolvedModel) -> bytes:
+    """SHA-256 of the iterate and of the model that would be handed out."""
+    digest = hashlib.sha256(np.ascontiguousarray(model.theta_D).data)
+    digest.update(np.ascontiguousarray(model.result_D).data)
+    return digest.digest()
