@@ -33,8 +33,10 @@ from murmuration.privacy.promise import delta_text, epsilon_text
 from murmuration.server.reporting.spent import rows_of
 from murmuration.server.resuming import Done, missing
 from murmuration.server.run_files import read_json
+from murmuration.sims.runtimes.people import Paid, book
 from murmuration.strategies.protocol.stated_plan import cost
 
+_MOST_SETS = 10
 _RUN, _OWN = "ledger.jsonl", "own-ledger.jsonl"
 
 
@@ -46,6 +48,13 @@ def ledger(
         str | None,
         typer.Option(help="A head that you kept elsewhere: it must be on this ledger's chain."),
     ] = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Add up what all runs below a folder cost whoever was in them: for you alone.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.
@@ -53,6 +62,11 @@ def ledger(
     Keep the head elsewhere: whoever can bring back an older copy of a whole folder can bring back
     its ledger, and --expect is what shows that.
     """
+    if every:
+        if expect:
+            raise InputError("--expect is about one ledger, and --all about all below a folder")
+        _say_book(book(place.expanduser()), as_json)
+        return
     path = _file(place.expanduser())
     expected = _head(expect) if expect else None
     folder = path.parent
@@ -82,6 +96,21 @@ def ledger(
     }
     _say(report, as_json)
     sys.exit(1 if wrong else 0)
+
+
+def _say_book(rows: list[Paid], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([row.to_json() for row in rows]))
+        return
+    console = Console(highlight=False)
+    for row in rows[:_MOST_SETS]:
+        who = "whoever was in any" if row.people is None else f"{row.people:,} of the people"
+        names = ", ".join(run.name for run in row.runs)
+        console.print(f"{who}: {row.promise}", markup=False)
+        console.print(f"  in {len(row.runs)}: {names}", style="dim", markup=False)
+    if len(rows) > _MOST_SETS:
+        console.print(f"and {len(rows) - _MOST_SETS:,} other sets of runs, which cost less")
+    console.print("operator only: counts of people are exact", style="yellow")
 
 
 def _file(place: Path) -> Path:

@@ -21,7 +21,7 @@ from murmuration.preference.operator_only import OperatorOnly
 from murmuration.server.config import RunConfig
 
 #: Whose splits have users of their own.
-_EMBEDDED = "murmuration.population:"
+EMBEDDED = "murmuration.population:"
 
 
 def check_others(config: RunConfig, data: Data) -> None:
@@ -37,7 +37,7 @@ def check_others(config: RunConfig, data: Data) -> None:
             f"--test {config.test} is --data: its figures would be exact figures of the people "
             f"whom the run protects; {split}"
         )
-    if config.test.startswith(_EMBEDDED) and config.data.startswith(_EMBEDDED):
+    if config.test.startswith(EMBEDDED) and config.data.startswith(EMBEDDED):
         return
     forget_changed(config.test)
     bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"

@@ -26,6 +26,7 @@ from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
 from murmuration.server.lineage import promise_of_run
+from murmuration.server.reporting.figures import counted
 from murmuration.server.run_files import read_json
 
 PLACE = Path("private") / "people.json"
@@ -58,6 +59,16 @@ class Paid:
     people: int | None
     runs: tuple[Path, ...]
     promise: Promise
+
+    @property
+    def sentence(self) -> str:
+        """In words, for the operator's terminal."""
+        who = "anybody" if self.people is None else counted(self.people, "person")
+        who = who.replace("persons", "people")
+        return (
+            f"{who} of this data set paid before, in {counted(len(self.runs), 'run')} (the first: "
+            f"{self.runs[0].name}), which cost together: {self.promise}"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For programs of the operator."""

@@ -123,3 +123,30 @@ def test_what_is_damaged_is_said(run, tmp_path, home):
     home.write_text("00")
     with pytest.raises(InputError, match="is damaged: it has 1 bytes"):
         keep(folder, ["ann"])
+
+
+def test_run_says_who_paid_before_and_ledger_all_adds_it_up(cli, crowd, tmp_path, quick_runs):
+    """On the terminal, labelled; and in nothing that is for release."""
+    common = ("run", "--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--users", 40)
+    code, _, first = cli(*common, "--epsilon", 2, "--out", tmp_path / "runs" / "one")
+    assert code == 0 and not any("paid before" in line for line in first)
+    code, _, lines = cli(*common, "--epsilon", 1, "--out", tmp_path / "runs" / "two")
+    (told,) = [line for line in lines if "paid before" in line]
+    assert told.startswith("operator only: 50 people of this data set paid before, in 1 run")
+    assert "ε = 2.00" in told
+    code, out, _ = cli("ledger", tmp_path / "runs", "--all", "--json")
+    (row,) = json.loads(out)
+    assert row["people"] == 50 and len(row["runs"]) == 2
+    assert row["promise"]["epsilon"] == pytest.approx(3, rel=0.01)
+    code, out, _ = cli("ledger", tmp_path / "runs", "--all")
+    assert code == 0 and "50 of the people: User-level DP: ε = 3.00, δ = 0.002" in out
+    for path in (tmp_path / "runs").rglob("*"):
+        if path.is_file() and "private" not in path.parts:
+            assert b"paid before" not in path.read_bytes()
+
+
+def test_made_up_people_pay_nothing(cli, tmp_path, quick_runs):
+    options = ("--rounds", 2, "--users", 4000, "--epsilon", 1, "--features", "hashing:64")
+    assert cli("run", *options, "--out", tmp_path / "runs" / "demo")[0] == 0
+    kept = json.loads((tmp_path / "runs" / "demo" / PLACE).read_text())
+    assert kept["people"] == []
