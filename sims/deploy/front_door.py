@@ -112,7 +112,7 @@ class Allowance:
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
                     if len(body) > most:
-                        raise Refused(413, f"a body of at most {most} bytes is read here")
+                        raise _too_long(most)
         except TimeoutError:
             raise Refused(408, f"the body did not come in {BODY_SECONDS:g} seconds") from None
         finally:
@@ -175,6 +175,9 @@ class FrontDoor:
         self, node: int, allowance: Allowance, scope: Scope, receive: Receive, send: Send
     ) -> None:
         most = OBJECT_BYTES if scope["path"] == PUSH_OBJECT else BODY_BYTES
+        length = Headers(scope=scope).get("content-length", "")
+        if length.isdigit() and int(length) > most:
+            raise _too_long(most)
         body: bytes | None = await allowance.read(receive, most)
         if scope["path"] == PUSH_MESSAGES and not _own_replies(body, node):
             raise Refused(403, "a node may send its own replies, and no other messages")
@@ -187,6 +190,10 @@ class FrontDoor:
             return {"type": "http.request", "body": whole, "more_body": False}
 
         await self._app(scope, again, send)
+
+
+def _too_long(most: int) -> Refused:
+    return Refused(413, f"a body of at most {most} bytes is read here")
 
 
 def _own_replies(body: bytes, node: int) -> bool:
