@@ -80,9 +80,14 @@ class SuperLink:
             thread.join()
 
     @property
+    def open_connections(self):
+        """Those that are open, as the server sees it."""
+        return list(self._server.server_state.connections)
+
+    @property
     def connections(self):
-        """How many are open, as the server sees it."""
-        return len(self._server.server_state.connections)
+        """How many these are."""
+        return len(self.open_connections)
 
     def post(self, path, body=b"", headers=PROTOBUF):
         """Status and body of the answer."""
@@ -132,8 +137,18 @@ def sent_until_refused(connection, piece, most):
     return sent, status_of(connection)
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """One that serves a file's tests."""
+    with pytest.MonkeyPatch.context() as patched:
+        with SuperLink(tmp_path_factory.mktemp("superlink"), patched).serving() as link:
+            yield link
+
+
 @pytest.fixture
-def superlink(tmp_path, monkeypatch):
-    """One that serves."""
-    with SuperLink(tmp_path, monkeypatch).serving() as found:
-        yield found
+def superlink(served):
+    """The one that serves, with two nodes nobody has heard of before."""
+    served.alice, served.bob = Node(served.state), Node(served.state)
+    while served.connections:  # of a test before
+        time.sleep(0.01)
+    return served

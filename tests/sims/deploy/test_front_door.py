@@ -17,11 +17,11 @@ from flwr.supercore.constant import (
     TaskType,
 )
 from flwr.supercore.date import now
-from superlink import PROTOBUF, Node, SuperLink, sent_until_refused, status_of, superlink
+from superlink import PROTOBUF, Node, SuperLink, sent_until_refused, served, status_of, superlink
 
 from murmuration.sims.deploy import front_door
 
-__all__ = ["superlink"]
+__all__ = ["served", "superlink"]
 
 MIB = 2**20
 
@@ -220,12 +220,12 @@ def test_a_node_does_not_command_another_in_the_servers_name(superlink, tmp_path
     assert pushed(superlink, alice, command) == (403, OTHERS)
     # Nor in its own: that is no reply.
     assert pushed(superlink, alice, {**command, "src_node_id": alice.id}) == (403, OTHERS)
-    assert superlink.state.num_message_ins() == 0
+    assert superlink.state.get_message_ins(bob.id, limit=None) == []
     (tmp_path / "bare").mkdir()
     with SuperLink(tmp_path / "bare", monkeypatch, guard=False).serving() as bare:
         command["dst_node_id"] = bare.bob.id
         assert pushed(bare, bare.alice, command)[0] == 200
-        assert bare.state.num_message_ins() == 1
+        assert len(bare.state.get_message_ins(bare.bob.id, limit=None)) == 1
 
 
 def test_what_is_no_message_is_flowers_to_refuse(superlink):
