@@ -12,7 +12,12 @@ from datetime import timedelta
 import pytest
 import uvicorn
 from flwr.common.constant import TIMESTAMP_HEADER
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.constant import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+    NOOP_FEDERATION_ID,
+    TaskType,
+)
 from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import (
     generate_key_pairs,
@@ -88,6 +93,21 @@ class SuperLink:
     def connections(self):
         """How many these are."""
         return len(self.open_connections)
+
+    def begin_run(self):
+        """A run that goes on, with both nodes online."""
+        operator = NOOP_FEDERATION_ID, None, "operator", TaskType.SERVER_APP
+        run = self.state.create_run(None, None, "0" * 64, {}, *operator)
+        for node in (self.alice, self.bob):
+            self.state.activate_node(node.id, 30.0)
+        task = self.task_of(run)
+        assert self.state.claim_task(task)
+        assert self.state.activate_task(task)
+        return run
+
+    def task_of(self, run):
+        """The ServerApp's task."""
+        return self.state.get_run_info(run_ids=[run])[0].primary_task_id
 
     def post(self, path, body=b"", headers=PROTOBUF):
         """Status and body of the answer."""

@@ -13,8 +13,6 @@ from flwr.proto.recorddict_pb2 import RecordDict
 from flwr.supercore.constant import (
     FLEET_HTTP_PUBLIC_KEY_HEADER,
     FLEET_HTTP_SIGNATURE_HEADER,
-    NOOP_FEDERATION_ID,
-    TaskType,
 )
 from flwr.supercore.date import now
 from superlink import PROTOBUF, Node, SuperLink, sent_until_refused, served, status_of, superlink
@@ -137,6 +135,8 @@ def test_a_node_has_so_many_requests_at_a_time(superlink, monkeypatch):
     more = "content-length: 100\r\n"
     held = [superlink.begin("pull-messages", alice.headers(), more) for _ in range(3)]
     try:
+        while sum(c.recognised for c in superlink.open_connections) < 3:
+            time.sleep(0.01)
         statuses = {superlink.post("pull-messages", pull(alice), alice.headers())[0]}
         assert statuses == {503}
         assert superlink.post("pull-messages", pull(bob), bob.headers())[0] == 200
@@ -178,22 +178,9 @@ def test_many_small_requests_are_much_too(superlink, monkeypatch):
     assert statuses == [200, 200, 200, 503, 503]
 
 
-def begun_run(link):
-    """A run that goes on, of a federation that both nodes are in."""
-    run = link.state.create_run(
-        None, None, "0" * 64, {}, NOOP_FEDERATION_ID, None, "operator", TaskType.SERVER_APP
-    )
-    for node in (link.alice, link.bob):
-        link.state.activate_node(node.id, 30.0)
-    task = link.state.get_run_info(run_ids=[run])[0].primary_task_id
-    assert link.state.claim_task(task)
-    assert link.state.activate_task(task)
-    return run
-
-
 def pushed(link, sender, metadata):
     """Status and text for a message that a node hands over."""
-    metadata = Metadata(run_id=begun_run(link), message_type="train", **metadata)
+    metadata = Metadata(run_id=link.begin_run(), message_type="train", **metadata)
     message = PushMessagesRequest(
         node=NodeOf(node_id=sender.id),
         messages_list=[Message(metadata=metadata, content=RecordDict())],
