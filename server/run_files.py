@@ -91,8 +91,8 @@ def handed_over(settings: Mapping[str, Any], flwr_home: Path) -> Iterator[dict[s
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     name = secrets.token_hex(16)
     path = folder / f"{name}.json"
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(dict(settings), file)
+    path.touch(0o600, exist_ok=False)
+    path.write_text(json.dumps(dict(settings)), encoding="utf-8")
     try:
         yield {SETTINGS_FILE: name}
     finally:

@@ -5,11 +5,15 @@ without asking whose they are. Here a head comes whole within seconds and 64 KiB
 most the bytes that a node may send, and of the connections whose sender has not been recognised
 the oldest gives way: strangers use up no more than their own places.
 
+The log of refused requests is bounded too (``FewRefusals``), or strangers would fill the disk.
+
 What Python does before a connection is handed over (the TLS handshake, given up after 60 s) is not
 counted here.
 """
 
 import asyncio
+import logging
+import time
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -22,6 +26,8 @@ HEAD_SECONDS = 10.0
 HEAD_BYTES = 64 * 2**10
 #: One request of a node as it is on the wire, with chunked framing and trailers.
 REQUEST_BYTES = 6 * 2**20
+#: What is logged of refused requests and broken connections: lines per second, and of a path.
+LOGGED_LINES, LOGGED_PATH = 5, 200
 #: Where the ASGI scope has the connection that a request came by.
 CONNECTION = "murmuration.connection"
 
@@ -94,3 +100,26 @@ class BoundedConnection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+class FewRefusals(logging.Filter):
+    """Of uvicorn's logs all that is well, and a few lines a second of the rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second, self._lines = 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written; a path in it is cut."""
+        if isinstance(record.args, tuple) and record.name == "uvicorn.access":
+            client, method, path, version, status = record.args
+            record.args = client, method, str(path)[:LOGGED_PATH], version, status
+            if isinstance(status, int) and status < 400:
+                return True
+        elif record.levelno < logging.WARNING:
+            return True
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._lines = second, 0
+        self._lines += 1
+        return self._lines <= LOGGED_LINES

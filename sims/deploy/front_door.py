@@ -1,8 +1,8 @@
 """The fleet's routes of a SuperLink: for registered keys, and for so much at a time.
 
 Flower parses a body before it asks whose it is. Here the sender is known first, from the headers
-that Flower's SuperNodes sign (``flwr-public-key``, ``flwr-timestamp``, ``flwr-signature``), and only
-then is a body read, as far as such a body may reach. What is signed is the time alone: this
+that Flower's SuperNodes sign (``flwr-public-key``, ``flwr-timestamp``, ``flwr-signature``), and a
+body is read only then, as far as such a body may reach. What is signed is the time alone: this
 authenticates a sender, not a request, and a copy of the headers is good for 305 seconds. TLS keeps
 them from others.
 
@@ -12,6 +12,7 @@ that and after nothing else.
 
 import asyncio
 import binascii
+import json
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from flwr.common.constant import FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, PushMessagesRequest
 from flwr.server.superlink.linkstate import LinkState
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
+from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.superlink.routers.fleet.node_auth import authenticate_node
 from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers
@@ -38,6 +40,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: The one part of a SuperLink's port that other accounts and machines may speak to.
 FLEET = "/v1/fleet/"
+ACTIVATE = f"{FLEET}activate-node"
 PUSH_MESSAGES, PUSH_OBJECT = f"{FLEET}push-messages", f"{FLEET}push-object"
 #: The most bytes of a body: one chunk of an array, and what Flower writes around it.
 OBJECT_BYTES = FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE + 64 * 2**10
@@ -160,6 +163,8 @@ class FrontDoor:
                 return node
         except (KeyError, binascii.Error, ValueError, HTTPException):
             pass
+        if scope["path"] == ACTIVATE:
+            raise Refused(412, _not_activated())
         raise Refused(401, "only SuperNodes with a registered key may ask for that")
 
     def _verified(self, key: bytes, headers: Headers) -> int | None:
@@ -190,6 +195,13 @@ class FrontDoor:
             return {"type": "http.request", "body": whole, "more_body": False}
 
         await self._app(scope, again, send)
+
+
+def _not_activated() -> str:
+    """In Flower's form: a SuperNode that is to begin shows this one, and ends mute after a 401."""
+    details = "Its key is not registered there, or its clock and the server's differ."
+    error = FlowerError(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED, "", public_details=details)
+    return json.dumps(error.to_json("Failed to activate SuperNode."))
 
 
 def _too_long(most: int) -> Refused:

@@ -15,8 +15,9 @@ It is done here, and not by a proxy in front or by the firewall, because either 
 behind it to the other accounts of the machine, or need root. It relies on Flower's serving its
 interfaces with uvicorn, so another version of Flower than was tried is not started.
 
-The program's files are for its account alone (umask), and what nodes sent is erased from the
-SuperLink's state when a run ends, and when it starts and ends itself (``sims.deploy.server_state``).
+The program's files are for its account alone (umask). What nodes sent is erased from the
+SuperLink's state when a run ends, and when it starts and ends itself
+(``sims.deploy.server_state``).
 """
 
 import logging
@@ -34,7 +35,12 @@ from flwr.server.superlink.linkstate import LinkStateFactory
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.deploy import peer
-from murmuration.sims.deploy.connections import CONNECTION, CONNECTIONS, BoundedConnection
+from murmuration.sims.deploy.connections import (
+    CONNECTION,
+    CONNECTIONS,
+    BoundedConnection,
+    FewRefusals,
+)
 from murmuration.sims.deploy.front_door import (
     FLEET,
     App,
@@ -93,6 +99,8 @@ def guard_all(program: str, account: int) -> None:
         app, fleet = cast(App, self.loaded_app), None
         self.http_protocol_class, self.ws_protocol_class = BoundedConnection, None
         self.limit_concurrency = CONNECTIONS
+        for name in ("uvicorn.access", "uvicorn.error"):
+            logging.getLogger(name).addFilter(FewRefusals())
         if program == "superlink":
             factory: LinkStateFactory = self.app.state.linkstate_factory  # type: ignore[union-attr]
             fleet = FrontDoor(app, factory.state())

@@ -43,7 +43,8 @@ def run_deployed(
     """Run ``config`` on the SuperLink of a deployment's ``server`` folder; the result.
 
     Nodes are held to what the deployment's file registers them for (``server.registration``), and
-    are sent none of the settings. With ``app_dir`` the app is what is in that folder, and there need be no result.
+    are sent none of the settings. With ``app_dir`` the app is what is in that folder, and there
+    need be no result.
 
     A run that was aborted because nodes failed is not submitted again: each attempt would be
     charged, and somebody has to look first.

@@ -1,4 +1,4 @@
-"""An attack: more than a SuperLink can hold, from somebody without a key, or from a registered node.
+"""An attack: more than a SuperLink can hold, from somebody without a key, or from a node.
 
     python flood.py strangers HOST:PORT CA.CRT
     python flood.py node HOST:PORT CA.CRT NODE.KEY

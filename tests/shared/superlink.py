@@ -160,9 +160,9 @@ def sent_until_refused(connection, piece, most):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """One that serves a file's tests."""
-    with pytest.MonkeyPatch.context() as patched:
-        with SuperLink(tmp_path_factory.mktemp("superlink"), patched).serving() as link:
-            yield link
+    folder = tmp_path_factory.mktemp("superlink")
+    with pytest.MonkeyPatch.context() as patched, SuperLink(folder, patched).serving() as link:
+        yield link
 
 
 @pytest.fixture

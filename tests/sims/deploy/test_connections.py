@@ -1,5 +1,6 @@
 """Connections of nobody known: they end, they are few, and nodes get through beside them."""
 
+import logging
 import socket
 import time
 
@@ -7,6 +8,7 @@ import pytest
 from superlink import sent_until_refused, served, status_of, superlink
 
 from murmuration.sims.deploy import connections
+from murmuration.sims.deploy.connections import FewRefusals
 
 __all__ = ["served", "superlink"]
 
@@ -102,3 +104,23 @@ def test_the_account_that_runs_it_sends_apps_of_any_size(superlink):
         for _ in range(20):
             connection.sendall(bytes(MIB))
         assert status_of(connection) == 415  # by Flower
+
+
+def line(status, path="/v1/fleet/x"):
+    arguments = ("127.0.0.1:1", "POST", path, "1.1", status)
+    return logging.LogRecord(
+        "uvicorn.access", logging.INFO, "", 0, "%s %s %s %s %d", arguments, None
+    )
+
+
+def test_the_log_is_not_filled_by_whoever_is_refused(monkeypatch):
+    monkeypatch.setattr(connections.time, "monotonic", lambda: 7.5)
+    few = FewRefusals()
+    assert sum(few.filter(line(401)) for _ in range(10_000)) == connections.LOGGED_LINES
+    error = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, "Invalid", None, None)
+    assert not few.filter(error)
+    assert all(few.filter(line(200)) for _ in range(100))
+    monkeypatch.setattr(connections.time, "monotonic", lambda: 8.5)
+    long = line(404, "/" + "x" * 60_000)
+    assert few.filter(long)
+    assert len(long.getMessage()) < 300

@@ -15,6 +15,7 @@ from flwr.supercore.constant import (
     FLEET_HTTP_SIGNATURE_HEADER,
 )
 from flwr.supercore.date import now
+from flwr.supercore.error import FlowerError
 from superlink import PROTOBUF, Node, SuperLink, sent_until_refused, served, status_of, superlink
 
 from murmuration.sims.deploy import front_door
@@ -86,6 +87,15 @@ def _without(link, name):
 def test_whoever_does_not_sign_by_a_registered_key_is_refused(superlink, forged):
     headers = FORGED[forged](superlink)
     assert superlink.post("pull-messages", pull(superlink.alice), headers)[0] == 401
+
+
+def test_a_node_that_may_not_begin_can_say_why(superlink):
+    stranger = Node()
+    status, said = superlink.post("activate-node", activate(stranger), stranger.headers())
+    assert status == 412
+    error = FlowerError.from_json(said.decode())
+    assert error.message == "Failed to activate SuperNode."
+    assert "not registered" in error.public_details
 
 
 def test_a_key_that_is_not_registered_any_more_is_refused(superlink):
