@@ -27,6 +27,7 @@ from flwr.proto.fleet_pb2 import ActivateNodeRequest, PushMessagesRequest
 from flwr.server.superlink.linkstate import LinkState
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
 from flwr.supercore.error import ApiErrorCode, FlowerError
+from flwr.supercore.error.catalog import API_ERROR_MAP
 from flwr.superlink.routers.fleet.node_auth import authenticate_node
 from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers
@@ -40,7 +41,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 #: The one part of a SuperLink's port that other accounts and machines may speak to.
 FLEET = "/v1/fleet/"
-ACTIVATE = f"{FLEET}activate-node"
+#: Where SuperNodes begin, and Flower's error for those who may not: they show it to their owner,
+#: and end without a word after a 401.
+BEGINNING = {
+    f"{FLEET}activate-node": ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED,
+    f"{FLEET}register-node": ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED,
+}
 PUSH_MESSAGES, PUSH_OBJECT = f"{FLEET}push-messages", f"{FLEET}push-object"
 #: The most bytes of a body: one chunk of an array, and what Flower writes around it.
 OBJECT_BYTES = FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE + 64 * 2**10
@@ -163,8 +169,8 @@ class FrontDoor:
                 return node
         except (KeyError, binascii.Error, ValueError, HTTPException):
             pass
-        if scope["path"] == ACTIVATE:
-            raise Refused(412, _not_activated())
+        if code := BEGINNING.get(scope["path"]):
+            raise Refused(API_ERROR_MAP[code].http_status_code, _in_flowers_form(code))
         raise Refused(401, "only SuperNodes with a registered key may ask for that")
 
     def _verified(self, key: bytes, headers: Headers) -> int | None:
@@ -197,11 +203,10 @@ class FrontDoor:
         await self._app(scope, again, send)
 
 
-def _not_activated() -> str:
-    """In Flower's form: a SuperNode that is to begin shows this one, and ends mute after a 401."""
+def _in_flowers_form(code: int) -> str:
     details = "Its key is not registered there, or its clock and the server's differ."
-    error = FlowerError(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED, "", public_details=details)
-    return json.dumps(error.to_json("Failed to activate SuperNode."))
+    error = FlowerError(code, "", public_details=details)
+    return json.dumps(error.to_json(API_ERROR_MAP[code].public_message))
 
 
 def _too_long(most: int) -> Refused:

@@ -91,11 +91,12 @@ def test_whoever_does_not_sign_by_a_registered_key_is_refused(superlink, forged)
 
 def test_a_node_that_may_not_begin_can_say_why(superlink):
     stranger = Node()
-    status, said = superlink.post("activate-node", activate(stranger), stranger.headers())
-    assert status == 412
-    error = FlowerError.from_json(said.decode())
-    assert error.message == "Failed to activate SuperNode."
-    assert "not registered" in error.public_details
+    for path, why in (("activate-node", "to activate"), ("register-node", "must be registered")):
+        status, said = superlink.post(path, activate(stranger), stranger.headers())
+        assert status == 412
+        error = FlowerError.from_json(said.decode())
+        assert why in error.message
+        assert "not registered" in error.public_details
 
 
 def test_a_key_that_is_not_registered_any_more_is_refused(superlink):
