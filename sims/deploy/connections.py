@@ -28,6 +28,7 @@ HEAD_BYTES = 64 * 2**10
 REQUEST_BYTES = 6 * 2**20
 #: What is logged of refused requests and broken connections: lines per second, and of a path.
 LOGGED_LINES, LOGGED_PATH = 5, 200
+_ANSWER_SECONDS = 0.05  # that an answer has to leave this process
 #: Where the ASGI scope has the connection that a request came by.
 CONNECTION = "murmuration.connection"
 
@@ -90,6 +91,15 @@ class BoundedConnection(HttpToolsProtocol):
         """End."""
         self._stop_timer()
         super().connection_lost(exc)
+
+    def hang_up(self) -> None:
+        """Read no further, and close when an answer that is being written is out.
+
+        Closing alone would decrypt whatever the other side still sends, for as long as it likes.
+        """
+        if self.open:
+            self.flow.pause_reading()
+            self.loop.call_later(_ANSWER_SECONDS, self.transport.abort)
 
     def _expect_head(self) -> None:
         self._in_head = True

@@ -60,8 +60,10 @@ AT_ONCE, WAITING, CONNECTIONS = 4, 32, 16
 _CHECKS = 4  # threads that look keys up and verify signatures
 
 
-async def refuse(send: Send, status: int, reason: str) -> None:
-    """Answer with a status and a line, and close the connection."""
+async def refuse(scope: Scope, send: Send, status: int, reason: str) -> None:
+    """Answer with a status and a line, and close the connection, whatever is still to come."""
+    if isinstance(connection := scope.get(CONNECTION), BoundedConnection):
+        connection.hang_up()
     headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
     if status == 503:
         headers.append((b"retry-after", b"30"))
@@ -156,7 +158,7 @@ class FrontDoor:
             finally:
                 allowance.waiting -= 1
         except Refused as refused:
-            await refuse(send, refused.status, str(refused))
+            await refuse(scope, send, refused.status, str(refused))
 
     async def _sender(self, scope: Scope) -> int:
         """Return the node that signed a request's headers; Refused where that is none."""

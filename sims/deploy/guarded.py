@@ -75,7 +75,7 @@ class Guarded:
                 connection.recognised = connection.unbounded = True
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await refuse(send, 403, REFUSAL)
+            await refuse(scope, send, 403, REFUSAL)
         else:
             await send({"type": "websocket.close", "code": 1008})
 

@@ -22,7 +22,7 @@ from murmuration.sims.deploy.processes import wait_for
 pytestmark = pytest.mark.deploy
 
 FLOOD = Path(__file__).with_name("flood.py")
-ROUNDS, QUIET = 30, 5
+ROUNDS, QUIET = 25, 4
 MIB = 2**20
 
 
