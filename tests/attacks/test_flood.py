@@ -111,5 +111,5 @@ def test_floods_are_refused_and_take_no_memory(tmp_path):
     assert "200" not in found["node"]["too much"]["answered"]
     assert found["node"]["too much"]["answered"]["503"] > 0
     assert set(found["node"]["too many"]["answered"]) == {"503"}
-    assert memory["strangers"] < memory["quiet"] + 100
-    assert memory["node"] < memory["quiet"] + 300
+    # What the connections that it holds at a time may take; one body grew it by 1,500.
+    assert max(memory.values()) < memory["quiet"] + 300
