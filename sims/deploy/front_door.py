@@ -12,6 +12,7 @@ that and after nothing else.
 
 import asyncio
 import binascii
+import gc
 import json
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -57,6 +58,8 @@ BODY_SECONDS = 60.0
 WINDOW_BYTES, WINDOW_SECONDS, LEAST_BYTES = 2**30, 600.0, 8 * 2**10
 #: Of one node: bodies in memory, requests that wait, connections.
 AT_ONCE, WAITING, CONNECTIONS = 4, 32, 16
+#: Refusals of Flower's leave their bodies in circles of references; after so many bytes these go.
+GARBAGE_BYTES = 32 * 2**20
 _CHECKS = 4  # threads that look keys up and verify signatures
 
 
@@ -140,6 +143,7 @@ class FrontDoor:
     def __init__(self, app: App, linkstate: LinkState) -> None:
         self._app, self._state = app, linkstate
         self._allowances: dict[int, Allowance] = {}
+        self._handled = 0
         self._checks = anyio.CapacityLimiter(_CHECKS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -202,7 +206,11 @@ class FrontDoor:
             whole, body = body, None
             return {"type": "http.request", "body": whole, "more_body": False}
 
+        self._handled += len(body or b"")
         await self._app(scope, again, send)
+        if self._handled > GARBAGE_BYTES:
+            self._handled = 0
+            gc.collect()
 
 
 def _in_flowers_form(code: int) -> str:

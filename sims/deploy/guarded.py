@@ -20,6 +20,7 @@ SuperLink's state when a run ends, and when it starts and ends itself
 (``sims.deploy.server_state``).
 """
 
+import ctypes
 import logging
 import os
 import resource
@@ -53,6 +54,7 @@ from murmuration.sims.deploy.front_door import (
 from murmuration.sims.deploy.server_state import erase_leftovers, start_erasing
 
 TRIED = "1.41."
+_MMAP_THRESHOLD, _ARENAS = -3, -8  # of mallopt, in malloc.h
 REFUSAL = "only the account that runs this program may ask for that, on its own machine"
 
 log = logging.getLogger(__name__)
@@ -139,6 +141,7 @@ def main(program: str, options: list[str]) -> None:
     with suppress(ValueError, OSError):  # as many as may be had
         enough = max(open_files, 4 * CONNECTIONS)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(enough, most), most))
+    _give_memory_back()
     state = Path(options[options.index("--database") + 1])
     erase_leftovers(state)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn stops, then raises it again
@@ -146,6 +149,14 @@ def main(program: str, options: list[str]) -> None:
         flower_superlink()
     finally:
         erase_leftovers(state)
+
+
+def _give_memory_back() -> None:
+    """Let glibc return the memory of a body to the system when it is free, and not keep it."""
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, 2**18)
+        mallopt(_ARENAS, 2)
 
 
 if __name__ == "__main__":
