@@ -107,6 +107,7 @@ def test_floods_are_refused_and_take_no_memory(tmp_path):
         answered = found["strangers"][kind]["answered"]
         assert set(answered) <= {"401", "0"}
         assert sum(answered.values()) == count
+    # Chunks for the number of another node are refused by Flower, and by us after 1 GiB.
     assert set(found["node"]["too long"]["answered"]) <= {"413", "0"}
     assert "200" not in found["node"]["too much"]["answered"]
     assert found["node"]["too much"]["answered"]["503"] > 0
