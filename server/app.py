@@ -11,13 +11,15 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.logger import log
+from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.base_model import without_gpu
 from murmuration.privacy.promise import epsilon_text
-from murmuration.server.config import RunConfig
+from murmuration.server.config import RunConfig, refuse_seed
 from murmuration.server.replies import decode_each_by_itself
 from murmuration.server.reporting.figures import share_text
+from murmuration.server.run_files import settings_of
 from murmuration.server.training import train
 from murmuration.strategies.protocol.availability import RunAborted
 
@@ -29,7 +31,7 @@ WITHOUT_GPU = "MURMURATION_SERVER_WITHOUT_GPU"
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """One run; its folder holds the result."""
-    settings = dict(context.run_config)
+    settings = settings_of(context.run_config)
     if not settings.get("out"):
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
@@ -37,6 +39,8 @@ def main(grid: Grid, context: Context) -> None:
     logging.getLogger("flwr").addFilter(_one_line)
     with without_gpu() if os.environ.get(WITHOUT_GPU) else nullcontext():
         config = RunConfig.from_run_config(settings)
+        if isinstance(grid, HttpGrid):
+            refuse_seed(config)
         result = train(config, grid, on_metrics=_log_rounds(config.rounds))
     log(logging.INFO, "model, ledger and report: %s", result["out"])
 

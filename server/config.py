@@ -181,6 +181,15 @@ def typed(name: str, value: object, where: str = "") -> Any:
     return value
 
 
+def refuse_seed(config: "RunConfig") -> None:
+    """InputError if a run with real nodes has a seed: who knows it can subtract the noise."""
+    if config.seed >= 0:
+        raise InputError(
+            "a seed is for simulations: whoever knows it can subtract the noise, so a deployed run "
+            f"draws from the operating system; leave out seed={config.seed}"
+        )
+
+
 def parse_delta(text: str) -> float:
     """The delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
 

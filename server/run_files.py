@@ -1,14 +1,26 @@
-"""What stands in the files of a run, read; damaged ones are refused in one line."""
+"""What stands in the files of a run, read; damaged ones are refused in one line.
+
+The settings of a deployed run are in such a file too, on the server alone: a run config, where
+Flower keeps them, travels to every node with the app. Of all settings a node of a deployment needs
+none, because its data are declared in its own node-config.
+"""
 
 import contextlib
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from murmuration.preference.data.judgements import InputError
+
+#: The run config of a deployed run: the name of the file that has its settings, and nothing else.
+SETTINGS_FILE = "settings-file"
+_HANDED_OVER = "run-settings"
 
 #: In ``config.json`` and ``released.json``, beside what they hold: what ``check_of`` it.
 CHECK = "check"
@@ -78,3 +90,40 @@ def _lines_of_rounds(path: Path) -> list[dict[str, Any]]:
             if isinstance(data, dict) and type(data.get("round")) is int:
                 found.append(data)
     return found
+
+
+@contextlib.contextmanager
+def handed_over(settings: Mapping[str, Any], flwr_home: Path) -> Iterator[dict[str, str]]:
+    """Write settings to where the ServerApp of this FLWR_HOME finds them; the run config by which.
+
+    The file (0600) is gone afterwards.
+    """
+    folder = flwr_home / _HANDED_OVER
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    name = secrets.token_hex(16)
+    path = folder / f"{name}.json"
+    path.touch(0o600, exist_ok=False)
+    path.write_text(json.dumps(dict(settings)), encoding="utf-8")
+    try:
+        yield {SETTINGS_FILE: name}
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def settings_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run: its run config, or, of a deployed run, those in the file it names.
+
+    Raises:
+        InputError: there is no such file on this machine.
+    """
+    if SETTINGS_FILE not in run_config:
+        return dict(run_config)
+    name, home = str(run_config[SETTINGS_FILE]), os.environ.get("FLWR_HOME", "")
+    path = Path(home) / _HANDED_OVER / f"{name}.json"
+    settings = read_json(path) if home and re.fullmatch("[0-9a-f]{32}", name) else {}
+    if not settings:
+        raise InputError(
+            f"the settings of this run are not in {path}: a deployed run is started with "
+            "`murmuration deploy run`, on the server's machine and by its account"
+        )
+    return settings

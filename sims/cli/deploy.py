@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.server.config import RunConfig
+from murmuration.server.config import RunConfig, refuse_seed
 from murmuration.server.registration import registration_for
 from murmuration.sims.cli import about_data
 from murmuration.sims.cli.options import ReportTo, RunName, of_setting
@@ -249,6 +249,7 @@ def run(
             "group size cannot be chosen from that; add --set group_size=N"
         )
     config = replace(config, registration=config.registration or str(server / REGISTRATION))
+    refuse_seed(config)
     registration_for(config)  # what a run would be refused for is refused here
     with tracked(config.out, report_to, run_name, resume=config.resume):
         result = run_deployed(server, address, config, attempts=attempts, say=_say)

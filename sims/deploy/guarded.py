@@ -8,71 +8,88 @@ interface asks nobody for anything; in the runtime interface, who has an app's t
 in that app's command line, for every account to see) speaks for the app. So here everything but the
 fleet interface is answered to the account alone that the program runs as, on this machine; whose a
 connection is the kernel says (``sims.deploy.peer``). A SuperNode's port answers nobody else at all.
+The SuperLink's fleet interface is answered to registered keys, within bounds, and no body is read
+before (``sims.deploy.front_door``); so are connections bounded (``sims.deploy.connections``).
 
 It is done here, and not by a proxy in front or by the firewall, because either would leave the port
 behind it to the other accounts of the machine, or need root. It relies on Flower's serving its
 interfaces with uvicorn, so another version of Flower than was tried is not started.
 
-The program's files are for its account alone (umask), and what nodes sent is erased from the
-SuperLink's state when it starts and when it ends (``sims.deploy.server_state``).
+The program's files are for its account alone (umask). What nodes sent is erased from the
+SuperLink's state when a run ends, and when it starts and ends itself
+(``sims.deploy.server_state``).
 """
 
+import ctypes
 import logging
 import os
+import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import uvicorn
+from flwr.server.superlink.linkstate import LinkStateFactory
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.deploy import peer
-from murmuration.sims.deploy.server_state import erase_leftovers
+from murmuration.sims.deploy.connections import (
+    CONNECTION,
+    CONNECTIONS,
+    BoundedConnection,
+    FewRefusals,
+)
+from murmuration.sims.deploy.front_door import (
+    FLEET,
+    App,
+    FrontDoor,
+    Receive,
+    Scope,
+    Send,
+    refuse,
+)
+from murmuration.sims.deploy.server_state import erase_leftovers, start_erasing
 
 TRIED = "1.41."
-#: The one interface that other accounts and machines may speak to, by program.
-OPEN = {"superlink": ("/v1/fleet/",), "supernode": ()}
-REFUSAL = b"only the account that runs this program may ask for that, on its own machine\n"
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+_MMAP_THRESHOLD, _ARENAS = -3, -8  # of mallopt, in malloc.h
+REFUSAL = "only the account that runs this program may ask for that, on its own machine"
 
 log = logging.getLogger(__name__)
 
 
 class Guarded:
-    """An ASGI app: what starts with one of ``open_paths`` for all, all else for ``account``."""
+    """An ASGI app: the fleet interface by ``fleet``, if there is one, all else for ``account``."""
 
-    def __init__(self, app: App, open_paths: tuple[str, ...], account: int) -> None:
-        self._app, self._open, self._account = app, open_paths, account
+    def __init__(self, app: App, fleet: App | None, account: int) -> None:
+        self._app, self._fleet, self._account = app, fleet, account
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
-        if scope["type"] == "lifespan" or self._may(scope):
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif self._fleet and scope["type"] == "http" and scope["path"].startswith(FLEET):
+            await self._fleet(scope, receive, send)
+        elif self._may(scope):
+            if isinstance(connection := scope.get(CONNECTION), BoundedConnection):
+                connection.recognised = connection.unbounded = True
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            headers = [(b"content-type", b"text/plain"), (b"connection", b"close")]
-            await send({"type": "http.response.start", "status": 403, "headers": headers})
-            await send({"type": "http.response.body", "body": REFUSAL})
+            await refuse(scope, send, 403, REFUSAL)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
     def _may(self, scope: Scope) -> bool:
-        if scope["type"] == "http" and scope["path"].startswith(self._open):
-            return True
         other, here = scope.get("client"), scope.get("server")
         if not other or not here or here[1] is None:
             return False
         return peer.account_of(tuple(other), tuple(here)) == self._account
 
 
-def guard_all(open_paths: tuple[str, ...], account: int) -> None:
-    """From now on uvicorn serves nothing that is not guarded.
+def guard_all(program: str, account: int) -> None:
+    """From now on uvicorn serves nothing that is not guarded, as a superlink or a supernode.
 
     Outermost, where the address is the connection's own: further in, uvicorn believes the
     X-Forwarded-For of whoever is on this machine.
@@ -81,7 +98,16 @@ def guard_all(open_paths: tuple[str, ...], account: int) -> None:
 
     def guarded(self: uvicorn.Config) -> None:
         load(self)
-        self.loaded_app = Guarded(cast(App, self.loaded_app), open_paths, account)
+        app, fleet = cast(App, self.loaded_app), None
+        self.http_protocol_class, self.ws_protocol_class = BoundedConnection, None
+        self.limit_concurrency = CONNECTIONS
+        for name in ("uvicorn.access", "uvicorn.error"):
+            logging.getLogger(name).addFilter(FewRefusals())
+        if program == "superlink":
+            factory: LinkStateFactory = self.app.state.linkstate_factory  # type: ignore[union-attr]
+            fleet = FrontDoor(app, factory.state())
+            start_erasing(factory.state(), Path(factory.database))
+        self.loaded_app = Guarded(app, fleet, account)
 
     uvicorn.Config.load = guarded
 
@@ -95,7 +121,7 @@ def main(program: str, options: list[str]) -> None:
         )
     os.umask(0o077)
     if peer.can_tell():
-        guard_all(OPEN[program], os.geteuid())
+        guard_all(program, os.geteuid())
     elif program == "superlink":
         raise InputError(
             "this system does not say which account a connection comes from, and Flower takes "
@@ -111,6 +137,11 @@ def main(program: str, options: list[str]) -> None:
         return
     from flwr.superlink.cli import flower_superlink
 
+    open_files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # as many as may be had
+        enough = max(open_files, 4 * CONNECTIONS)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(enough, most), most))
+    _give_memory_back()
     state = Path(options[options.index("--database") + 1])
     erase_leftovers(state)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn stops, then raises it again
@@ -118,6 +149,14 @@ def main(program: str, options: list[str]) -> None:
         flower_superlink()
     finally:
         erase_leftovers(state)
+
+
+def _give_memory_back() -> None:
+    """Let glibc return the memory of a body to the system when it is free, and not keep it."""
+    with suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, 2**18)
+        mallopt(_ARENAS, 2)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,11 @@ from flwr.proto.control_pb2 import ListRunsRequest
 from flwr.supercore.control import ControlHttpClient
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.server.config import RunConfig
+from murmuration.server.config import RunConfig, refuse_seed
+from murmuration.server.run_files import handed_over
 from murmuration.sims.deploy import templates
 from murmuration.sims.deploy.init import CONNECTION, REGISTRATION
 from murmuration.sims.deploy.processes import environment_of
-from murmuration.sims.deploy.server_state import erase_leftovers
-from murmuration.sims.deploy.templates import STATE_FILE
 from murmuration.sims.deploy.watch import Watch
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.strategies.protocol.availability import Reason
@@ -43,16 +42,18 @@ def run_deployed(
 ) -> dict[str, object]:
     """Run ``config`` on the SuperLink of a deployment's ``server`` folder; the result.
 
-    Nodes are held to what the deployment's file registers them for (``server.registration``).
-    With ``app_dir`` the app is what is in that folder, and there need be no result.
+    Nodes are held to what the deployment's file registers them for (``server.registration``), and
+    are sent none of the settings. With ``app_dir`` the app is what is in that folder, and there
+    need be no result.
 
     A run that was aborted because nodes failed is not submitted again: each attempt would be
     charged, and somebody has to look first.
 
     Raises:
-        InputError: the run was aborted, or did not complete in so many attempts; says why the last
-            one ended.
+        InputError: there is a seed, the run was aborted, or it did not complete in so many
+            attempts; says why the last one ended.
     """
+    refuse_seed(config)
     out = Path(config.out)
     why = ""
     for attempt in range(attempts):
@@ -66,13 +67,13 @@ def run_deployed(
             config, resume=begun, accept_ledger_loss=accept, registration=registration
         )
         (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
-        with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
-            app = write_bundle(Path(scratch) / "app", settings.to_run_config(), app_dir=app_dir)
-            run_id = submit(server, app)
-        say(f"run {run_id} submitted" + (", going on from the checkpoint" if begun else ""))
-        why = follow(server, address, run_id, Watch(out, config.rounds, say))
-        if not erase_leftovers(server / STATE_FILE):
-            say(f"what nodes sent stays in {server / STATE_FILE} until the SuperLink is restarted")
+        home = Path(templates.server_environment(server)["FLWR_HOME"])
+        with handed_over(settings.to_run_config(), home) as run_config:
+            with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
+                app = write_bundle(Path(scratch) / "app", run_config, app_dir=app_dir)
+                run_id = submit(server, app)
+            say(f"run {run_id} submitted" + (", going on from the checkpoint" if begun else ""))
+            why = follow(server, address, run_id, Watch(out, config.rounds, say))
         if not why:
             result = out / "result.json"
             return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}

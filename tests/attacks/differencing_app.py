@@ -16,6 +16,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.grid import step_for
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import ProtocolError
+from murmuration.server.run_files import settings_of
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Attendance
 from murmuration.strategies.protocol.secure_rounds import Asker, masked_totals
@@ -55,4 +56,4 @@ def main(grid: Grid, context: Context) -> None:
     if len(sums) == 2:
         found["somebody's sum"] = (sums[0] - sums[1]).tolist()
     found["said"] = [str(line) for line in said]
-    Path(str(context.run_config["out"]), "found.json").write_text(json.dumps(found))
+    Path(str(settings_of(context.run_config)["out"]), "found.json").write_text(json.dumps(found))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from flwr.app import Context, RecordDict
+from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
@@ -86,6 +88,15 @@ def test_without_a_place_it_takes_one_in_the_home_folder(crowd, tmp_path, monkey
 def test_unknown_settings_are_refused(crowd):
     with pytest.raises(InputError, match="unknown setting 'epsylon'"):
         run(settings(crowd, epsylon=3.0))
+
+
+def test_a_seed_is_refused_where_nodes_are_real(crowd, tmp_path):
+    """As `flwr run . DEPLOYMENT --run-config seed=7` would, past `murmuration deploy run`."""
+    out = tmp_path / "run"
+    context = Context(1, 0, {}, RecordDict(), settings(crowd, out=str(out)))
+    with pytest.raises(InputError, match="a seed is for simulations"):
+        server_app(HttpGrid.__new__(HttpGrid), context)
+    assert not out.exists()
 
 
 def defaults():

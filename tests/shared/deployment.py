@@ -4,6 +4,7 @@ import gzip
 import json
 import socket
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from murmuration.client.app import app as client_app
@@ -14,6 +15,7 @@ from murmuration.sims.deploy.init import Deployment, write_deployment
 from murmuration.sims.deploy.processes import Site, wait_for
 from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.population.population import Population, write
+from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.local import LocalGrid
 
 POLICY = """\
@@ -38,6 +40,21 @@ def free_ports(count: int) -> list[int]:
 
 def free_port() -> int:
     return free_ports(1)[0]
+
+
+def seeded_app(folder: Path, seed: int) -> Path | None:
+    """Our app, whose ServerApp draws from a seed; None, which is our own, if it is negative."""
+    if seed < 0:
+        return None
+    if not folder.exists():
+        write_bundle(folder, {})
+        with (folder / "murmuration" / "server" / "app.py").open("a") as code:
+            code.write(
+                "\n\nimport dataclasses\n\n\n"
+                "def train(config, *more, _train=train, **named):\n"
+                f"    return _train(dataclasses.replace(config, seed={seed}), *more, **named)\n"
+            )
+    return folder
 
 
 class World:
@@ -100,7 +117,11 @@ class World:
             yield site
 
     def run(self, site, config):
-        return run_deployed(site.server, self.deployment.address, config, attempts=1)
+        """A run; with a seed, which no deployment takes, by an app that was changed for it."""
+        app = seeded_app(self.folder / f"app-{config.seed}", config.seed)
+        config = replace(config, seed=-1)
+        address = self.deployment.address
+        return run_deployed(site.server, address, config, attempts=1, app_dir=app)
 
     def simulated(self, config):
         """The same plan, with every node in this process."""

@@ -57,6 +57,19 @@ def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(cli, tmp_path, co
     assert "run.toml cannot be used: unknown setting 'sounds'" in err[0]
 
 
+@pytest.mark.parametrize("place", ["--set", "run.toml"])
+def test_a_seed_is_refused(cli, folder, tmp_path, configs, place):
+    """It ended "private, proven", and every node was sent it."""
+    given = ("--set", "seed=7") if place == "--set" else ()
+    if not given:
+        with (folder / "server" / "run.toml").open("a") as file:
+            file.write("seed = 7\n")
+    out = tmp_path / "run"
+    code, _, err = cli("deploy", "run", folder, "--out", out, *given)
+    assert (code, len(err), configs, out.exists()) == (2, 1, [], False)
+    assert "a seed is for simulations" in err[0]
+
+
 def test_metrics_of_a_run_are_sent_to_a_tracker(cli, folder, tmp_path, monkeypatch):
     heard, out = {}, tmp_path / "run"
 

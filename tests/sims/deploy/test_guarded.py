@@ -26,9 +26,9 @@ async def app(scope, receive, send):
 
 @pytest.fixture
 def port(monkeypatch):
-    """A server that is guarded, with the fleet interface open, as a SuperLink's."""
+    """A server that is guarded, as a SuperNode's: nothing is the fleet's."""
     monkeypatch.setattr(uvicorn.Config, "load", uvicorn.Config.load)
-    guarded.guard_all(guarded.OPEN["superlink"], os.geteuid())
+    guarded.guard_all("supernode", os.geteuid())
     server = uvicorn.Server(
         uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_level="warning")
     )
@@ -49,6 +49,7 @@ def ask(port, path, headers=()):
 
 
 PATHS = ["/v1/control/list-nodes", "/v1/runtime/acquire-task", "/docs", "/health", "/v1/fleet", "/"]
+PATHS.append("/v1/fleet/pull-messages")  # a SuperNode's port has no fleet
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -60,12 +61,7 @@ def test_the_account_that_runs_it_is_answered(port, path):
 @pytest.mark.parametrize("path", PATHS)
 def test_another_account_is_refused(port, path):
     status, said = as_account("nobody", lambda: ask(port, path))
-    assert (status, said.encode()) == (403, guarded.REFUSAL)
-
-
-@root
-def test_another_account_may_be_a_supernode(port):
-    assert as_account("nobody", lambda: ask(port, "/v1/fleet/pull-messages"))[0] == 200
+    assert (status, said) == (403, f"{guarded.REFUSAL}\n")
 
 
 @root
@@ -86,7 +82,7 @@ def answered(scope, account=0):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(guarded.Guarded(app, ("/v1/fleet/",), account)(scope, None, send))
+    asyncio.run(guarded.Guarded(app, app, account)(scope, None, send))
     return sent
 
 
@@ -100,9 +96,11 @@ def test_who_cannot_be_told_is_refused(client):
     assert [message["type"] for message in said] == ["websocket.close"]
 
 
-def test_a_supernodes_port_answers_no_other_account():
-    assert guarded.OPEN["supernode"] == ()
-    assert not "/v1/fleet/".startswith(guarded.OPEN["supernode"])
+def test_the_fleet_is_another_apps_matter():
+    scope = {"type": "http", "path": "/v1/fleet/x", "client": None, "server": ("127.0.0.1", 2)}
+    assert answered(scope)[0]["status"] == 200
+    for path in ("/v1/fleet", "/V1/fleet/x", "//v1/fleet/x"):
+        assert answered({**scope, "path": path})[0]["status"] == 403
 
 
 def test_another_flower_is_not_started(monkeypatch):

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from deployment import POLICY, World, free_port
+from deployment import POLICY, World, free_port, seeded_app
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
@@ -43,8 +43,7 @@ def test_two_clients_train_what_a_simulation_trains(tmp_path):
         # What nodes sent is not on the server's disk any more, and what is there is one account's.
         kept = list((tmp_path / "d" / "server").glob("state.db*"))
         assert "state.db-wal" in {path.name for path in kept}
-        # How an array begins. (The app's own source, which is there, says it in other bytes.)
-        assert not any(b"\x93NUMPY" in path.read_bytes() for path in kept)
+        wait_for(lambda: not any_array(kept), 30, "that what nodes sent is erased")
         assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
     assert result["rounds"] == 1
     deployed_D = RewardModel.load(tmp_path / "run" / "model").theta_D
@@ -58,6 +57,36 @@ def test_two_clients_train_what_a_simulation_trains(tmp_path):
         assert sum(line.get("answered") == "train" for line in noted) <= 1
     # And the whole of it is gone.
     assert not [p for p in site.programs.values() if p.alive]
+
+
+def any_array(files):
+    """Whether one is in a file; our app's own source, which is there, writes it in other bytes."""
+    return any(b"\x93NUMPY" in path.read_bytes() for path in files)
+
+
+@pytest.mark.timeout(900)
+def test_what_nodes_sent_is_erased_though_the_command_was_killed(tmp_path):
+    """SIGKILL to `deploy run`: the run goes on, and its end is not the command's to see."""
+    world = World(tmp_path, ("a", "b"), users=8)
+    config = world.config("run", rounds=3, cohort=6, users=8)
+    code = (
+        "import json, sys; from pathlib import Path;"
+        "from murmuration.server.config import RunConfig;"
+        "from murmuration.sims.deploy.run import run_deployed;"
+        "run_deployed(Path(sys.argv[1]), sys.argv[2],"
+        " RunConfig.from_run_config(json.loads(sys.argv[3])))"
+    )
+    with world.running() as site:
+        command = [sys.executable, "-c", code, str(site.server), world.deployment.address]
+        with subprocess.Popen([*command, json.dumps(config.to_run_config())]) as deploy_run:
+            metrics = tmp_path / "run" / "metrics.jsonl"
+            wait_for(metrics.exists, 300, "a round")
+            deploy_run.kill()
+        kept = list((tmp_path / "d" / "server").glob("state.db*"))
+        wait_for(lambda: any_array(kept), 60, "another round")
+        wait_for((tmp_path / "run" / "result.json").exists, 300, "the run's end")
+        wait_for(lambda: not any_array(kept), 30, "that what nodes sent is erased")
+        assert site.programs["superlink"].alive
 
 
 @pytest.mark.slow
@@ -312,16 +341,18 @@ def test_two_hosts(tmp_path, monkeypatch):
             "murmuration.sims.deploy.templates.tool", _wrapped(tmp_path, server, "flwr")
         )
         with world.running() as site:
-            config = world.config("run", rounds=1, cohort=6, users=8, seed=2)
+            config = world.config("run", rounds=1, cohort=6, users=8)
             code = (
                 "import json, sys; from pathlib import Path; "
                 "from murmuration.server.config import RunConfig;"
                 "from murmuration.sims.deploy.run import run_deployed;"
                 "run_deployed(Path(sys.argv[1]), sys.argv[2], "
-                "RunConfig.from_run_config(json.loads(sys.argv[3])), attempts=1)"
+                "RunConfig.from_run_config(json.loads(sys.argv[3])), attempts=1,"
+                " app_dir=Path(sys.argv[4]))"
             )
             command = [*server, sys.executable, "-c", code, str(site.server)]
             command += [world.deployment.address, json.dumps(config.to_run_config())]
+            command.append(str(seeded_app(tmp_path / "app", 2)))
             done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
     deployed_D = RewardModel.load(tmp_path / "run" / "model").theta_D

@@ -1,6 +1,7 @@
 """Submitting, following and resuming, with a SuperLink that is only pretended."""
 
 import json
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.server.config import RunConfig
+from murmuration.server.run_files import SETTINGS_FILE, settings_of
 from murmuration.sims.deploy import run
 from murmuration.sims.deploy.run import run_deployed
 
@@ -17,12 +19,12 @@ CONFIG = RunConfig(data="", users=10, cohort=5)
 
 @pytest.fixture
 def superlink(monkeypatch, tmp_path):
-    """Outcomes of runs, one after the other; what was submitted is remembered."""
+    """Outcomes of runs, one after the other; the settings that a ServerApp reads are remembered."""
     outcomes, submitted = [], []
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
 
     def submit(server, app):
-        settings = tomllib.loads((Path(app) / "pyproject.toml").read_text())
-        submitted.append(settings["tool"]["flwr"]["app"]["config"])
+        submitted.append(settings_of(run_config(app)))
         return len(submitted)
 
     def follow(server, address, run_id, watch):
@@ -37,6 +39,45 @@ def superlink(monkeypatch, tmp_path):
     monkeypatch.setattr(run, "submit", submit)
     monkeypatch.setattr(run, "follow", follow)
     return outcomes, submitted
+
+
+def run_config(app):
+    """What travels to every node with an app, beside its code."""
+    app = tomllib.loads((Path(app) / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert app.keys() == {"publisher", "components", "config"}
+    return app["config"]
+
+
+@pytest.mark.parametrize("own_app", [False, True])
+def test_nodes_are_sent_no_settings(superlink, tmp_path, monkeypatch, own_app):
+    """Neither a seed nor a path of the server's, nor whatever setting there will be."""
+    private = {"test": "/srv/test.jsonl", "registration": "/srv/nodes.toml"}
+    out, sent, texts = tmp_path / "run", [], []
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "code.py").write_text("")
+
+    def submit(server, app, before=run.submit):
+        sent.append(run_config(app))
+        texts.extend(path.read_text() for path in Path(app).rglob("*") if path.is_file())
+        return before(server, app)
+
+    monkeypatch.setattr(run, "submit", submit)
+    superlink[0].append("")
+    app_dir = tmp_path / "own" if own_app else None
+    config = replace(CONFIG, out=str(out), **private)
+    run_deployed(tmp_path, "a:1", config, app_dir=app_dir)
+    (only,) = sent
+    assert list(only) == [SETTINGS_FILE]
+    assert re.fullmatch("[0-9a-f]{32}", only[SETTINGS_FILE])
+    assert not [path for path in (str(tmp_path), *private.values()) if path in "".join(texts)]
+    assert superlink[1] == [replace(config, out=str(out)).to_run_config()]
+    assert list((tmp_path / "flwr").rglob("*.json")) == []  # it is over
+
+
+def test_a_seed_is_refused_before_anything_is_sent(superlink, tmp_path):
+    with pytest.raises(InputError, match=r"a seed is for simulations: .* leave out seed=7"):
+        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run"), seed=7))
+    assert superlink[1] == []
 
 
 def test_a_run_that_breaks_is_resumed(superlink, tmp_path):
