@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 
 from murmuration.client.app import app as client_app
+from murmuration.client.isolated import python
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
@@ -173,7 +174,7 @@ class Chaos:
         for name in HONEST:
             site.start_agent(name, self.data(name), wait=False)
         self.rogue = self.folder / "x.sock"
-        command = [sys.executable, "-m", "murmuration.sims.stress.rogue_node", str(self.rogue)]
+        command = python("-m", "murmuration.sims.stress.rogue_node", str(self.rogue))
         site.start("x-rogue", [*command, str(self.folder / "harms.jsonl"), "45"])
         for name in HONEST:
             wait_for(self.socket(name).is_socket, 300, f"agent of {name}")
