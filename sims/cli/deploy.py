@@ -14,6 +14,7 @@ from murmuration.server.config import RunConfig
 from murmuration.server.registration import registration_for
 from murmuration.sims.cli import about_data
 from murmuration.sims.cli.options import ReportTo, RunName, of_setting
+from murmuration.sims.deploy.certificates import write_new
 from murmuration.sims.deploy.client import (
     Client,
     checks,
@@ -23,7 +24,6 @@ from murmuration.sims.deploy.client import (
     server_line,
     spent,
 )
-from murmuration.sims.deploy.certificates import write_new
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import (
     REGISTRATION,
@@ -134,7 +134,7 @@ def client(
     state: Annotated[
         Path | None,
         typer.Option(
-            help="a private folder of your own: ledger, keys, logs \\[default: DIR-state, beside DIR]",
+            help="a folder of your own: ledger, keys, logs \\[default: DIR-state, beside DIR]",
             show_default=False,
         ),
     ] = None,

@@ -265,16 +265,16 @@ CLIENT = """\
 
 | file | what it is |
 |---|---|
-| `node.key`, `node.pub` | your key; the server knows its public half. Whoever has the first can answer for you |
+| `node.key`, `node.pub` | your key, which stays secret, and the half that the server knows |
 | `ca.crt` | the server at {address} must show a certificate signed by this; no other is believed |
 | `policy.toml` | what may leave your machine. Yours to edit: the server cannot change it |
 | `run.toml` | what the operator says a run will be; `--check` compares it with the policy |
 | `client.toml` | where the server is, and how many users count here |
-| `SHA256SUMS`, `SHA256SUMS.sig` | all of these, and the operator's signature |
+| `SHA256SUMS`, `SHA256SUMS.sig` | digests of all these, and the operator's signature |
 
-Nothing else may be in this folder, and no command that somebody sends you along with it is part of
-it. What is yours, ledger, keys and logs, is kept beside it, and no copy of that is the operator's.
+Nothing else may be in this folder, and nothing in it is ever run. What is yours (ledger, keys,
+logs) is kept beside it, in a folder that nobody hands you.
 
-`murmuration deploy client FOLDER --data YOUR-FILE --check` says what would leave. How to go on is in
-docs/how-to/deploying.md of your own installation, also how to run it as two system services.
+`murmuration deploy client FOLDER --data YOUR-FILE --check` says what would leave. How to go on,
+and how to run it as two system services, is in docs/how-to/deploying.md of murmuration itself.
 """

@@ -163,7 +163,7 @@ class Chaos:
 
     def data(self, name: str) -> Path:
         """A client's judgements."""
-        return self.client(name) / "judgements.jsonl"
+        return self.folder / f"{name}.jsonl"
 
     def start(self, site: Site) -> None:
         """Everything, running."""
@@ -251,7 +251,7 @@ def kill_agent(chaos: Chaos) -> None:
 def roll_back(chaos: Chaos) -> None:
     """An agent's own ledger loses its last line: it does not start until that is back."""
     chaos.site.programs["c-agent"].kill()
-    path = chaos.client("c") / "state" / "own-ledger.jsonl"
+    path = chaos.site.state("c") / "own-ledger.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[: whole[:-1].rfind(b"\n") + 1])
     chaos.site.start_agent("c", chaos.data("c"), wait=False)
