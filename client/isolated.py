@@ -23,7 +23,7 @@ OWNERS = (
     "CUDA_VISIBLE_DEVICES",
 )
 #: The agent answers from what is on its machine, whatever a policy or a server names.
-OFFLINE = {"HF_HUBOFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
 
 
 def python(*arguments: str) -> list[str]:
