@@ -14,7 +14,6 @@ import resource
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 
 from murmuration.client.isolated import owners_environment, python
@@ -50,17 +49,16 @@ def bounded_cost(
     texts = [plan.to_json() for plan in plans]
     asked = json.dumps({"delta": delta, "plans": texts, "seconds": seconds})
     try:
-        with tempfile.TemporaryDirectory(prefix="murmuration-cost-") as own:
-            found = subprocess.run(
-                python("-m", __name__),
-                input=asked,
-                capture_output=True,
-                text=True,
-                timeout=patience,
-                check=False,
-                cwd=own,
-                env={**owners_environment(), "OMP_NUM_THREADS": "1"},
-            )
+        found = subprocess.run(
+            python("-m", __name__),
+            input=asked,
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
+            cwd="/",  # not where we happen to be, which may be a folder of somebody else's
+            env={**owners_environment(), "OMP_NUM_THREADS": "1"},
+        )
     except subprocess.TimeoutExpired:
         raise Costly(f"to account for it takes more than {patience:g} seconds") from None
     if found.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
