@@ -98,7 +98,7 @@ class UserStore:
         left_out = None if self.on_bad_rows == "refuse" else LeftOut(self.on_bad_rows)
         found = made(left_out)
         if left_out is not None:
-            _tell(left_out.rows, left_out.reasons)
+            _tell(left_out.rows, left_out.reasons)  # these reasons quote nothing
         return found
 
     def where(self, asked: Asked) -> np.ndarray:
@@ -238,8 +238,16 @@ def load_for_node(
     found = load(data, columns, "isolate", task, schema)
     for note in found.notes:
         _log.info("%s", note)
-    _tell(found.left_out, found.set_aside)
+    if found.left_out:
+        _log.warning(
+            "%d rows are left out, the first: %s", found.left_out, place_of(found.set_aside[0])
+        )
     return found
+
+
+def place_of(reason: str) -> str:
+    """Where a row that was left out stands, without the reason, which may quote what is in it."""
+    return reason.partition(": ")[0]
 
 
 def _tell(rows: int, reasons: Sequence[str]) -> None:

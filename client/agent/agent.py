@@ -33,6 +33,7 @@ import pwd
 import socket
 import stat
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -373,8 +374,13 @@ def _serve_one(agent: Agent, connection: socket.socket) -> None:
         except (PolicyRefusal, TermsChanged) as refusal:
             log.warning("%s", refusal)
             unix_socket.send_refusal(connection, str(refusal))
-        except Exception:
-            log.exception("no answer to %r", kind)
+        except InputError as error:
+            log.error("no answer to %r: %s", kind, error)
+            unix_socket.send_refusal(connection, _NO_ANSWER)
+        except Exception as error:
+            # Its message may quote a user's text: what it is and where is enough.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("no answer to %r: %s at\n%s", kind, type(error).__name__, where)
             unix_socket.send_refusal(connection, _NO_ANSWER)
         else:
             unix_socket.send_answer(connection, found)

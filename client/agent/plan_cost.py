@@ -10,13 +10,13 @@ answering.
 """
 
 import json
-import os
 import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 
+from murmuration.client.isolated import owners_environment, python
 from murmuration.strategies.protocol.stated_plan import StatedPlan, charged, cost
 
 #: Seconds of a processor that accounting may take, and seconds in all: on a busy machine nobody's
@@ -50,13 +50,14 @@ def bounded_cost(
     asked = json.dumps({"delta": delta, "plans": texts, "seconds": seconds})
     try:
         found = subprocess.run(
-            [sys.executable, "-m", __name__],
+            python("-m", __name__),
             input=asked,
             capture_output=True,
             text=True,
             timeout=patience,
             check=False,
-            env={**os.environ, "PYTHONPATH": _path(), "OMP_NUM_THREADS": "1"},
+            cwd="/",  # not where we happen to be, which may be a folder of somebody else's
+            env={**owners_environment(), "OMP_NUM_THREADS": "1"},
         )
     except subprocess.TimeoutExpired:
         raise Costly(f"to account for it takes more than {patience:g} seconds") from None
@@ -69,11 +70,6 @@ def bounded_cost(
     if "refused" in answer:
         raise Costly(str(answer["refused"]))
     return float(answer["epsilon"])
-
-
-def _path() -> str:
-    """Where this process finds its modules, for one that starts in the same folder."""
-    return os.pathsep.join(folder or os.getcwd() for folder in sys.path)  # noqa: PTH109
 
 
 def main() -> None:

@@ -105,7 +105,7 @@ def _at(site: Site, deployment: Deployment) -> Site:
 
 
 def _data(folder: Path, name: str) -> Path:
-    return folder / "deployment" / "clients" / name / "judgements.jsonl"
+    return folder / f"{name}.jsonl"
 
 
 def _prepare(folder: Path, deployment: Deployment) -> None:
@@ -119,7 +119,8 @@ def _prepare(folder: Path, deployment: Deployment) -> None:
         text = "".join(json.dumps(row) + "\n" for row in rows if row["user_id"] in mine)
         _data(folder, name).write_text(text, encoding="utf-8")
         rules = POLICY.replace("9.0", "1e6") + "max_dimension = 2_000_000\n"
-        (_data(folder, name).parent / "policy.toml").write_text(rules, encoding="utf-8")
+        policy = folder / "deployment" / "clients" / name / "policy.toml"
+        policy.write_text(rules, encoding="utf-8")
 
 
 def _measure(

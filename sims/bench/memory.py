@@ -27,7 +27,7 @@ def measure_memory(setting: Setting, rounds: int) -> dict[str, Any]:
     """The row of a run in a process of its own, with the most memory that process had."""
     numbers = (setting.users, setting.cohort, setting.dimension, setting.each, rounds)
     done = subprocess.run(
-        [sys.executable, "-m", "murmuration.sims.bench.memory", *map(str, numbers)],
+        [sys.executable, "-P", "-m", "murmuration.sims.bench.memory", *map(str, numbers)],
         capture_output=True,
         text=True,
         check=False,

@@ -48,9 +48,9 @@ def pfl_environment(folder: Path = _CACHE / "pfl-0.6") -> Path:
     torch = f"torch=={version('torch').partition('+')[0]}"
     # torch first and by itself: left to the resolver it might be another build.
     for command in (
-        [sys.executable, "-m", "venv", "--clear", str(folder)],
-        [str(python), "-m", "pip", "install", "-q", torch],
-        [str(python), "-m", "pip", "install", "-q", PFL, torch],
+        [sys.executable, "-P", "-m", "venv", "--clear", str(folder)],
+        [str(python), "-P", "-m", "pip", "install", "-q", torch],
+        [str(python), "-P", "-m", "pip", "install", "-q", PFL, torch],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -14,7 +14,16 @@ from murmuration.server.config import RunConfig, refuse_seed
 from murmuration.server.registration import registration_for
 from murmuration.sims.cli import about_data
 from murmuration.sims.cli.options import ReportTo, RunName, of_setting
-from murmuration.sims.deploy.client import Client, checks, describe, run_client, run_node, spent
+from murmuration.sims.deploy.certificates import write_new
+from murmuration.sims.deploy.client import (
+    Client,
+    checks,
+    describe,
+    run_client,
+    run_node,
+    server_line,
+    spent,
+)
 from murmuration.sims.deploy.doctor import examine
 from murmuration.sims.deploy.init import (
     REGISTRATION,
@@ -25,6 +34,7 @@ from murmuration.sims.deploy.init import (
 from murmuration.sims.deploy.processes import ended_by_signals
 from murmuration.sims.deploy.register import register
 from murmuration.sims.deploy.run import run_deployed
+from murmuration.sims.deploy.templates import client_units
 from murmuration.sims.deploy.terms import RUN, Terms, read_settings, usual_run
 from murmuration.sims.runtimes.tracking import tracked
 from murmuration.strategies import registry
@@ -121,11 +131,22 @@ def client(
     node_user: Annotated[
         str | None, typer.Option(help="run the server's code as this user (needs root)")
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="a folder of your own: ledger, keys, logs \\[default: DIR-state, beside DIR]",
+            show_default=False,
+        ),
+    ] = None,
+    fingerprint: Annotated[
+        str, typer.Option(help="SHA-256 of the authority that must have signed DIR, if you know it")
+    ] = "",
 ) -> None:
-    """Check file, key, server and policy, say exactly what will leave this machine, then run the
-    node. The policy is compared with the run that the operator means to make.
+    """Check folder, file, key and policy, say exactly what will leave this machine, then run the
+    node. The policy is compared with the run that the operator means to make. --check asks nobody
+    for anything, and writes nothing.
     """
-    found = Client.load(folder)
+    found = Client.load(folder, state, fingerprint)
     if (data is None) == (socket is None):
         raise InputError("give --data FILE, or --socket PATH of an agent that runs by itself")
     if data is None:
@@ -137,6 +158,8 @@ def client(
     )
     named = about_data.renamed(columns, user_column)
     judgements, lines, well = checks(found, data, named, schema)
+    if not check:
+        lines.append(server_line(found))
     typer.echo("\n".join([*lines, "", *describe(found, judgements), "", *spent(found), ""]))
     if node_user is None:
         typer.echo(
@@ -158,6 +181,23 @@ def client(
             node_user=node_user,
             say=_say,
         )
+
+
+@deploy.command("units")
+def units(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="where to write them: /etc/systemd/system")
+    ],
+) -> None:
+    """Write a client's agent and SuperNode as two systemd units; start nothing.
+
+    They run as users of their own, murmuration-agent and murmuration-node.
+    """
+    for name, text in client_units().items():
+        try:
+            typer.echo(f"wrote {write_new(folder.expanduser() / name, text.encode())}")
+        except OSError as error:
+            raise InputError(f"{folder / name} cannot be written: {error.strerror}") from None
 
 
 @deploy.command("register")

@@ -1,5 +1,8 @@
 """A person's side of a deployment: check what is there, say what will leave, then run it.
 
+The folder that they were handed is read and never written, and nothing in it is run. What is
+theirs, ledger, keys and logs, is in a folder of their own beside it.
+
 Runs the agent, which reads the judgements, and beside it the SuperNode and its executor, which runs
 what the server ships. With ``--node-user`` (as root) these are another operating-system user, who
 cannot read the judgements; without it all are one user, and the agent protects only against an app
@@ -9,6 +12,7 @@ ends when we do: see ``sims.deploy.confined``.
 
 import os
 import pwd
+import re
 import shutil
 import socket
 import ssl
@@ -27,20 +31,25 @@ from cryptography import x509
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.policy import Policy
 from murmuration.client.agent.unix_socket import answers
+from murmuration.client.isolated import python
 from murmuration.client.labels.memory import LabelState
-from murmuration.client.store import load_judged
+from murmuration.client.store import load_judged, place_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.server.reporting.figures import counted
 from murmuration.sims.deploy.certificates import days_left, load_client_key, public_line
 from murmuration.sims.deploy.confined import node_environment
-from murmuration.sims.deploy.init import CLIENT_SETTINGS
+from murmuration.sims.deploy.handed_over import AUTHORITY, KEY, POLICY, SETTINGS, HandedOver
+from murmuration.sims.deploy.init import CLIENT_NAME
 from murmuration.sims.deploy.plan import compared, own_ledger
 from murmuration.sims.deploy.processes import (
     Program,
-    agent_command,
+    agent_program,
     end_all,
+    node_folder,
     node_programs,
+    own_folder,
+    state_beside,
     wait_for,
 )
 from murmuration.sims.deploy.terms import RUN
@@ -49,6 +58,8 @@ from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol.stated_plan import cost
 
 RESTART_SECONDS = 5.0
+#: Of a host, or of an IPv6 address in brackets, and a port.
+_ADDRESS = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _DIMENSION = 1025  # of the default features, for the sizes that are told
 
 
@@ -56,7 +67,9 @@ _DIMENSION = 1025  # of the default features, for the sizes that are told
 class Client:
     """A client's folder, checked. InputError, saying what is wrong, from ``load``.
 
-    ``users`` is how many the server's owner registered this client for, as the folder says.
+    ``users`` is how many the server's owner registered this client for, as the folder says;
+    ``state`` the owner's own folder, and ``known`` whether they know who signed the one they were
+    handed.
     """
 
     folder: Path
@@ -64,21 +77,36 @@ class Client:
     address: str
     policy: Policy
     public: bytes
-    users: int = 1
+    users: int
+    state: Path
+    handed_over: HandedOver
+    known: bool
 
     @classmethod
-    def load(cls, folder: Path) -> "Client":
-        """Read settings, key and policy."""
-        folder = folder.expanduser().absolute()
+    def load(cls, folder: Path, state: Path | None = None, fingerprint: str = "") -> "Client":
+        """Read settings, key and policy of a folder in which nothing else is.
+
+        ``state`` is by default beside it; nothing is made there. ``fingerprint`` is that of the
+        operator's authority, if the owner knows it from elsewhere.
+        """
+        folder = folder.expanduser().resolve()
+        state = (state or state_beside(folder)).expanduser().resolve()
+        if state.is_relative_to(folder):
+            raise InputError(f"--state {state} is in {folder}: keep what is yours beside it")
+        handed_over = HandedOver.examine(folder)
+        known = handed_over.check_authority(state, fingerprint)
         try:
-            settings = tomllib.loads((folder / CLIENT_SETTINGS).read_text(encoding="utf-8"))
-            name, address = str(settings["name"]), str(settings["superlink"])
-            users = int(settings.get("users", 1))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{folder / CLIENT_SETTINGS} cannot be used: {error}") from None
-        key = load_client_key(folder / "node.key")
-        policy = Policy.load(folder / "policy.toml")
-        return cls(folder, name, address, policy, public_line(key.public_key()), users)
+            settings = tomllib.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+            name, address, users = (settings[key] for key in ("name", "superlink", "users"))
+            if not re.fullmatch(CLIENT_NAME, name) or not _ADDRESS.fullmatch(address):
+                raise ValueError("name or superlink is none")
+            if not isinstance(users, int) or users < 1:
+                raise ValueError("users is no number of them")
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{folder / SETTINGS} cannot be used: {error}") from None
+        public = public_line(load_client_key(folder / KEY).public_key())
+        policy = Policy.load(folder / POLICY)
+        return cls(folder, name, address, policy, public, users, state, handed_over, known)
 
 
 def connection(address: str) -> socket.socket:
@@ -156,7 +184,7 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
 
 def spent(client: Client) -> list[str]:
     """What has left this machine so far, in lines; InputError if its ledger is damaged."""
-    ledger, policy = own_ledger(client.folder / "state"), client.policy
+    ledger, policy = own_ledger(client.state), client.policy
     if not ledger.head.hash:
         return ["So far nothing has left."]
     found = [
@@ -169,7 +197,7 @@ def spent(client: Client) -> list[str]:
             f"{len(ledger.plans)} stated plans, together epsilon {epsilon:.4g} of "
             f"{policy.max_epsilon:g} at delta {policy.delta:g}."
         )
-    labels = client.folder / "state" / "labels.state"
+    labels = client.state / "labels.state"
     for told in LabelState(labels).spends() if labels.exists() else []:
         found.append(
             f"{told.user_id}: {len(told.items)} labels told, epsilon {told.epsilon:.4g} of "
@@ -203,44 +231,52 @@ def checks(
     schema: Schema = PAIRS,
 ) -> tuple[Judgements, list[str], bool]:
     """The judgements, what was found, and whether the policy allows the run that the operator
-    means to make, and the server could be checked.
+    means to make. Nobody is asked for anything: nothing here touches the network.
 
     Raises:
         InputError: the data cannot be used.
     """
     judgements = load_judged(str(data.expanduser().absolute()), columns, "isolate", schema)
+    handed = client.handed_over
+    trusted = "which you know" if client.known else "compare it with what the operator tells you"
     found = [
         f"data      {data}: {counted(len(judgements), 'judgement')}, "
         f"{counted(len(judgements.user_ids), 'user')}",
+        f"folder    as signed by {handed.fingerprint}: {trusted}",
+        *(f"note      {name} is not as it was handed over" for name in handed.changed),
+        f"yours     {client.state}: "
+        + ("in use before" if client.state.exists() else "made at the first start"),
         f"key       node.key, private to you; its public half must be registered as {client.name}",
         f"policy    policy.toml: strategies {', '.join(client.policy.strategies) or 'none'}",
     ]
-    allowed, run = True, client.folder / RUN
-    if run.exists():
-        try:
-            state, users = client.folder / "state", len(judgements.user_ids)
-            said, allowed = compared(run, client.policy, state, hosted=users)
-        except InputError as error:
-            said, allowed = f"cannot be compared with the policy: {error}", False
-        found.append(f"run       {said}")
+    try:
+        users = len(judgements.user_ids)
+        said, allowed = compared(client.folder / RUN, client.policy, client.state, hosted=users)
+    except InputError as error:
+        said, allowed = f"cannot be compared with the policy: {error}", False
+    found.append(f"run       {said}")
     found += [f"note      {note}" for note in judgements.notes]
     if judgements.left_out:
-        first = judgements.set_aside[0]
+        rows, first = counted(judgements.left_out, "row"), place_of(judgements.set_aside[0])
         found.append(
-            f"warning   {counted(judgements.left_out, 'row')} cannot be used, the first: {first}"
+            f"warning   {rows} cannot be used, the first: {first} (`murmuration data` says why)"
         )
-    if (known := client.folder / "state" / "identity.key").exists():
+    if (known := client.state / "identity.key").exists():
         name = Identity.at(known).public.hex()
         found.append(f"agent     {name}: other owners can list it among their parties")
     if data.expanduser().stat().st_mode & 0o077:
         found.append(f"warning   other users of this machine can read {data}: chmod 600 it")
-    try:
-        certificate = server_certificate(client.address, client.folder / "ca.crt")
-    except InputError as error:
-        return judgements, [*found, f"server    {error}"], False
-    left = days_left(certificate)
-    found.append(f"server    {client.address}: certificate signed by ca.crt, {left} days left")
     return judgements, found, allowed
+
+
+def server_line(client: Client) -> str:
+    """What there is to say of the server, which is asked for its certificate."""
+    try:
+        certificate = server_certificate(client.address, client.folder / AUTHORITY)
+    except InputError as error:
+        return f"server    {error}"
+    left = days_left(certificate)
+    return f"server    {client.address}: certificate signed by ca.crt, {left} days left"
 
 
 def run_client(
@@ -262,12 +298,13 @@ def run_client(
     with tempfile.TemporaryDirectory(prefix="murmuration-agent-") as folder:
         # Another user has to come through to the socket, which is theirs alone.
         Path(folder).chmod(0o711 if node_user else 0o700)
-        path, log = Path(folder) / "agent.sock", client.folder / "logs" / "agent.log"
-        command = agent_command(client.folder, data.absolute(), path)
-        command += ["--columns", columns] if columns else []
-        command += schema.options.split()
-        command += ["--user", node_user] if node_user else []
-        agent = Program(command, log, cwd=client.folder, scratch=Path(folder))
+        path, log = Path(folder) / "agent.sock", client.state / "logs" / "agent.log"
+        how = agent_program(client.folder / POLICY, data.absolute(), client.state, path)
+        client.handed_over.keep_authority(client.state)
+        how["command"] += ["--columns", columns] if columns else []
+        how["command"] += schema.options.split()
+        how["command"] += ["--user", node_user] if node_user else []
+        agent = Program(log=log, scratch=Path(folder), **how)
 
         def looked_after() -> bool:
             if not agent.alive:
@@ -314,17 +351,11 @@ def run_node(
 def _node(
     client: Client, socket_path: Path, port: int, user: str | None
 ) -> Iterator[tuple[Program, Program]]:
-    """A SuperNode and its executor, in a new folder that is theirs and is removed afterwards.
-
-    New each time: as root nothing is written where the server's code was at home before, which
-    could have left a link in its place.
-    """
-    logs = client.folder / "logs"
-    work = Path(tempfile.mkdtemp(prefix="murmuration-node-"))
+    """A SuperNode and its executor, in a new folder that is theirs and is removed afterwards."""
+    logs = own_folder(client.state) / "logs"
+    work = node_folder(client.folder)
     programs: list[Program] = []
     try:
-        for name in ("node.key", "ca.crt"):
-            shutil.copy2(client.folder / name, work / name)
         started = node_programs(work, client.address, socket_path, port, user)
         if user:
             for path in (*work.iterdir(), work):
@@ -349,7 +380,7 @@ def _check_user(user: str) -> None:
         shutil.chown(folder, user)
         try:
             tried = subprocess.run(
-                [sys.executable, "-P", "-c", "import murmuration.sims.deploy.guarded"],
+                python("-c", "import murmuration.sims.deploy.guarded"),
                 user=user,
                 group=group,
                 extra_groups=[],

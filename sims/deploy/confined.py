@@ -1,13 +1,13 @@
 """What the code that a server ships is given on a client's machine: few variables, no way to stay.
 
-A SuperNode's executor starts the ClientApp, which is the server's code. It gets the variables below
-and no others: no cloud key or token that the owner happens to have exported. Where the system can
-make PID namespaces it runs in one of its own, with a /proc of its own: it sees no other process,
-and when the first process of the namespace ends the kernel ends all the others with it, daemons
-that were forked twice and whatever is just being forked included. Each of the processes that lead
-there dies with the one before it. Where no namespace can be made (not Linux, or forbidden) only
-``sims.runtimes.process_reaper`` looks for what is left, which a program under the same user can end
-and one that forks without pause can outrun.
+A SuperNode's executor starts the ClientApp, which is the server's code. It gets the variables
+of ``client.isolated`` and no others: no cloud key or token that the owner happens to have
+exported. Where the system can make PID namespaces it runs in one of its own, with a /proc of its
+own: it sees no other process, and when the first process of the namespace ends the kernel ends all
+the others with it, daemons that were forked twice and whatever is just being forked included. Each
+of the processes that lead there dies with the one before it. Where no namespace can be made (not
+Linux, or forbidden) only ``sims.runtimes.process_reaper`` looks for what is left, which a program
+under the same user can end and one that forks without pause can outrun.
 """
 
 import functools
@@ -18,19 +18,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from murmuration.client.isolated import passed_on
 from murmuration.sims.deploy.templates import NODE_ENVIRONMENT, programs
-
-#: Variables of the owner that reach the server's code: how to find programs and packages, language
-#: and time zone, and how many threads to use.
-PASSED_ON = (
-    *("PATH", "PYTHONPATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"),
-    *("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OPENBLAS_THREAD_TIMEOUT"),
-)
 
 
 def node_environment(work: Path) -> dict[str, str]:
     """All variables of a SuperNode and its executor, which work in the folder ``work``."""
-    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    passed = passed_on()
     return {
         **passed,
         **NODE_ENVIRONMENT,

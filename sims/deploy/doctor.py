@@ -19,7 +19,8 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.server.registration import read_registration
 from murmuration.sims.deploy.certificates import days_left
 from murmuration.sims.deploy.client import Client, connection, server_certificate
-from murmuration.sims.deploy.init import CLIENT_SETTINGS, REGISTRATION, deployed_address
+from murmuration.sims.deploy.handed_over import SETTINGS
+from murmuration.sims.deploy.init import REGISTRATION, deployed_address
 from murmuration.sims.deploy.outsider import REFUSED, RUNTIME, tried, tried_as
 from murmuration.sims.deploy.register import public_keys
 from murmuration.sims.deploy.templates import EXECUTOR_SECRET, STATE_FILE
@@ -44,7 +45,7 @@ def examine(folder: Path) -> list[Finding]:
         InputError: the folder is neither a deployment nor a client's.
     """
     folder = folder.expanduser().absolute()
-    if (folder / CLIENT_SETTINGS).exists():
+    if (folder / SETTINGS).exists():
         return _from_a_client(folder)
     server = folder / "server"
     address = deployed_address(server)

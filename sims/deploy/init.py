@@ -4,7 +4,8 @@
     DIR/authority/               the CA's key and certificate; keep the key off-line
     DIR/server/                  certificate and key, connection, commands, units, run.toml: a usual
                                  run's numbers, and nodes.toml: whom each client may host
-    DIR/clients/NAME/            to hand to NAME: CA certificate, key, policy, settings, units
+    DIR/clients/NAME/            to hand to NAME: CA certificate, key, policy, settings, and a list
+                                 of these, signed (``sims.deploy.handed_over``)
 
 Nothing is started, and nothing that exists is written over.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 import tomli_w
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.sims.deploy import templates
+from murmuration.sims.deploy import handed_over, templates
 from murmuration.sims.deploy.certificates import (
     Authority,
     certificate_pem,
@@ -27,12 +28,20 @@ from murmuration.sims.deploy.certificates import (
     key_pem,
     write_new,
 )
+from murmuration.sims.deploy.handed_over import (
+    AUTHORITY,
+    KEY,
+    POLICY,
+    PUBLIC,
+    README,
+    SETTINGS,
+    fingerprint_of,
+)
 from murmuration.sims.deploy.templates import EXECUTOR_SECRET
 from murmuration.sims.deploy.terms import RUN, Terms
 
-#: Settings of a client, beside its key: what ``deploy client`` reads.
-CLIENT_SETTINGS = "client.toml"
 CONNECTION = "deployed"
+CLIENT_NAME = r"[a-z0-9][a-z0-9-]{0,31}"
 #: In the server's folder: whom each key may host (``server.registration``).
 REGISTRATION = "nodes.toml"
 
@@ -58,7 +67,7 @@ class Deployment:
             raise InputError("name at least one --host: where clients reach the server")
         if not 1 <= self.port <= 65535:
             raise InputError(f"--port must be 1 to 65535; got {self.port}")
-        bad = [name for name in self.clients if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,31}", name)]
+        bad = [name for name in self.clients if not re.fullmatch(CLIENT_NAME, name)]
         if bad:
             raise InputError(
                 f"client {bad[0]!r}: use small letters, digits and hyphens, 32 at most"
@@ -156,19 +165,25 @@ def _write(folder: Path, deployment: Deployment) -> list[Path]:
         registered[name] = {"key": f"../clients/{name}/node.pub", "users": users}
         settings = {"name": name, "superlink": address, "users": users}
         own = {
-            "node.key": private,
-            "node.pub": public,
-            "ca.crt": ca,
-            CLIENT_SETTINGS: tomli_w.dumps(settings),
-            RUN: run,
-            "policy.toml": deployment.usual.policy_text(),
-            **templates.client_files(name, address),
+            KEY: private,
+            PUBLIC: public,
+            AUTHORITY: ca,
+            SETTINGS: tomli_w.dumps(settings).encode(),
+            RUN: run.encode(),
+            POLICY: deployment.usual.policy_text().encode(),
+            README: templates.client_readme(name, address).encode(),
         }
+        own |= handed_over.signed(own, authority.key)
         files |= {f"clients/{name}/{file}": content for file, content in own.items()}
     files |= {
         f"server/{REGISTRATION}": templates.REGISTRATION + tomli_w.dumps(registered),
         "server/register.sh": templates.register(folder),
-        "README.md": templates.readme(address, deployment.hosts, deployment.clients),
+        "README.md": templates.readme(
+            address,
+            deployment.hosts,
+            deployment.clients,
+            fingerprint_of(authority.certificate),
+        ),
     }
     return [
         write_new(folder / name, content.encode() if isinstance(content, str) else content)

@@ -6,14 +6,17 @@ that the server states (``client.agent.plan_check``). What counts is what the se
 """
 
 import json
+import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.client.agent.plan_check import check_asked, within
+from murmuration.client.agent.plan_cost import Costly, bounded_cost
 from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
@@ -31,11 +34,13 @@ from murmuration.strategies import registry
 from murmuration.strategies.base import Participants
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import RegistryEntry
-from murmuration.strategies.protocol.stated_plan import StatedPlan, cost
+from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.settings import MOST_COHORT
+from murmuration.strategies.settings import MOST_COHORT, about
 from murmuration.strategies.spec import RunContext, base_config
 
+#: Features that need nothing but a number.
+_HASHING = re.compile("hashing(:[0-9]{1,7})?")
 #: Nodes over which the users are spread who are made up.
 _NODES = 100
 
@@ -50,12 +55,13 @@ def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[st
         InputError: there is no such run, or the own ledger is damaged.
     """
     config = usual_run(read_settings(run))
+    _check_names_nothing(config)
     work = usual_request(config)
     ledger = own_ledger(state)
     costs: list[float] = []
 
     def of_all(plans: list[StatedPlan]) -> float:
-        costs.append(cost(plans, policy.delta))
+        costs.append(bounded_cost(plans, policy.delta))
         return within(policy, costs[-1])
 
     about = (
@@ -65,6 +71,8 @@ def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[st
     try:
         parties = MOST_PARTIES if config.secure_aggregation else 0
         check_asked(policy, ledger, work, parties, of_all, hosted=hosted)
+    except Costly as error:
+        return f"{about}: refused. {error}", False
     except PolicyRefusal as refusal:
         return f"{about}: refused. {refusal}", False
     before = f" with {len(ledger.plans)} before it" if ledger.plans else ""
@@ -73,6 +81,22 @@ def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[st
         f"delta {policy.delta:g})",
         True,
     )
+
+
+def _check_names_nothing(config: RunConfig) -> None:
+    """InputError for a run by texts that could name a file, a model or a place on a network.
+
+    Somebody else wrote them: to compare a plan nothing is loaded or asked for by such a name.
+    """
+    for field in fields(config):
+        value = getattr(config, field.name)
+        plain = not isinstance(value, str) or value in ("", field.default, *about(field).choices)
+        by_name = field.name == "features" and _HASHING.fullmatch(str(value))
+        if not (plain or by_name or field.name == "strategy"):
+            raise InputError(
+                f"{field.name} names {value!a}, and nothing is loaded to compare a run; the agent "
+                "compares it when the run begins"
+            )
 
 
 def own_ledger(state: Path) -> OwnLedger:

@@ -7,21 +7,25 @@ if this process is killed, SIGKILL included, they end within seconds.
 
 import contextlib
 import os
+import shutil
 import signal
+import stat
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import psutil
 
 from murmuration.client.agent.unix_socket import answers
+from murmuration.client.isolated import owners_environment, python
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.deploy import templates
 from murmuration.sims.deploy.certificates import executor_secret, write_new
 from murmuration.sims.deploy.confined import in_namespace, node_environment
+from murmuration.sims.deploy.handed_over import AUTHORITY, KEY, POLICY
 from murmuration.sims.deploy.init import Deployment
 from murmuration.sims.deploy.register import register
 from murmuration.sims.deploy.templates import EXECUTOR_SECRET
@@ -52,7 +56,6 @@ class Program:
         confined: bool = False,
         scratch: Path | None = None,
     ) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
         self.log = log
         inside = in_namespace(command, user or "") if confined else None
         kept = (
@@ -60,7 +63,7 @@ class Program:
             if inside is None
             else keeping(inside, scratch=scratch, grace=GRACE)
         )
-        with log.open("ab") as output:
+        with _private_log(log) as output:
             self.process = subprocess.Popen(
                 kept,
                 stdin=subprocess.DEVNULL,
@@ -69,7 +72,7 @@ class Program:
                 env=_environment() if environment is None else dict(environment),
                 cwd=cwd,
                 start_new_session=True,
-                umask=0o077 if user else -1,
+                umask=0o077,
             )
 
     @property
@@ -122,6 +125,15 @@ class Program:
         return None
 
 
+def _private_log(path: Path) -> BinaryIO:
+    """Open a log to add to it, which nobody else may read: programs may quote what they read."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    os.fchmod(descriptor, 0o600)  # one of an earlier version may be open to others
+    return os.fdopen(descriptor, "ab")
+
+
 def end_all(programs: Sequence[Program]) -> None:
     """End them side by side."""
     for program in programs:
@@ -170,27 +182,33 @@ class Site:
         """Let the clients' keys in."""
         register(self.folder)
 
+    def client(self, name: str) -> Path:
+        """The folder that a client is handed."""
+        return self.folder / "clients" / name
+
+    def state(self, name: str) -> Path:
+        """What a client keeps beside it."""
+        return state_beside(self.client(name))
+
     def socket(self, name: str) -> Path:
         """Where a client's agent answers."""
         return self.logs / f"{name}.sock"
 
-    def start_agent(
-        self, name: str, data: Path, *, user: str | None = None, wait: bool = True
-    ) -> Path:
+    def start_agent(self, name: str, data: Path, *, wait: bool = True) -> Path:
         """A client's agent, answering if ``wait``; its socket."""
-        place, socket = self.folder / "clients" / name, self.socket(name)
-        command = agent_command(place, data, socket)
-        program = self.start(f"{name}-agent", command, cwd=place, user=user)
+        place, state, socket = self.client(name), self.state(name), self.socket(name)
+        how = agent_program(place / POLICY, data, state, socket)
+        program = self.start(f"{name}-agent", **how)
         if wait:
             wait_for(lambda: answers(socket), 300, f"the agent of {name}", program)
         return socket
 
-    def start_node(self, name: str, socket: Path, port: int, *, user: str | None = None) -> Program:
+    def start_node(self, name: str, socket: Path, port: int) -> Program:
         """A client's SuperNode, and the executor that starts apps for it."""
-        place = self.folder / "clients" / name
-        started = node_programs(place, self.deployment.address, socket, port, user)
+        work = node_folder(self.client(name))
+        started = node_programs(work, self.deployment.address, socket, port, None)
         for part, how in started.items():
-            self.start(f"{name}-{part}", **how)
+            self.start(f"{name}-{part}", scratch=work, **how)
         return self.programs[f"{name}-node"]
 
 
@@ -198,6 +216,18 @@ def new_secret(place: Path) -> None:
     """A fresh secret for a SuperNode and its executor, who live as long as it does."""
     (place / EXECUTOR_SECRET).unlink(missing_ok=True)
     write_new(place / EXECUTOR_SECRET, executor_secret())
+
+
+def node_folder(client: Path) -> Path:
+    """Make a new folder for a SuperNode, with what it needs of a client's.
+
+    New each time: as root nothing is written where the server's code was at home before, which
+    could have left a link in its place.
+    """
+    work = Path(tempfile.mkdtemp(prefix="murmuration-node-"))
+    for name in (KEY, AUTHORITY):
+        shutil.copy2(client / name, work / name)
+    return work
 
 
 def node_programs(
@@ -217,16 +247,36 @@ def node_programs(
     }
 
 
-def agent_command(place: Path, data: Path, socket: Path) -> list[str]:
-    """The command that starts the agent of the client's folder ``place``."""
-    options = {
-        "--data": data,
-        "--policy": place / "policy.toml",
-        "--state": place / "state",
-        "--socket": socket,
-    }
+def state_beside(folder: Path) -> Path:
+    """Where an owner keeps what is theirs, unless they say: beside what they were handed."""
+    return folder.with_name(f"{folder.name}-state")
+
+
+def own_folder(folder: Path) -> Path:
+    """Make a folder for this account alone, or find it so.
+
+    Raises:
+        InputError: others may use it, or it is somebody else's.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        seen = folder.lstat()
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+        raise InputError(f"{folder} must be a folder of your own, for you alone: chmod 700 it")
+    return folder
+
+
+def agent_program(policy: Path, data: Path, state: Path, socket: Path) -> dict[str, Any]:
+    """An agent as ``Program`` takes it: in the owner's own folder, whatever it is handed."""
+    options = {"--data": data, "--policy": policy, "--state": state, "--socket": socket}
     pairs = [part for name, path in options.items() for part in (name, str(path))]
-    return [sys.executable, "-m", "murmuration.sims.main", "agent", *pairs]
+    return {
+        "command": python("-m", "murmuration.sims.main", "agent", *pairs),
+        "environment": owners_environment(),
+        "cwd": own_folder(state),
+    }
 
 
 def listens(program: Program, port: int) -> bool:

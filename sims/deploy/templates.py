@@ -2,10 +2,11 @@
 
 import getpass
 import shlex
-import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
+
+from murmuration.client.isolated import OFFLINE, python
 
 #: Variables of a SuperNode and its executor; the server's programs have one more.
 NODE_ENVIRONMENT = {
@@ -21,6 +22,8 @@ EXECUTOR_SECRET = "superexec.key"
 #: Where the SuperLink keeps runs, nodes' keys and, while a run goes on, what nodes sent.
 STATE_FILE = "state.db"
 DATA, STATE, ETC = "/var/lib/murmuration/judgements.jsonl", "/var/lib/murmuration/state", "/etc"
+#: What a SuperNode keeps that is a system service: its logs.
+NODE_STATE = "/var/lib/murmuration-node"
 
 
 def server_environment(server: Path) -> dict[str, str]:
@@ -104,49 +107,62 @@ def server_files(server: Path, bind: str, port: int) -> dict[str, str]:
     }
 
 
-def client_files(name: str, address: str) -> dict[str, str]:
-    """Units, policy and explanation of a client's folder, by name."""
-    etc = f"{ETC}/murmuration"
+def client_units() -> dict[str, str]:
+    """The agent and the SuperNode as two system services, by name.
+
+    The owner's own installation writes them: nothing of a folder that they were handed is in them.
+    """
+    etc, main = f"{ETC}/murmuration", ("-m", "murmuration.sims.main")
     agent = [
-        *("murmuration", "agent", "--data", DATA, "--policy", f"{etc}/policy.toml"),
+        *python(*main, "agent", "--data", DATA, "--policy", f"{etc}/policy.toml"),
         *("--state", STATE, "--socket", SOCKET, "--group", "murmuration-node"),
     ]
-    node = ["murmuration", "deploy", "client", etc, "--socket", SOCKET]
+    node = [
+        *python(*main, "deploy", "client", etc, "--socket", SOCKET),
+        *("--state", NODE_STATE),
+    ]
     return {
         "murmuration-agent.service": _unit(
             "murmuration's agent: the only one who reads the judgements",
-            ["/usr/bin/env", *agent],
-            {},
+            agent,
+            OFFLINE,
             user="murmuration-agent",
             group="murmuration-node",
-            service="RuntimeDirectory=murmuration\nStateDirectory=murmuration\n",
+            service="RuntimeDirectory=murmuration\nStateDirectory=murmuration\n"
+            "StateDirectoryMode=0700\nPrivateNetwork=yes\n",
         ),
         "murmuration-node.service": _unit(
             "SuperNode of a murmuration: runs what the server sends",
-            ["/usr/bin/env", *node],
+            node,
             NODE_ENVIRONMENT,
             user="murmuration-node",
             group="murmuration-node",
             more="After=murmuration-agent.service\nRequires=murmuration-agent.service\n",
-            service=f"InaccessiblePaths=-/var/lib/murmuration\nReadWritePaths=-{etc}/logs\n",
+            service="StateDirectory=murmuration-node\nStateDirectoryMode=0700\n"
+            "InaccessiblePaths=-/var/lib/murmuration\n",
         ),
-        "README.md": CLIENT.format(name=name, address=address, etc=etc, data=DATA, state=STATE),
     }
+
+
+def client_readme(name: str, address: str) -> str:
+    """What is in a client's folder, for its owner to read."""
+    return CLIENT.format(name=name, address=address)
 
 
 def register(folder: Path) -> str:
     """A script that tells the SuperLink which clients' keys to accept; as often as one likes."""
     return _script(
         "Registers every client's public key that is not registered yet; waits for the SuperLink.",
-        [sys.executable, "-P", "-m", "murmuration.sims.main", "deploy", "register", str(folder)],
+        python("-m", "murmuration.sims.main", "deploy", "register", str(folder)),
         server_environment(folder / "server"),
     )
 
 
-def readme(address: str, hosts: Sequence[str], clients: Sequence[str]) -> str:
+def readme(address: str, hosts: Sequence[str], clients: Sequence[str], fingerprint: str) -> str:
     """What was written, and what to do next."""
     listed = "\n".join(f"   - `clients/{name}/` → {name}'s machine" for name in clients)
-    return SERVER.format(address=address, hosts=", ".join(hosts), listed=listed)
+    names = {"address": address, "hosts": ", ".join(hosts), "fingerprint": fingerprint}
+    return SERVER.format(**names, listed=listed)
 
 
 def tool(name: str) -> str:
@@ -162,8 +178,7 @@ def programs() -> Path:
 
 def _guarded(name: str) -> list[str]:
     """One of Flower's programs, started so that its port answers few."""
-    # -P: the folder that it happens to be started in must not come first on sys.path.
-    return [sys.executable, "-P", "-m", "murmuration.sims.deploy.guarded", name]
+    return python("-m", "murmuration.sims.deploy.guarded", name)
 
 
 def _script(comment: str, command: list[str], environment: dict[str, str]) -> str:
@@ -226,6 +241,9 @@ The SuperLink is reached at **{address}** (certificate for {hosts}, and the loop
    better, let them make a key of their own (`ssh-keygen -t ecdsa -b 384 -N "" -f node.key`) and
    send you the `.pub`:
 {listed}
+   The folders are signed. Tell each client, by another channel than the folder takes (on the
+   telephone, say), whose signature it must be, for `--fingerprint`:
+   {fingerprint}
 3. Start `server/superlink.sh` and `server/superexec.sh` (or install the two units), then
    `server/register.sh`: it waits for the SuperLink, and does no harm a second time. Only keys that
    are registered are let in, and each counts for as many users as `server/nodes.toml` says.
@@ -247,27 +265,16 @@ CLIENT = """\
 
 | file | what it is |
 |---|---|
-| `node.key` | your key; the server knows its public half. Whoever has it can answer for you |
+| `node.key`, `node.pub` | your key, which stays secret, and the half that the server knows |
 | `ca.crt` | the server at {address} must show a certificate signed by this; no other is believed |
-| `policy.toml` | what may leave this machine. Yours to edit: the server cannot change it |
+| `policy.toml` | what may leave your machine. Yours to edit: the server cannot change it |
 | `run.toml` | what the operator says a run will be; `--check` compares it with the policy |
 | `client.toml` | where the server is, and how many users count here |
-| `murmuration-agent.service`, `murmuration-node.service` | the two programs as system services |
+| `SHA256SUMS`, `SHA256SUMS.sig` | digests of all these, and the operator's signature |
 
-To try: `murmuration deploy client . --data YOUR-FILE --check`, then the same without `--check`.
+Nothing else may be in this folder, and nothing in it is ever run. What is yours (ledger, keys,
+logs) is kept beside it, in a folder that nobody hands you.
 
-To stay: two users, so that what the server ships cannot read your file:
-
-    useradd --system murmuration-node
-    useradd --system --gid murmuration-node murmuration-agent
-    install -d -o root -g murmuration-node -m 750 {etc}
-    install -o murmuration-node -m 600 node.key {etc}/
-    install -m 644 ca.crt client.toml policy.toml {etc}/
-    install -d -o murmuration-node -m 700 {etc}/logs
-    install -d -o murmuration-agent -m 700 /var/lib/murmuration
-    install -o murmuration-agent -m 600 YOUR-FILE {data}
-    cp *.service /etc/systemd/system/ && systemctl enable --now murmuration-agent murmuration-node
-
-Back up {state}: it remembers what you told and spent. Without it nobody can say
-what is left of your budget.
+`murmuration deploy client FOLDER --data YOUR-FILE --check` says what would leave. How to go on,
+and how to run it as two system services, is in docs/how-to/deploying.md of murmuration itself.
 """

@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 
 from murmuration.client.app import app as client_app
+from murmuration.client.isolated import python
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
@@ -162,7 +163,7 @@ class Chaos:
 
     def data(self, name: str) -> Path:
         """A client's judgements."""
-        return self.client(name) / "judgements.jsonl"
+        return self.folder / f"{name}.jsonl"
 
     def start(self, site: Site) -> None:
         """Everything, running."""
@@ -173,7 +174,7 @@ class Chaos:
         for name in HONEST:
             site.start_agent(name, self.data(name), wait=False)
         self.rogue = self.folder / "x.sock"
-        command = [sys.executable, "-m", "murmuration.sims.stress.rogue_node", str(self.rogue)]
+        command = python("-m", "murmuration.sims.stress.rogue_node", str(self.rogue))
         site.start("x-rogue", [*command, str(self.folder / "harms.jsonl"), "45"])
         for name in HONEST:
             wait_for(self.socket(name).is_socket, 300, f"agent of {name}")
@@ -250,7 +251,7 @@ def kill_agent(chaos: Chaos) -> None:
 def roll_back(chaos: Chaos) -> None:
     """An agent's own ledger loses its last line: it does not start until that is back."""
     chaos.site.programs["c-agent"].kill()
-    path = chaos.client("c") / "state" / "own-ledger.jsonl"
+    path = chaos.site.state("c") / "own-ledger.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[: whole[:-1].rfind(b"\n") + 1])
     chaos.site.start_agent("c", chaos.data("c"), wait=False)

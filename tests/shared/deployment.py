@@ -12,7 +12,7 @@ from murmuration.preference.reward import RewardModel
 from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.deploy.init import Deployment, write_deployment
-from murmuration.sims.deploy.processes import Site, wait_for
+from murmuration.sims.deploy.processes import Site, state_beside, wait_for
 from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.app_bundle import write_bundle
@@ -83,8 +83,11 @@ class World:
     def client(self, name):
         return self.folder / "d" / "clients" / name
 
+    def state(self, name):
+        return state_beside(self.client(name))
+
     def data(self, name):
-        return self.client(name) / "judgements.jsonl"
+        return self.folder / f"{name}.jsonl"
 
     def config(self, out, **changes):
         settings = {

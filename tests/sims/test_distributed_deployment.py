@@ -81,7 +81,7 @@ def test_eight_nodes_of_which_two_drop_out(tmp_path):
     assert result["epsilon"] == pytest.approx(expected, abs=1e-3)
     assert result["epsilon_against_server"] == pytest.approx(result["epsilon"])
     for name in CLIENTS:
-        own = OwnLedger.read(world.client(name) / "state" / "own-ledger.jsonl")
+        own = OwnLedger.read(world.state(name) / "own-ledger.jsonl")
         (plan,) = own.plans.values()
         assert plan.against_server(6).epsilon() == pytest.approx(expected, abs=1e-3)
         assert own.answered["train"] == (4 if name not in "ab" else 1)

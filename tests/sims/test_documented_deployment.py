@@ -131,7 +131,7 @@ def test_the_page_as_it_is_printed(tmp_path):
     assert "left out" not in private
     owners = {}
     for name in ("alice", "bob"):
-        text = (place / "site" / "clients" / name / "state" / "own-ledger.jsonl").read_text()
+        text = (place / "site" / "clients" / f"{name}-state" / "own-ledger.jsonl").read_text()
         owners[name] = [json.loads(line) for line in text.splitlines()]
         assert sum(line.get("answered") == "train" for line in owners[name]) == rounds
         assert sum("plan" in line for line in owners[name]) == 1

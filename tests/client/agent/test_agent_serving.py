@@ -69,7 +69,7 @@ def test_the_socket_is_private(served):
     assert stat.S_IMODE(served().stat().st_mode) == 0o600
 
 
-def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypatch, store):
+def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypatch, store, caplog):
     path = str(served())
     messages.read_sums(ask_agent(path, "train", work()), {"sum": (33,)})
     with pytest.raises(Refused, match=r"\(max_clip\)"):
@@ -82,6 +82,10 @@ def test_over_the_socket_refusals_are_told_and_failures_are_not(served, monkeypa
     with pytest.raises(Refused, match="its own log says why") as error:
         ask_agent(path, "train", work(round_=2))
     assert "secret" not in str(error.value)
+    # Nor is a user's text in the log, which says what it was, and where.
+    assert "no answer to 'train': RuntimeError at\n" in caplog.text
+    assert "in broken" in caplog.text
+    assert store.judgements.prompts[0] not in caplog.text
     with pytest.raises(Refused, match="its own log says why"):
         ask_agent(path, "train", RecordDict())
 

@@ -1,5 +1,7 @@
 """``murmuration deploy``: what it prints, writes and refuses."""
 
+import re
+
 import pytest
 
 from murmuration.preference.data.judgements import InputError
@@ -120,11 +122,31 @@ def test_init_never_writes_over(cli, folder):
 
 def test_client_says_what_would_leave(cli, folder, write_rows, make_rows):
     data = write_rows(make_rows([3]))
-    code, out, err = cli("deploy", "client", folder / "clients/alice", "--data", data, "--check")
-    assert code == 1  # nobody answers at port 9
+    command = ("deploy", "client", folder / "clients/alice", "--data", data, "--check")
+    before = sorted(folder.rglob("*"))
+    code, out, err = cli(*command)
+    assert code == 0  # nobody answers at port 9, and nobody is asked
     assert "3 judgements of 1 user stay here" in out
-    assert "cannot be trusted or reached" in out
+    assert "server " not in out.partition("stay here")[0]
     assert "run as you" in " ".join(err)
+    assert sorted(folder.rglob("*")) == before  # and nothing is written
+    fingerprint = re.search(r"as signed by ([0-9A-F:]{95}): compare", out)[1]
+    assert fingerprint in (folder / "README.md").read_text()
+    assert "which you know" in cli(*command, "--fingerprint", fingerprint.lower())[1]
+    code, _, err = cli(*command, "--fingerprint", "00" * 32)
+    assert code == 2
+    assert "not by --fingerprint 00" in err[0]
+
+
+def test_units_are_written_by_the_owners_installation(cli, tmp_path):
+    code, out, _ = cli("deploy", "units", tmp_path)
+    assert code == 0
+    names = {"murmuration-agent.service", "murmuration-node.service"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert out.count("wrote ") == 2
+    code, _, err = cli("deploy", "units", tmp_path)
+    assert (code, len(err)) == (2, 1)
+    assert "cannot be written: File exists" in err[0]
 
 
 def test_client_wants_one_source(cli, folder, tmp_path):

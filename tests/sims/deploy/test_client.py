@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.ledger import OwnLedger
@@ -16,8 +17,16 @@ from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.sims.deploy import client as deploy_client
-from murmuration.sims.deploy import templates
-from murmuration.sims.deploy.client import Client, checks, describe, server_certificate, spent
+from murmuration.sims.deploy import plan, templates
+from murmuration.sims.deploy.client import (
+    Client,
+    checks,
+    describe,
+    server_certificate,
+    server_line,
+    spent,
+)
+from murmuration.sims.deploy.handed_over import FILES, SIGNATURE, SUMS, signed
 from murmuration.sims.deploy.init import Deployment, write_deployment
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
@@ -77,16 +86,19 @@ def test_the_servers_certificate_is_checked(server, tmp_path):
 def test_checks_say_what_they_found(server, write_rows, make_rows):
     data = write_rows(make_rows([3, 2]))
     client = Client.load(server / "clients" / "alice")
-    judgements, lines, reached = checks(client, Path(data), "")
-    assert reached
+    judgements, lines, allowed = checks(client, Path(data), "")
+    assert allowed
     assert len(judgements) == 5
     assert any("5 judgements, 2 users" in line for line in lines)
-    assert any("certificate signed by ca.crt" in line for line in lines)
+    assert "certificate signed by ca.crt" in server_line(client)
+    assert any("made at the first start" in line for line in lines)
+    assert any(": compare it with what the operator tells you" in line for line in lines)
     assert any("chmod 600" in line for line in lines)
     assert any("200 rounds, epsilon 3 at delta 1e-06: allowed" in line for line in lines)
     assert not any(line.startswith("agent") for line in lines)
-    (client.folder / "state").mkdir()
-    name = Identity.at(client.folder / "state" / "identity.key").public.hex()
+    assert not client.state.exists()
+    client.state.mkdir(mode=0o700)
+    name = Identity.at(client.state / "identity.key").public.hex()
     assert f"agent     {name}: other owners" in "\n".join(checks(client, Path(data), "")[1])
     Path(data).chmod(0o600)
     assert not any("chmod" in line for line in checks(client, Path(data), "")[1])
@@ -99,12 +111,78 @@ def test_a_policy_that_the_operators_run_does_not_fit_is_said(server, write_rows
     _, lines, well = checks(Client.load(place), data, "")
     assert not well
     assert any("refused. the owner's policy refuses (max_rounds)" in line for line in lines)
-    (place / "run.toml").write_text("rounds = zero")
+    assert "note      policy.toml is not as it was handed over" in lines
+    rewritten(server, "run.toml", "rounds = zero")
     _, lines, well = checks(Client.load(place), data, "")
     assert not well
     assert any("cannot be compared with the policy" in line for line in lines)
-    (place / "run.toml").unlink()  # a folder that was made by hand
-    assert checks(Client.load(place), data, "")[2]
+
+
+def rewritten(deployment, name, text):
+    """Alice's folder, as an operator signs it who writes something else into one of its files."""
+    place, key = deployment / "clients" / "alice", deployment / "authority" / "ca.key"
+    (place / name).write_text(text)
+    names = FILES - {SUMS, SIGNATURE}
+    files = {file: (place / file).read_bytes() for file in names}
+    authority = load_pem_private_key(key.read_bytes(), None)
+    for file, content in signed(files, authority).items():
+        (place / file).write_bytes(content)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("name", "superlink", "users"),
+    [
+        ('"alice\\u001b[2J"', '"h:1"', "1"),
+        ('"../alice"', '"h:1"', "1"),
+        ('"alice"', '"--root-certificates=x:1"', "1"),
+        ('"alice"', '"h"', "1"),
+        ('"alice"', '"h:1"', "0"),
+        ('"alice"', '"h:1"', '"many"'),
+        ("3", '"h:1"', "1"),
+    ],
+)
+def test_settings_are_what_they_may_be(server, name, superlink, users):
+    text = f"name = {name}\nsuperlink = {superlink}\nusers = {users}\n"
+    with pytest.raises(InputError, match=r"client\.toml cannot be used"):
+        Client.load(rewritten(server, "client.toml", text))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'features = "somebody/encoder"',
+        'features = "minilm"',
+        'base = "somebody/model"',
+        'test = "module:function"',
+        'data = "module:function"',
+        "",
+    ],
+)
+def test_no_check_touches_the_network(server, write_rows, make_rows, monkeypatch, line):
+    """Neither the server nor a hub that the operator's files name hears of it."""
+    data, calls = Path(write_rows(make_rows([3]))), []
+    text = (server / "clients" / "alice" / "run.toml").read_text()
+    place = rewritten(server, "run.toml", f"{text}{line}\n")
+    monkeypatch.setattr(socket.socket, "connect", lambda *to: calls.append(to))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *to, **_: calls.append(to))
+    if line:
+        monkeypatch.setattr(plan, "base_of", calls.append)
+    _, lines, allowed = checks(Client.load(place), data, "")
+    assert not calls
+    assert allowed == (not line)
+    if line:
+        name = line.partition(" ")[0]
+        assert any(f"compared with the policy: {name} names" in said for said in lines)
+
+
+def test_what_is_the_owners_is_beside_the_folder(server):
+    place = server / "clients" / "alice"
+    assert Client.load(place).state == server / "clients" / "alice-state"
+    assert Client.load(place, server / "mine").state == server / "mine"
+    for inside in (place, place / "state"):
+        with pytest.raises(InputError, match="keep what is yours beside it"):
+            Client.load(place, inside)
 
 
 def test_a_key_that_is_not_private_is_refused(server):
@@ -115,8 +193,10 @@ def test_a_key_that_is_not_private_is_refused(server):
 
 
 def test_a_folder_that_is_no_clients_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"client\.toml"):
+    with pytest.raises(InputError, match=r"lacks README\.md, SHA256SUMS.*client\.toml"):
         Client.load(tmp_path)
+    with pytest.raises(InputError, match="is not a client's folder"):
+        Client.load(tmp_path / "none")
 
 
 def test_what_leaves_follows_the_policy(server, make_rows):
@@ -145,13 +225,13 @@ def test_what_leaves_follows_the_policy(server, make_rows):
 def test_what_has_left_is_told(server):
     client = Client.load(server / "clients" / "alice")
     assert spent(client) == ["So far nothing has left."]
-    ledger = OwnLedger(client.folder / "state" / "own-ledger.jsonl")
-    plan = StatedPlan.of("r", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
-    ledger.open_run(plan, 2.7)
+    ledger = OwnLedger(client.state / "own-ledger.jsonl")
+    stated = StatedPlan.of("r", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
+    ledger.open_run(stated, 2.7)
     ledger.answer_work("train", range(1), run="r", round_=1)
     told = "\n".join(spent(client))
     assert "1 of 400 answers, 0 of 2 accuracies" in told
-    assert f"1 stated plans, together epsilon {plan.epsilon():.4g} of 3" in told
+    assert f"1 stated plans, together epsilon {stated.epsilon():.4g} of 3" in told
     ledger.close()
 
 

@@ -51,7 +51,7 @@ def test_two_clients_train_what_a_simulation_trains(tmp_path):
     np.testing.assert_allclose(deployed_D, simulated_D, atol=1e-6, rtol=0)
     assert np.abs(deployed_D).max() > 0
     for name in ("a", "b"):  # what the agents noted is what was asked
-        lines = (world.client(name) / "state" / "own-ledger.jsonl").read_text().splitlines()
+        lines = (world.state(name) / "own-ledger.jsonl").read_text().splitlines()
         noted = [json.loads(line) for line in lines]
         assert sum("plan" in line for line in noted) == 1
         assert sum(line.get("answered") == "train" for line in noted) <= 1
@@ -167,7 +167,7 @@ STRANGERS = {
 def start_stranger(world: World, site: Site, name: str) -> Program:
     """A SuperNode that should get nothing."""
     place = world.folder / name
-    shutil.copytree(world.client("a"), place, ignore=shutil.ignore_patterns("flwr", "state"))
+    shutil.copytree(world.client("a"), place)
     new_secret(place)
     command = templates.supernode(
         place, world.deployment.address, str(site.socket("a")), free_port()
@@ -311,11 +311,9 @@ def test_two_hosts(tmp_path, monkeypatch):
         pytest.skip(why)
     world = World(tmp_path, ("a", "b"), users=8)
     world.deployment = Deployment(("10.77.0.1",), 8100, ("a", "b"), {"a": 8, "b": 8})
-    kept = {name: world.data(name).read_bytes() for name in "ab"}
     shutil.rmtree(tmp_path / "d")
     write_deployment(tmp_path / "d", world.deployment)
-    for name, data in kept.items():
-        world.data(name).write_bytes(data)
+    for name in "ab":
         (world.client(name) / "policy.toml").write_text(POLICY)
     with two_hosts() as (server, clients):
         real = Site.start

@@ -1,6 +1,7 @@
 """The commands and units: what they must not lack."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ def test_no_dependencies_are_installed_from_an_app(tmp_path):
 
 
 def test_the_two_services_of_a_client_are_two_users():
-    files = templates.client_files("alice", "server:8100")
+    files = templates.client_units()
     agent, node = files["murmuration-agent.service"], files["murmuration-node.service"]
     assert "User=murmuration-agent" in agent
     assert "User=murmuration-node" in node
@@ -64,6 +65,11 @@ def test_the_two_services_of_a_client_are_two_users():
     assert templates.DATA not in node
     assert "Restart=always" in agent
     assert "Restart=always" in node
+    for unit in (agent, node):  # by the owner's installation, and not by what lies about
+        assert f"ExecStart={sys.executable} -P -m murmuration.sims.main " in unit
+        assert "StateDirectoryMode=0700" in unit
+        assert "UMask=0077" in unit
+    assert "PrivateNetwork=yes" in agent
 
 
 def test_scripts_are_scripts(tmp_path):
@@ -95,7 +101,7 @@ def test_flowers_programs_are_found_whatever_environment_is_active(tmp_path):
 @pytest.mark.parametrize("name", ["murmuration-agent.service", "murmuration-node.service"])
 def test_units_are_units(tmp_path, name):
     path = tmp_path / name
-    path.write_text(templates.client_files("alice", "server:8100")[name])
+    path.write_text(templates.client_units()[name])
     for section in ("[Unit]", "[Service]", "[Install]"):
         assert section in path.read_text()
     if not Path("/usr/bin/systemd-analyze").exists():
