@@ -16,7 +16,6 @@ Legend: U users of the node, S sampled users, D dimensions.
 """
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
@@ -125,7 +125,7 @@ class UserStore:
         return self._names[1:]
 
 
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 _Settings = tuple[str, str, OnBadRows, str, Schema, int, int]
 _kept: dict[_Settings, UserStore] = {}
 #: What files were like when ``forget_changed`` saw them last, by source.

@@ -13,7 +13,9 @@ import click
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from murmuration.preference.escaping import visible
 from murmuration.sims.runtimes.quiet import quiet_libraries
+from murmuration.sims.runtimes.terminal import Terminal, guard_streams
 
 # Before anything is imported that reads it. What a benchmark compares with is measured as it comes,
 # and is faster so on a quiet machine.
@@ -84,6 +86,14 @@ class _Commands(TyperGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, _, rest = super().resolve_command(ctx, args)
         return name, imported(name) if name else None, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As Typer; what is wrong with options may quote names of files that a shell filled in."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = visible(error.message)
+            raise
 
 
 def imported(name: str) -> click.Command:
@@ -156,16 +166,17 @@ _MENDABLE = (
 
 def main() -> None:
     """Entry point of the console script."""
+    guard_streams()
     try:
         app()
     except Exception as error:
         code = _exit_code(error)
         if code is None:
             raise
-        from rich.console import Console
+        from rich.text import Text
 
-        errors = Console(stderr=True, highlight=False, emoji=False)
-        errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
+        told = Text.assemble(("error:", "bold red"), f" {error}")
+        Terminal(stderr=True, highlight=False).print(told, soft_wrap=True)
         sys.exit(code)
 
 
@@ -176,14 +187,6 @@ def _exit_code(error: Exception) -> int | None:
         if known is not None and isinstance(error, getattr(known, name)):
             return code
     return None
-
-
-def _plain(error: BaseException) -> str:
-    """A text that may quote files, nodes and servers, for a terminal."""
-    from murmuration.strategies.protocol.node_texts import escaped
-
-    lines = [escaped(line) for line in str(error).split("\n")]
-    return "\n".join(lines).replace("[", r"\[")
 
 
 if __name__ == "__main__":

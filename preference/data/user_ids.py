@@ -4,8 +4,9 @@ Whoever writes a file could otherwise count one person as many by characters tha
 id is taken only if PRECIS (RFC 8264), by its profile for nicknames (RFC 8266, case preserved),
 leaves it as it is: no controls, no invisible or unassigned characters, no marks of direction, no
 compatibility forms, no blanks but single spaces inside. The profile lets pass what fonts show as
-nothing; `_BLANK` lists it. Latin letters beside Cyrillic or Greek ones are refused, too. Not caught:
-upper and lower case, which may be two people, and ids that are of another script as a whole.
+nothing; `_BLANK` lists it. Latin letters beside Cyrillic or Greek ones are refused, too. Not
+caught: upper and lower case, which may be two people, and ids that are of another script as a
+whole.
 """
 
 import math

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -33,6 +32,7 @@ from murmuration.server.reporting.figures import delta_text, epsilon_text
 from murmuration.server.reporting.spent import rows_of
 from murmuration.server.resuming import Done, missing
 from murmuration.server.run_files import read_json
+from murmuration.sims.runtimes.terminal import Terminal
 from murmuration.strategies.protocol.stated_plan import cost
 
 _RUN, _OWN = "ledger.jsonl", "own-ledger.jsonl"
@@ -197,7 +197,7 @@ def _say(report: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(_finite(report), allow_nan=False))
         return
-    console = Console(soft_wrap=True, highlight=False)
+    console = Terminal(soft_wrap=True, highlight=False)
     if report["whole"]:
         console.print(Text.assemble(("whole", "bold green"), f": {report['lines']} lines, chained"))
     for text in report["wrong"]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from murmuration.preference.data.data_sets import absolute
 from murmuration.preference.data.rows import InputError
@@ -21,6 +20,7 @@ from murmuration.sims.cli import about_data
 from murmuration.sims.cli.options import ReportTo, RunName, WithStrategyHelp, setting_parameters
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes.terminal import Terminal
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.settings import OUTPUT, RUNTIME
@@ -188,7 +188,7 @@ def run(
     if as_json:
         print(json.dumps(result))
     else:
-        Console().print(summary(result))
+        Terminal().print(summary(result))
 
 
 #: Its class, whose help depends on the strategy that is named.
