@@ -34,6 +34,7 @@ from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.online import local
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.messages import Asked
 
@@ -75,11 +76,17 @@ class UserStore:
         """
         if features in self._examples:
             return self._examples[features]
-        base = _base(features, weights)
+        base = _base(self._here(features), weights)
         found = self._made(base)
         if weights or not isinstance(base, LanguageBase):
             self._examples[features] = found
         return found
+
+    def _here(self, features: str) -> str:
+        """What a server describes, at a node: names of a hub are a server's word there."""
+        if self.place >= 0:
+            return features
+        return json.dumps(local(json.loads(features), Path("the server's description")))
 
     def _made(self, base: Base) -> Examples:
         """Tokens serve whatever is computed of them at a time."""

@@ -11,9 +11,10 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import click
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from murmuration.preference.escaping import visible
+from murmuration.preference.online import online
 from murmuration.sims.runtimes.quiet import quiet_libraries
 from murmuration.sims.runtimes.terminal import Terminal, guard_streams
 
@@ -68,6 +69,10 @@ COMMANDS = {
     "bench": "Measure speed on this machine, beside what limits it.",
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
+#: Those that load what files name.
+_LOADING = frozenset(
+    {"align", "export", "push", "respond", "run", "score", "synthesize", "winrate"}
+)
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
 _OF_MODELS = frozenset(
     {"align", "base", "export", "policies", "push", "respond", "score", "synthesize", "winrate"}
@@ -106,7 +111,25 @@ def imported(name: str) -> click.Command:
         holder.add_typer(found, name=name)
     else:
         holder.command(name, cls=getattr(file, "COMMAND", TyperCommand))(found)
-    return _with_help(typer.main.get_group(holder).commands[name])
+    made = _with_help(typer.main.get_group(holder).commands[name])
+    if name in _LOADING:
+        made.params.append(_online_option())
+    return made
+
+
+def _online_option() -> click.Option:
+    """`--online`, the same for all commands that load what a file names."""
+
+    def say(ctx: click.Context, _: click.Parameter, said: bool) -> None:
+        if said:
+            ctx.with_resource(online())
+
+    told = (
+        "Ask the hub for a base or encoder that a file names, without a token. Otherwise only this "
+        "machine's cache is looked at. What you name yourself is asked for anyway."
+    )
+    flag = {"is_flag": True, "is_eager": True, "expose_value": False}
+    return TyperOption(param_decls=["--online"], callback=say, help=told, default=False, **flag)
 
 
 def _with_help(command: click.Command) -> click.Command:

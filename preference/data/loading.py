@@ -271,6 +271,8 @@ def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Place
         return _function(source, *function.groups())
     if looks_like_path(named.name) or not is_hub_name(named.name):
         raise InputError(f"{source}: no such file or folder")
+    if isolate:
+        raise InputError(f"{source}: no such file or folder, and a node asks no hub for its data")
     return hub_rows(named)
 
 
