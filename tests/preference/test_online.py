@@ -30,6 +30,8 @@ def asked(monkeypatch, tmp_path):
         socket, "getaddrinfo", lambda *a, **b: looked_up.append(a[0]) or lookup(*a, **b)
     )
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1")  # which can be looked up
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     with hub(monkeypatch) as there:
         yield there.requests, looked_up
@@ -72,7 +74,7 @@ def test_loading_a_folder_asks_no_hub(asked, tmp_path, make):
         load_scorer(tmp_path / "model")
     assert requests and all(token is None for _, _, token in requests)
     requests.clear()
-    with pytest.raises(InputError):  # whose switch is off again, and the person's word counts
+    with pytest.raises(InputError, match="own/choice"):  # the person's own word counts
         load_scorer(tmp_path / "model", "own/choice")
     assert requests and {token for _, _, token in requests} == {f"Bearer {TOKEN}"}
     assert all("own/choice" in path for _, path, _ in requests)
@@ -120,8 +122,8 @@ def test_the_switch_of_a_command_ends_with_it(asked, cli, tmp_path):
     requests, _ = asked
     linear(tmp_path / "model")
     for more, gives in ((["--online"], "the hub gives no"), ([], "a hub is not asked")):
-        code, _, (line,) = cli("score", tmp_path / "model", "a prompt", "a response", *more)
-        assert code == 2 and gives in line
+        code, _, lines = cli("score", tmp_path / "model", "--prompt", "p", "--response", "r", *more)
+        assert code == 2 and len(lines) == 1 and gives in lines[0], lines
         assert bool(requests) == bool(more)
         requests.clear()
 
