@@ -6,7 +6,6 @@ with whatever goes wrong later: what a server hears is what its request or the o
 refused for, and nothing that a user's data brought about.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,8 +16,9 @@ from murmuration.client.answers import Host
 from murmuration.client.labels.terms import state_for
 from murmuration.client.store import UserStore, source_for, store_for
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.escaping import get_logger
 
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 _RECORD = "secure"
 
 

@@ -16,7 +16,6 @@ Legend: U users of the node, S sampled users, D dimensions.
 """
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,8 +31,10 @@ from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.online import local
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.messages import Asked
 
@@ -75,11 +76,17 @@ class UserStore:
         """
         if features in self._examples:
             return self._examples[features]
-        base = _base(features, weights)
+        base = _base(self._here(features), weights)
         found = self._made(base)
         if weights or not isinstance(base, LanguageBase):
             self._examples[features] = found
         return found
+
+    def _here(self, features: str) -> str:
+        """What a server describes, at a node: names of a hub are a server's word there."""
+        if self.place >= 0:
+            return features
+        return json.dumps(local(json.loads(features), Path("the server's description")))
 
     def _made(self, base: Base) -> Examples:
         """Tokens serve whatever is computed of them at a time."""
@@ -125,7 +132,7 @@ class UserStore:
         return self._names[1:]
 
 
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 _Settings = tuple[str, str, OnBadRows, str, Schema, int, int]
 _kept: dict[_Settings, UserStore] = {}
 #: What files were like when ``forget_changed`` saw them last, by source.

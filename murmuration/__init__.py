@@ -1,8 +1,9 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
 ``train`` and ``plan`` do what the commands of these names do, ``compare`` runs strategies side by
-side, ``Run`` is a finished run and ``RewardModel`` what it has learnt. Everything else is internal:
-it may change from one version to the next.
+side, ``Run`` is a finished run and ``RewardModel`` what it has learnt; within ``online()`` a hub
+may be asked for what a folder names. Everything else is internal: it may change from one version to
+the next.
 
     from murmuration import plan, train
     plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from murmuration.preference.online import online
     from murmuration.preference.reward import RewardModel
     from murmuration.public import Run, compare, plan, train
     from murmuration.strategies.settings import Settings
     from murmuration.strategies.spec import Strategy
 
-__all__ = ["RewardModel", "Run", "Settings", "Strategy", "compare", "plan", "train"]
+__all__ = ["RewardModel", "Run", "Settings", "Strategy", "compare", "online", "plan", "train"]
 
 # Installed, the rooms (client, server, strategies, …) lie in this folder. In a checkout, and in an
 # app bundle that Flower makes of one, they lie beside it.
@@ -35,6 +37,7 @@ _PLACES = {
     "Settings": "murmuration.strategies.settings",
     "Strategy": "murmuration.strategies.spec",
     "compare": "murmuration.public",
+    "online": "murmuration.preference.online",
     "plan": "murmuration.public",
     "train": "murmuration.public",
 }

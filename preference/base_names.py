@@ -6,6 +6,9 @@ leads through the top of the file system, by its last name alone (`./base`). Bot
 so that nobody takes them for a hub's. Its digest stands beside the name: another model under the
 same name is refused.
 
+A name on a hub that stands in a file is the word of whoever wrote the file: the hub is not asked
+for it (`preference.online`), and what this machine has of it is taken.
+
 What somebody gives when the model is loaded (`--base`) is taken. Otherwise the base is looked for,
 in this order, in the folders that `MURMURATION_BASES` names, where the name leads from the model,
 where the run that the model lies in says, and where the name leads from the working directory.
@@ -18,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.online import hub_name, is_of_hub, snapshot
 
 #: Folders with bases, separated as in PATH, or the bases themselves.
 ENVIRONMENT = "MURMURATION_BASES"
@@ -26,6 +30,8 @@ _TOP = 2  # parts of /home or /tmp: a way through there tells of this machine
 
 def name_for(path: str, folder: Path) -> str:
     """What a model that is saved in ``folder`` calls its base at ``path``; hubs' names stay."""
+    if hub := hub_name(Path(path)):
+        return hub
     if not Path(path).is_absolute():
         return path
     base, here = os.path.realpath(path), os.path.realpath(folder)
@@ -37,12 +43,14 @@ def name_for(path: str, folder: Path) -> str:
 
 def last_name(path: str) -> str:
     """A folder by its last name, as `./base`; hubs' names stay."""
+    if hub := hub_name(Path(path)):
+        return hub
     local = Path(path).is_absolute() or path.startswith((".", "~"))
     return f"./{Path(path).name}" if local else path
 
 
 def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> str:
-    """Where the base is that a model in ``folder`` calls so: an absolute path, or a hub's name.
+    """Where the base is that a model in ``folder`` calls so: an absolute path, or what is given.
 
     Args:
         name: of the base.
@@ -56,6 +64,8 @@ def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> s
     if given:
         place = Path(given).expanduser()
         return os.path.realpath(place) if place.is_dir() else given
+    if is_of_hub(name):
+        return str(snapshot(name, folder))
     if not name.startswith(("./", "../")):
         return name
     for place in _places(name, folder):

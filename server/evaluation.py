@@ -8,7 +8,6 @@ token also the loss. How many they are is told as a nominal number. Only ``--exa
 run that promises nothing, leaves out the noise.
 """
 
-import logging
 import math
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +19,7 @@ from murmuration.preference.bases import Base, Examples, accuracy_at, examples_o
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import load_data
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.next_tokens import NextTokens, scored_tokens
@@ -33,7 +33,7 @@ from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.spec import RunContext
 
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 
 _WRITTEN = 64  # responses of a policy, to see how long they are
 

@@ -11,9 +11,12 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import click
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from murmuration.preference.escaping import visible
+from murmuration.preference.online import online
 from murmuration.sims.runtimes.quiet import quiet_libraries
+from murmuration.sims.runtimes.terminal import Terminal, guard_streams
 
 # Before anything is imported that reads it. What a benchmark compares with is measured as it comes,
 # and is faster so on a quiet machine.
@@ -66,6 +69,10 @@ COMMANDS = {
     "bench": "Measure speed on this machine, beside what limits it.",
     "deploy": "Deploy on separate machines: write keys and commands, run a client, look after it.",
 }
+#: Those that load what files name.
+_LOADING = frozenset(
+    {"align", "export", "push", "respond", "run", "score", "synthesize", "winrate"}
+)
 #: Those about models that are there, or are made without users: they lie in ``cli.models``.
 _OF_MODELS = frozenset(
     {"align", "base", "export", "policies", "push", "respond", "score", "synthesize", "winrate"}
@@ -85,6 +92,14 @@ class _Commands(TyperGroup):
         name, _, rest = super().resolve_command(ctx, args)
         return name, imported(name) if name else None, rest
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """As Typer; what is wrong with options may quote names of files that a shell filled in."""
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            error.message = visible(error.message)
+            raise
+
 
 def imported(name: str) -> click.Command:
     """The command of a name, from its file."""
@@ -96,7 +111,25 @@ def imported(name: str) -> click.Command:
         holder.add_typer(found, name=name)
     else:
         holder.command(name, cls=getattr(file, "COMMAND", TyperCommand))(found)
-    return _with_help(typer.main.get_group(holder).commands[name])
+    made = _with_help(typer.main.get_group(holder).commands[name])
+    if name in _LOADING:
+        made.params.append(_online_option())
+    return made
+
+
+def _online_option() -> click.Option:
+    """`--online`, the same for all commands that load what a file names."""
+
+    def say(ctx: click.Context, _: click.Parameter, said: bool) -> None:
+        if said:
+            ctx.with_resource(online())
+
+    told = (
+        "Ask the hub for a base or encoder that a file names, without a token. Otherwise only this "
+        "machine's cache is looked at. What you name yourself is asked for anyway."
+    )
+    flag = {"is_flag": True, "is_eager": True, "expose_value": False}
+    return TyperOption(param_decls=["--online"], callback=say, help=told, default=False, **flag)
 
 
 def _with_help(command: click.Command) -> click.Command:
@@ -156,16 +189,17 @@ _MENDABLE = (
 
 def main() -> None:
     """Entry point of the console script."""
+    guard_streams()
     try:
         app()
     except Exception as error:
         code = _exit_code(error)
         if code is None:
             raise
-        from rich.console import Console
+        from rich.text import Text
 
-        errors = Console(stderr=True, highlight=False, emoji=False)
-        errors.print(f"[bold red]error:[/] {_plain(error)}", soft_wrap=True)
+        told = Text.assemble(("error:", "bold red"), f" {error}")
+        Terminal(stderr=True, highlight=False).print(told, soft_wrap=True)
         sys.exit(code)
 
 
@@ -176,14 +210,6 @@ def _exit_code(error: Exception) -> int | None:
         if known is not None and isinstance(error, getattr(known, name)):
             return code
     return None
-
-
-def _plain(error: BaseException) -> str:
-    """A text that may quote files, nodes and servers, for a terminal."""
-    from murmuration.strategies.protocol.node_texts import escaped
-
-    lines = [escaped(line) for line in str(error).split("\n")]
-    return "\n".join(lines).replace("[", r"\[")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ Legend: S asked users, N labels told, J public judgements, D dimensions.
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -32,6 +31,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.features.hashing import feature_map
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from murmuration.preference.estimation.randomized_labels import RandomizedLabels
     from murmuration.preference.linear.examples import PairExamples
 
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 
 Estimator = Literal["debiased", "mle", "sgd", "square"]
 Weights = Literal["information", "equal"]

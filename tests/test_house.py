@@ -146,6 +146,22 @@ def test_arrows_make_no_circle():
     assert circles(edges) == []
 
 
+def calls_in(code: str) -> set[str]:
+    """The names of what a module's code calls, with their dots."""
+    tree = ast.walk(ast.parse(code))
+    return {ast.unparse(node.func) for node in tree if isinstance(node, ast.Call)}
+
+
+def test_one_way_to_the_terminal_and_to_the_log():
+    """What files and other machines wrote is escaped where all of it passes."""
+    for module, file in FILES.items():
+        code = file.read_text(encoding="utf-8")
+        assert "Console" not in calls_in(code), f"{module}: use sims.runtimes.terminal.Terminal"
+        # Of an agent the command that starts it makes the log.
+        ours = 'logging.getLogger("murmuration' in code and module != f"{TOP}.client.agent.agent"
+        assert not ours, f"{module}: use preference.escaping.get_logger"
+
+
 def test_every_arrow_is_used():
     for room, arrows in ARROWS.items():
         names = {f"{n.what.removeprefix(f'{TOP}.')}." for n in NAMED if room_of(n.by) == room}

@@ -1,41 +1,15 @@
-"""Single cells of a row: text, user ids, lists; and why one cannot be used."""
+"""Single cells of a row: text, numbers, lists; and why one cannot be used."""
 
 import json
 import math
-import unicodedata
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 
 
 class BadRow(ValueError):
     """Why one row cannot be used; whoever knows the row's place adds it."""
-
-
-def user_cell(value: object, column: str) -> str:
-    """A user's id as text; BadRow if it is none.
-
-    Spellings that cannot be told apart by looking are one user: an accent that is a character of
-    its own (NFC), blanks and other invisible characters around.
-    """
-    if isinstance(value, Integral) and not isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
-        number = float(value)
-        if not math.isfinite(number):
-            raise BadRow(f"{column!r} is {number}, which is no user id")
-        return str(int(number)) if number.is_integer() else repr(number)
-    name = unicodedata.normalize("NFC", text_cell(value, column))
-    seen = [place for place, letter in enumerate(name) if _visible(letter)]
-    if not seen:
-        raise BadRow(f"{column!r} is empty: nothing in it can be seen")
-    return name[seen[0] : seen[-1] + 1]
-
-
-def _visible(letter: str) -> bool:
-    """Whether a character is more than a blank, a mark of order or direction, or a control."""
-    return not letter.isspace() and unicodedata.category(letter) not in ("Cf", "Cc")
 
 
 def text_cell(value: object, column: str) -> str:

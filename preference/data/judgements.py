@@ -2,8 +2,9 @@
 
 Decisions:
 - The user is the privacy unit, so rows are grouped by user when they are read and never ungrouped.
-  Two spellings of an id that look the same (surrounding blanks, accents written in two ways) are
-  one user: taking one person for two would double what they can contribute.
+  Two spellings of an id that look the same are one user (surrounding blanks, accents written in
+  two ways) or refused (`preference.data.user_ids`): taking one person for two would double what
+  they can contribute.
 - Responses of a row are in order of preference, the preferred one first. Those that tie keep their
   given order, and y is one over their number: 1/2 for a pair.
 - Of which kind all rows are, and over how many responses at most, is declared

@@ -26,29 +26,39 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeGuard
+from typing import IO, Any, TypeGuard
 
+from murmuration.preference.data.budget import FileBudget
+from murmuration.preference.data.columnar import ColumnarReader, NotReadable
+from murmuration.preference.data.columns import RANKING_COLUMNS, RATED_COLUMNS, USER_COLUMNS
 from murmuration.preference.data.data_sets import Named, files_of, hub_rows, parse_source
 from murmuration.preference.data.judgements import Judgements, OnBadRows
 from murmuration.preference.data.messages import exchange, prompt_cell, response_cell
-from murmuration.preference.data.rows import BadRow, InputError
+from murmuration.preference.data.rows import FIELDS, BadRow, InputError
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import first_line, is_hub_name, looks_like_path
 from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.data.winners import PAIRS_OF_SIDES, WINNERS
 
-if TYPE_CHECKING:
-    import pyarrow
+Row = Mapping[str, object] | BadRow
+Placed = tuple[str, int, Row]
 
-Placed = tuple[str, int, Mapping[str, object] | BadRow]
-
-#: Bytes of a line of JSONL; a judgement over 64 responses of 100,000 characters may have them.
-MOST_LINE = 2**26
-
+#: What files may become.
+BUDGET = FileBudget()
+#: Columns that any field may be read from, besides those that are named.
+_KNOWN = frozenset(
+    chain(
+        ("text", *FIELDS, *USER_COLUMNS, *RANKING_COLUMNS, *RATED_COLUMNS, *WINNERS),
+        *PAIRS_OF_SIDES,
+    )
+)
 #: What `datasets` writes beside the rows of a data set.
 _ABOUT_ROWS = ("state.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json")
+_TOO_MANY = "too many for its size"
+_PART_BYTES = 64  # of memory, that a value of JSON takes at least
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 
@@ -77,7 +87,7 @@ def load_judgements(
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    rows = _rows(source, on_bad_rows == "isolate")
+    rows = _rows(source, on_bad_rows == "isolate", _wanted((columns or {}).values()))
     return Judgements.from_placed_rows(
         rows, columns=columns, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
@@ -89,7 +99,7 @@ def load_prompts(source: str) -> Iterator[str]:
     Raises:
         InputError: it cannot be read, or a row has none that is a text (names the line).
     """
-    for place, number, row in _rows(source, False):
+    for place, number, row in _rows(source, False, _KNOWN):
         yield _prompt(place, number, row)
 
 
@@ -110,7 +120,7 @@ def load_responses(source: str) -> Iterator[tuple[str, str]]:
     Raises:
         InputError: it cannot be read, or a row has not both as texts (names the line).
     """
-    for place, number, row in _rows(source, False):
+    for place, number, row in _rows(source, False, _KNOWN):
         response = row.get("response") if isinstance(row, Mapping) else None
         if not _is_text(response):
             raise InputError(
@@ -138,7 +148,7 @@ def load_scorable(source: str) -> Iterator[tuple[str, dict[str, str]]]:
     Raises:
         InputError: it cannot be read, or a row is neither (names the line).
     """
-    for place, number, row in _rows(source, False):
+    for place, number, row in _rows(source, False, _KNOWN):
         try:
             yield _scorable(row)
         except BadRow as error:
@@ -172,7 +182,7 @@ def load_demonstrations(source: str) -> Iterator[tuple[str, str]]:
         InputError: it cannot be read, or a row is none of these or has nothing to learn (names the
             line).
     """
-    for place, number, row in _rows(source, False):
+    for place, number, row in _rows(source, False, _KNOWN):
         found = _demonstration(row) if isinstance(row, Mapping) else None
         if found is None or not all(_is_text(text) and text.strip() for text in found):
             raise InputError(
@@ -206,7 +216,9 @@ def columns_of(source: str, rows: int = 100) -> list[str]:
     Raises:
         InputError: it cannot be read.
     """
-    first = (row for _, _, row in islice(_rows(source, False), rows) if isinstance(row, Mapping))
+    first = (
+        row for _, _, row in islice(_rows(source, False, ()), rows) if isinstance(row, Mapping)
+    )
     return list(dict.fromkeys(str(name) for row in first for name in row))
 
 
@@ -245,30 +257,39 @@ def parse_columns(option: str) -> dict[str, str]:
     return columns
 
 
-def _rows(source: str, isolate: bool) -> Iterator[Placed]:
+def _wanted(columns: Iterable[object]) -> frozenset[str]:
+    """The columns that are read where these are named."""
+    return _KNOWN | {column for column in columns if isinstance(column, str)}
+
+
+def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Placed]:
+    """Rows of a source; of Parquet and Arrow what is in the ``wanted`` columns."""
     if not source.strip():
         raise InputError("no source of judgements is named")
     named = parse_source(source)
     path = Path(os.path.expanduser(named.name))  # noqa: PTH111 (a ~ of nobody stays what it is)
     if os.path.isdir(path):  # noqa: PTH112 (says no where it cannot look, whatever the reason)
-        return _isolated_folder(path, named) if isolate else _folder(path, named)
+        read = _isolated_folder if isolate else _folder
+        return read(path, named, wanted)
     if os.path.lexists(path):
         if named != Named(named.name):
             raise InputError(f"{source}: a single file has no splits: name it without the #")
         if isolate:
             check_isolated(path)
-        return _file(path)
+        return _each([path], wanted)
     function = _FUNCTION.fullmatch(source)
     if function:
         return _function(source, *function.groups())
     if looks_like_path(named.name) or not is_hub_name(named.name):
         raise InputError(f"{source}: no such file or folder")
+    if isolate:
+        raise InputError(f"{source}: no such file or folder, and a node asks no hub for its data")
     return hub_rows(named)
 
 
 def _kind(path: str) -> str | None:
     name = path.lower().removesuffix(".gz")
-    return next((suffix for suffix in _READERS if name.endswith(suffix)), None)
+    return next((suffix for suffix in _KINDS if name.endswith(suffix)), None)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -293,38 +314,51 @@ def _is_file(path: Path) -> bool:
         return True
 
 
-def _folder(path: Path, named: Named) -> Iterator[Placed]:
+def _folder(path: Path, named: Named, wanted: Collection[str]) -> Iterator[Placed]:
     found = _files(path)
     files = files_of(path, named, found)
     files = found if files is None else files
     if not files:
         raise InputError(f"{path}: the folder holds no {_known_kinds()} file")
-    for file in files:
-        yield from _file(file)
+    yield from _each(files, wanted)
 
 
-def _isolated_folder(path: Path, named: Named) -> Iterator[Placed]:
+def _each(files: Iterable[Path], wanted: Collection[str]) -> Iterator[Placed]:
+    with ColumnarReader(BUDGET) as columnar:
+        for file in files:
+            yield from _file(file, wanted, columnar)
+
+
+def _isolated_folder(path: Path, named: Named, wanted: Collection[str]) -> Iterator[Placed]:
     """As ``_folder``, where files are different people's: one that cannot be read is theirs alone,
     a folder may be empty, and no split is concluded from what is there."""
     found = _files(path)
     files = files_of(path, named, found) if named.split or named.config else None
-    for file in found if files is None else files:
-        try:
-            check_isolated(file)
-            yield from _file(file)
-        except InputError as error:
-            yield str(file), 1, BadRow(str(error).removeprefix(f"{file}: "))
+    with ColumnarReader(BUDGET) as columnar:
+        for file in found if files is None else files:
+            try:
+                check_isolated(file)
+                yield from _file(file, wanted, columnar)
+            except InputError as error:
+                yield str(file), 1, BadRow(str(error).removeprefix(f"{file}: "))
 
 
-def _file(path: Path) -> Iterator[Placed]:
+def _file(path: Path, wanted: Collection[str], columnar: ColumnarReader) -> Iterator[Placed]:
     kind = _kind(path.name)
     if kind is None:
         raise InputError(f"{path}: not a kind of file that can be read; known are {_known_kinds()}")
-    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    packed = path.name.lower().endswith(".gz")
     try:
-        with opener(path, "rb") as stream:
-            for number, row in _READERS[kind](stream):
+        with path.open("rb") as file:
+            if kind in _READERS:
+                most = BUDGET.bytes(os.fstat(file.fileno()).st_size) if packed else None
+                rows = _READERS[kind](gzip.GzipFile(fileobj=file) if packed else file, most)
+            else:
+                rows = columnar.rows(file, kind, packed, wanted)
+            for number, row in rows:
                 yield str(path), number, row
+    except NotReadable as error:
+        raise InputError(f"{path}: {error}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: damaged or cut off gzip file: {first_line(error)}") from error
     except _NoRows as error:
@@ -335,26 +369,20 @@ def _file(path: Path) -> Iterator[Placed]:
         raise InputError(
             f"{path}: cannot be read: {error.strerror or first_line(error)}"
         ) from error
-    except Exception as error:
-        if kind not in (".parquet", ".arrow"):
-            raise
-        # Of damaged bytes pyarrow raises errors of many types, some of them not its own.
-        name = kind[1:].capitalize()
-        raise InputError(f"{path}: not readable as {name}: {first_line(error)}") from error
 
 
 def _known_kinds() -> str:
-    return ", ".join(_READERS) + " (each also .gz)"
+    return ", ".join(_KINDS) + " (each also .gz)"
 
 
-def _jsonl(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
-    for number, line in enumerate(_lines(stream), start=1):
+def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
+    for number, line in enumerate(_lines(stream, most), start=1):
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
         if not line.strip():
             continue
-        if len(line) > MOST_LINE:
-            yield number, BadRow(f"a line of more than {MOST_LINE} bytes")
+        if too_much := _too_much(line):
+            yield number, BadRow(too_much)
             continue
         try:
             # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
@@ -373,39 +401,67 @@ def _undecodable(line: bytes) -> str:
     return ""
 
 
-def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines; of one that is too long only so much as shows that it is."""
-    while line := stream.readline(MOST_LINE + 1):
-        rest = line
-        while len(rest) > MOST_LINE and not rest.endswith(b"\n"):
-            rest = stream.readline(MOST_LINE + 1)
+def _lines(stream: IO[bytes], most: int | None) -> Iterator[bytes]:
+    """Lines; of one that is too long only so much as shows that it is.
+
+    Raises:
+        NotReadable: they are more than ``most`` bytes, where there is such a limit.
+    """
+    total, longest = 0, BUDGET.line_bytes + 1
+    while line := stream.readline(longest):
+        rest, total = line, total + len(line) + BUDGET.row_bytes
+        while len(rest) == longest and not rest.endswith(b"\n"):
+            rest = stream.readline(longest)
+            total += len(rest)
+            _check_size(total, most)
+        _check_size(total, most)
         yield line
+
+
+def _check_size(size: int, most: int | None) -> None:
+    if most is not None and size > most:
+        rows = most // BUDGET.row_bytes
+        raise NotReadable(f"it would become more than {most:,} bytes or {rows:,} rows, {_TOO_MANY}")
+
+
+def _too_much(line: bytes) -> str:
+    """Why a row is not even parsed, as its values may take 100 times its bytes; else empty."""
+    if len(line) > BUDGET.line_bytes:
+        return f"a line of more than {BUDGET.line_bytes:,} bytes"
+    if len(line) > BUDGET.parts and _parts(line) > BUDGET.parts:
+        return f"a line of more than {BUDGET.parts:,} values"
+    return ""
+
+
+def _parts(text: bytes) -> int:
+    """At least as many as there are values in a text of JSON or CSV, short of a few."""
+    return sum(map(text.count, (b",", b"[", b"{")))
 
 
 class _NoRows(ValueError):
     """A JSON file that holds neither an array nor an object on each line."""
 
 
-def _json(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
+def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
     """An array of rows, which is held as a whole, or lines as in JSONL."""
     first = stream.read(1)
     while first.isspace() or first in (b"\xef", b"\xbb", b"\xbf"):
         first = stream.read(1)
     stream.seek(0)
     if first != b"[":
-        yield from _jsonl(stream)
+        yield from _jsonl(stream, most)
         return
+    text = stream.read(-1 if most is None else most + 1)
+    _check_size(len(text) if most is None else max(len(text), _PART_BYTES * _parts(text)), most)
     try:
-        rows = json.loads(stream.read().removeprefix(b"\xef\xbb\xbf").decode())
+        rows = json.loads(text.removeprefix(b"\xef\xbb\xbf").decode())
     except (ValueError, RecursionError) as error:
         raise _NoRows(first_line(error)) from error
     yield from enumerate(rows, start=1)
 
 
-def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
-    # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
-    lines = (line.decode(errors="surrogateescape") for line in stream)
-    reader = csv.reader(lines, strict=True)
+def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
+    reader = csv.reader(map(_csv_line, _lines(stream, most)), strict=True)
     header = [name.strip().removeprefix("\ufeff") for name in next(reader, [])]
     if len(set(header)) != len(header):
         raise csv.Error(f"the header names a column twice: {', '.join(header)}")
@@ -419,57 +475,15 @@ def _csv(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object] | BadRow
         first_line_of_row = reader.line_num + 1
 
 
-def _parquet(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    import pyarrow.parquet
-
-    return _batches(pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=1024))
-
-
-def _arrow(stream: IO[bytes]) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """The file or the stream format, which `datasets` writes."""
-    import pyarrow
-
-    begins = stream.read(6)
-    stream.seek(0)
-    if begins == b"ARROW1":
-        file = pyarrow.ipc.open_file(stream)
-        return _batches(file.get_batch(at) for at in range(file.num_record_batches))
-    return _batches(iter(pyarrow.ipc.open_stream(stream)))
+def _csv_line(line: bytes) -> str:
+    if too_much := _too_much(line):
+        raise csv.Error(too_much)
+    # Undecodable bytes become lone surrogates, which are refused with the row they stand in.
+    return line.decode(errors="surrogateescape")
 
 
-def _batches(
-    batches: Iterable[pyarrow.RecordBatch],
-) -> Iterator[tuple[int, Mapping[str, object]]]:
-    number = 0
-    for batch in batches:
-        try:
-            rows = batch.to_pylist()
-        except Exception:  # of some cell
-            columns = list(zip(batch.schema.names, batch.columns, strict=True))
-            rows = [
-                {name: _cell(column[at]) for name, column in columns}
-                for at in range(batch.num_rows)
-            ]
-        for row in rows:
-            number += 1
-            yield number, row
-
-
-def _cell(cell: pyarrow.Scalar) -> object:
-    """What a cell holds; of text that is none, bytes, which no field takes."""
-    try:
-        return cell.as_py()
-    except Exception:  # a cell may hold anything
-        return b""
-
-
-_READERS = {
-    ".jsonl": _jsonl,
-    ".csv": _csv,
-    ".parquet": _parquet,
-    ".arrow": _arrow,
-    ".json": _json,
-}
+_READERS = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}
+_KINDS = (".jsonl", ".csv", ".parquet", ".arrow", ".json")
 
 
 def _function(source: str, module_name: str, function_name: str) -> Iterator[Placed]:
@@ -520,11 +534,11 @@ def load_data(
     Raises:
         InputError: one line that names the file and line, or the source, and what is wrong.
     """
-    read = UserTexts if task == "text" else Judgements
-    rows = _rows(source, on_bad_rows == "isolate")
+    read, named = UserTexts if task == "text" else Judgements, parse_columns(columns)
+    rows = _rows(source, on_bad_rows == "isolate", _wanted(named.values()))
     return read.from_placed_rows(
         rows,
-        columns=parse_columns(columns),
+        columns=named,
         on_bad_rows=on_bad_rows,
         source=source,
         schema=schema,

@@ -23,7 +23,6 @@ from murmuration.preference.data.cells import (
     found_kind,
     list_cell,
     number_cell,
-    user_cell,
 )
 from murmuration.preference.data.columns import (
     RANKING_COLUMNS,
@@ -38,6 +37,7 @@ from murmuration.preference.data.messages import (
     rated_exchange,
     response_cell,
 )
+from murmuration.preference.data.user_ids import user_cell
 from murmuration.preference.data.winners import SIDED, preferred_first
 
 Kind = Literal["pairs", "top-1", "ranking", "thumbs"]

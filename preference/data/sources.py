@@ -49,6 +49,8 @@ def hub_is_reachable() -> bool:
     Without a network the hub's clients try again for half a minute before they look into their own
     caches; who asks here first can send them there at once.
     """
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return False
     if getproxies():
         return True
     host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname

@@ -1,8 +1,9 @@
 """Users' own texts, in columns and grouped by user: what a language model is trained on as it is.
 
 The counterpart of `preference.data.judgements` where nobody judges anything: a row is a user and a
-text of theirs. The same rules hold: the user is the privacy unit, ids that look the same are one
-user, a bad row is refused with its place or left out while its user stays, and is never repaired.
+text of theirs. The same rules hold: the user is the privacy unit, ids that look the same are never
+two users, a bad row is refused with its place or left out while its user stays, and is never
+repaired.
 
 Shape suffixes: R rows (texts), U users.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murmuration.preference.data.cells import BadRow, text_cell, user_cell
+from murmuration.preference.data.cells import BadRow, text_cell
 from murmuration.preference.data.columns import check_columns, taken, told, with_user
 from murmuration.preference.data.judgements import (
     CLEAN,
@@ -25,6 +26,7 @@ from murmuration.preference.data.judgements import (
 )
 from murmuration.preference.data.rows import InputError, readable_user
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.preference.data.user_ids import user_cell
 
 FIELDS = ("user_id", "text")
 

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.kept_rows import KeptRows, name_of
 from murmuration.preference.language.machine import last_digits
 from murmuration.preference.language.token_cache import delete_unfinished, key_of, user_folder
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 #: Who wants to know how fast texts are read, sets a handler here.
-log = logging.getLogger("murmuration.features")
+log = get_logger("murmuration.features")
 log.setLevel(logging.INFO)
 
 _FORMAT = "murmuration embeddings 1"

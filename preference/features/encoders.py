@@ -25,14 +25,12 @@ from murmuration.preference.data.sources import (
 from murmuration.preference.features.embeddings import Embeddings
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.language.checkpoint import (
-    MINILM,
-    MINILM_HUB,
     adapted,
     digest_of,
     folder_of,
-    minilm_folder,
     reason,
 )
+from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
 
 class EncoderFeatures:

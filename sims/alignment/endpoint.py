@@ -10,7 +10,8 @@ Decisions:
 - The endpoint is not trusted. It has so long for a reply and so many bytes; redirects are not
   followed; nothing that it says is kept or shown, but which verdict it was and its token counts.
 - The key is read from the environment and goes into one header, nowhere else. Errors quote neither
-  headers nor bodies, where an endpoint could repeat it.
+  headers nor bodies, where an endpoint could repeat it. Of proxies and logins (`HTTP_PROXY`,
+  `.netrc`) in the environment nothing is taken: what is sent goes to the address that was named.
 
 Legend: P pairs.
 """
@@ -321,7 +322,12 @@ class EndpointJudge:
 
         limits = httpx.Limits(max_connections=self._endpoint.at_once)
         async with httpx.AsyncClient(
-            headers=self._headers, limits=limits, timeout=None, follow_redirects=False
+            headers=self._headers,
+            limits=limits,
+            timeout=None,
+            follow_redirects=False,
+            trust_env=False,  # no proxy and no .netrc; whose certificates count may be said there
+            verify=httpx.create_ssl_context(),
         ) as client:
             await asyncio.gather(*(work(client) for _ in range(self._endpoint.at_once)))
         if failed:

@@ -11,6 +11,7 @@ import typer
 from murmuration.client.agent.agent import Agent, serve
 from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore, load_for_node
+from murmuration.preference.escaping import get_logger
 from murmuration.sims.cli import about_data
 
 
@@ -47,6 +48,7 @@ def agent(
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
+    get_logger("murmuration.agent")  # in one line each
     rules = Policy.load(policy)
     schema = about_data.schema(
         kind, responses, most_judgements, most_characters, labels, one_user_per_row

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from murmuration.preference.data.judgements import InputError
@@ -14,6 +13,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.tables import console, table_of
+from murmuration.sims.runtimes.terminal import Terminal
 
 _SEEDS = 2**32
 
@@ -97,7 +97,7 @@ def _all(seed: int, confidence: float, page: Path | None, as_json: bool) -> None
     from murmuration.sims.audits.report import audit_all, failed
     from murmuration.sims.audits.report import page as page_of
 
-    progress = Console(stderr=True, highlight=False, emoji=False)
+    progress = Terminal(stderr=True, highlight=False)
     audits, faults = audit_all(
         seed,
         confidence,

@@ -22,6 +22,7 @@ from murmuration.sims.bench import rivals as bench_rivals
 from murmuration.sims.bench.node import SETTINGS, measure
 from murmuration.sims.bench.rivals import NoRival
 from murmuration.sims.bench.setting import Setting, machine
+from murmuration.sims.runtimes.terminal import Terminal
 
 bench = typer.Typer(
     help="Measure speed on this machine, beside what limits it.", no_args_is_help=True
@@ -152,7 +153,7 @@ def features(
 
 
 def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
-    about, console = machine(), Console(stderr=as_json)
+    about, console = machine(), Terminal(stderr=as_json)
     if console.width < _WIDTH:  # a cut figure is worse than a wrapped line
         console.width = _WIDTH
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())

@@ -9,8 +9,6 @@ from typing import Annotated
 
 import click
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from murmuration.preference.choices import LENGTHS, MODELS
@@ -23,6 +21,7 @@ from murmuration.sims.planning.compare import HEADINGS, Cell, composed_epsilon, 
 from murmuration.sims.planning.compare import compare as compared
 from murmuration.sims.runtimes.runs_progress import RunsProgress
 from murmuration.sims.runtimes.sweep import OnRun, Outcome, on_cluster, one_by_one
+from murmuration.sims.runtimes.terminal import Terminal
 
 
 class Where(StrEnum):
@@ -124,7 +123,7 @@ def compare(
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir()):
         raise InputError(f"--out {out} holds something else; choose another folder")
     out.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=as_json)
+    console = Terminal(stderr=as_json)
     with RunsProgress() as progress:
 
         def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
@@ -142,14 +141,14 @@ def compare(
             f"All of it together would cost ε = {composed:.3g}, had the seeds been secret. They "
             "are public: release none of it."
         )
-    console.print(f"table, plot and runs: {out}", markup=False)
+    console.print(f"table, plot and runs: {out}")
     if as_json:
         rows = [cell.row() for cell in cells]
         finite = composed if math.isfinite(composed) else None
         print(json.dumps({"rows": rows, "composed_epsilon": finite, "out": str(out)}))
     if failed := next((cell.failed for cell in cells if cell.failed), None):
-        errors = Console(stderr=True, highlight=False)
-        errors.print(f"error: some runs failed, the first: {failed}", style="red", markup=False)
+        errors = Terminal(stderr=True, highlight=False)
+        errors.print(f"error: some runs failed, the first: {failed}", style="red")
         raise typer.Exit(1)
 
 
@@ -157,5 +156,5 @@ def _table(base: RunConfig, cells: list[Cell]) -> Table:
     table = Table(*HEADINGS, title=f"{base.adjacency}, δ = {base.delta:g}")
     for cell in cells:
         style = ("bold red" if cell.failed else "yellow") if cell.missing else ""
-        table.add_row(*map(escape, cell.line()), style=style)
+        table.add_row(*cell.line(), style=style)
     return table

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -34,6 +33,7 @@ from murmuration.server.reporting.spent import rows_of
 from murmuration.server.resuming import Done, missing
 from murmuration.server.run_files import read_json
 from murmuration.sims.runtimes.people import Paid, book
+from murmuration.sims.runtimes.terminal import Terminal
 from murmuration.strategies.protocol.stated_plan import cost
 
 _MOST_SETS = 10
@@ -102,12 +102,12 @@ def _say_book(rows: list[Paid], as_json: bool) -> None:
     if as_json:
         print(json.dumps([row.to_json() for row in rows]))
         return
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     for row in rows[:_MOST_SETS]:
         who = "whoever was in any" if row.people is None else f"{row.people:,} of the people"
         names = ", ".join(run.name for run in row.runs)
-        console.print(f"{who}: {row.promise}", markup=False)
-        console.print(f"  in {len(row.runs)}: {names}", style="dim", markup=False)
+        console.print(f"{who}: {row.promise}")
+        console.print(f"  in {len(row.runs)}: {names}", style="dim")
     if len(rows) > _MOST_SETS:
         console.print(f"and {len(rows) - _MOST_SETS:,} other sets of runs, which cost less")
     console.print("operator only: counts of people are exact", style="yellow")
@@ -226,7 +226,7 @@ def _say(report: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(_finite(report), allow_nan=False))
         return
-    console = Console(soft_wrap=True, highlight=False)
+    console = Terminal(soft_wrap=True, highlight=False)
     if report["whole"]:
         console.print(Text.assemble(("whole", "bold green"), f": {report['lines']} lines, chained"))
     for text in report["wrong"]:

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import click
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from murmuration.preference.data.rows import InputError
@@ -24,6 +23,7 @@ from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease, Tally
 from murmuration.server.config import DELTA_EXPONENT, OWN_SETTINGS, parse_delta
 from murmuration.sims.cli import about_data
 from murmuration.sims.planning import advice
+from murmuration.sims.runtimes.terminal import Terminal
 from murmuration.strategies import registry
 from murmuration.strategies.planning import SIX, Asked
 from murmuration.strategies.settings import about, user_isolation, usual_cohort
@@ -228,7 +228,7 @@ def _report(found: dict[str, Any], missing: str) -> None:
             origin = {missing: "solved for", found["chosen"]: "chosen: see --cohort"}.get(name, "")
             style = "bold" if name == missing else ""
             table.add_row(name.replace("_", " "), f"{value:.6g}", origin, style=style)
-    console = Console()
+    console = Terminal()
     console.print(table)
     console.print(adjacency.sentence, style="dim")
     console.print(f"Isolation of users from each other: {found['user_isolation']}", style="dim")

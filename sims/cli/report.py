@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from murmuration.preference.data.rows import InputError
+from murmuration.sims.runtimes.terminal import Terminal
 
 
 def report(
@@ -52,19 +51,19 @@ def report(
         rows = [dict(zip(HEADINGS, run.line(), strict=True)) for run in seen]
         print(json.dumps({"rows": rows, "warnings": told, "page": str(path)}))
         return
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     if console.width >= 130:
         table = Table(*HEADINGS)
         for run in seen:
-            table.add_row(*map(escape, run.line()))
+            table.add_row(*run.line())
     else:  # a run a column
-        table = Table("run", *(escape(run.name) for run in seen))
+        table = Table("run", *(run.name for run in seen))
         for row in list(zip(HEADINGS, *(run.line() for run in seen), strict=True))[1:]:
-            table.add_row(*map(escape, row))
+            table.add_row(*row)
     console.print(table)
     for text in told:
-        console.print(f"! {text}", style="yellow", markup=False)
-    console.print(f"page: {path}", markup=False, soft_wrap=True)
+        console.print(f"! {text}", style="yellow")
+    console.print(f"page: {path}", soft_wrap=True)
 
 
 def _compared(seen: Sequence[Any], path: Path) -> Path:

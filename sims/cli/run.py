@@ -2,18 +2,20 @@
 
 import inspect
 import json
+import os
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from murmuration.preference.data.data_sets import absolute
+from murmuration.preference.data.data_sets import absolute, parse_source
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
+from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig, read_settings, typed
 from murmuration.server.run_files import CHECK
@@ -21,6 +23,7 @@ from murmuration.sims.cli import about_data
 from murmuration.sims.cli.options import ReportTo, RunName, WithStrategyHelp, setting_parameters
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes.terminal import Terminal
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.settings import OUTPUT, RUNTIME
@@ -69,7 +72,9 @@ def settings(given: dict[str, Any]) -> RunConfig:
     if resume:
         if not out:
             raise InputError("--resume needs --out, the folder of the run to continue")
-        chosen = {**_former(Path(out).expanduser()), **chosen}
+        former = _former(Path(out).expanduser())
+        _ask_no_hub(former, chosen)
+        chosen = {**former, **chosen}
     elif "data" not in chosen:
         data, test = _EMBEDDED.get(chosen.get("task", "reward"), _EMBEDDED["reward"])
         chosen = {"data": data, "test": test, **chosen}
@@ -105,6 +110,18 @@ def _former(folder: Path) -> dict[str, Any]:
             "cannot be resumed (or its config.json was edited): begin again with another --out"
         )
     return {**settings, "seed": seed.get("seed")}
+
+
+def _ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Let nothing ask a hub, in this process and those that it starts, where what a file has
+    ``written`` names something of one that was not ``given``; unless `--online` was said."""
+    names = {name: str(written.get(name) or "") for name in ("base", "features", "data", "test")}
+    of_hub = [
+        name for name, text in names.items()
+        if given.get(name) is None and text != "hashing" and is_of_hub(parse_source(text).name)
+    ]  # fmt: skip
+    if of_hub and not is_online():
+        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def run(
@@ -175,7 +192,9 @@ def run(
     from murmuration.sims.runtimes.tracking import tracked
 
     given = {name: value for name, value in given.items() if value is not None}
-    given = {**(read_settings(config) if config else {}), **given}
+    written = read_settings(config) if config else {}
+    _ask_no_hub(written, given)
+    given = {**written, **given}
     if user_column is not None:
         given["columns"] = about_data.renamed(given.get("columns"), user_column)
     if (data := about_data.located(given.get("data"), split, data_config)) is not None:
@@ -188,7 +207,7 @@ def run(
     if as_json:
         print(json.dumps(result))
     else:
-        Console().print(summary(result))
+        Terminal().print(summary(result))
 
 
 #: Its class, whose help depends on the strategy that is named.

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 import torch
 from matplotlib.figure import Figure
-from rich.console import Console
 from rich.progress import track
+
+from murmuration.sims.runtimes.terminal import Terminal
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -74,7 +75,7 @@ def mean_sd(name: str, values: Sequence[float]) -> dict[str, float | None]:
 
 def tracked(steps: Iterable[_Task], what: str, total: int) -> Iterator[_Task]:
     """The steps, with a bar on stderr where somebody is looking."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     yield from track(steps, what, total, console=console, disable=not console.is_terminal)
 
 

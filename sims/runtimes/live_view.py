@@ -11,7 +11,6 @@ import contextlib
 import math
 import os
 import shlex
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -31,6 +30,7 @@ from murmuration.preference.operator_only import OperatorOnly
 from murmuration.server.reporting.facts import facts
 from murmuration.server.reporting.figures import counted
 from murmuration.sims.runtimes.progress import RoundProgress, Tail
+from murmuration.sims.runtimes.terminal import Terminal
 
 LOOKS_PER_SECOND = 8
 SECONDS_BETWEEN_LINES = 10.0
@@ -44,7 +44,7 @@ class LiveView:
 
     def __init__(self, folder: Path, progress: RoundProgress) -> None:
         self._tail, self._progress = Tail(folder / "metrics.jsonl"), progress
-        self._console = Console(stderr=True)
+        self._console = Terminal(stderr=True)
         self._stage = ""
         self._spinner = Spinner("dots", style="cyan")
         self._live: Live | None = None
@@ -61,9 +61,7 @@ class LiveView:
 
         A text is public, or was released; all else is for the operator only, and labelled.
         """
-        self._console.print(
-            str(text), style="yellow", markup=False, highlight=False, soft_wrap=True
-        )
+        self._console.print(str(text), style="yellow", highlight=False, soft_wrap=True)
 
     def __enter__(self) -> "LiveView":
         self._plain = not _interactive(self._console)
@@ -74,7 +72,7 @@ class LiveView:
                     self._frame(),
                     console=self._console,
                     auto_refresh=False,
-                    redirect_stdout=sys.stdout.isatty(),
+                    redirect_stdout=Terminal().is_terminal,
                 )
                 self._live.start(refresh=True)
             self._thread.start()
@@ -134,7 +132,7 @@ class LiveView:
         else:
             return
         self._said_at = now
-        print(f"{task.description}: {text}", file=self._console.file, flush=True)
+        self._console.print(f"{task.description}: {text}", highlight=False, soft_wrap=True)
 
     def _frame(self, *, last: bool = False) -> RenderableType:
         rows: list[RenderableType] = [self._progress.bar.get_renderable()]

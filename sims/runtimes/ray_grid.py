@@ -10,7 +10,6 @@ asked again: node halves are functions of what they are asked, so no user and no
 (Without a seed, an answer that never arrived is drawn afresh; nobody has seen the first one.)
 """
 
-import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
@@ -23,6 +22,7 @@ from flwr.serverapp import ServerApp
 
 from murmuration.client import store
 from murmuration.preference.data.loading import Data
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.base_model import without_gpu
 from murmuration.sims.runtimes.local import (
     RAISED,
@@ -36,7 +36,7 @@ from murmuration.sims.runtimes.ray_cluster import Workers, cluster, with_gpus, w
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
 SILENCE = 15.0  # seconds of waiting for the cluster without a word
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 
 
 class RayGrid(InProcessGrid):

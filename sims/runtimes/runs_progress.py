@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from murmuration.server.reporting.figures import duration
+from murmuration.sims.runtimes.terminal import Terminal
 
 
 class RunsProgress:
@@ -24,7 +25,7 @@ class RunsProgress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._total, self._done, self._clock, self._began = 0, 0, clock, 0.0
-        self._console = console or Console(stderr=True)
+        self._console = console or Terminal(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -66,4 +67,4 @@ class RunsProgress:
             self._say(f"run {self._done} of {self._total} ended: {name}{then}")
 
     def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, highlight=False, soft_wrap=True)

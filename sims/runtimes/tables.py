@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from murmuration.sims.runtimes.terminal import Terminal
 
-def console(*, stderr: bool = False, width: int = 160) -> Console:
+
+def console(*, stderr: bool = False, width: int = 160) -> Terminal:
     """A console; where nobody looks, in a pipe, so wide that tables do not wrap."""
-    made = Console(stderr=stderr, emoji=False)  # names have colons
-    return made if made.is_terminal else Console(stderr=stderr, emoji=False, width=width)
+    made = Terminal(stderr=stderr)
+    return made if made.is_terminal else Terminal(stderr=stderr, width=width)
 
 
 def cell(value: Any) -> str:

@@ -222,7 +222,7 @@ def _write_language_model(folder: Path, new: Path, how: Sharing) -> None:
     about = read_about(folder)
     base = dict(about["base"])
     if how.merge:
-        _merge(new, base_of_adapter(folder, base, how.place), base.get("digest", ""))
+        _merge(new, base_of_adapter(folder, base, how.place or how.hub), base.get("digest", ""))
     base["path"] = how.hub or last_name(str(base["path"]))
     if base.get("merged"):
         base["merged"] = last_name(str(base["merged"]))

@@ -30,7 +30,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from safetensors.numpy import load_file
 
@@ -40,6 +39,7 @@ from murmuration.privacy.accounting.accountant import epsilon
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.sims import main as command_line
 from murmuration.sims.population.population import Population, write
+from murmuration.sims.runtimes.terminal import Terminal
 
 _EPSILON, _DELTA, COHORT, _USERS = 0.5, 1e-3, 20, 60
 _PATIENCE = 300.0  # seconds for a process to reach its next round
@@ -211,7 +211,7 @@ def main() -> None:
             f"{left.epsilon:.4f}",
             "; ".join(left.faults) or "good",
         )
-    Console().print(table)
+    Terminal().print(table)
     faults = sum(len(left.faults) for left in found)
     print(f"{options.kills} kills, {faults} faults")
     sys.exit(1 if faults else 0)

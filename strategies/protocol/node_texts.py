@@ -8,19 +8,14 @@ is cut before anything looks at it, and escaped, where it comes in: in ``exchang
 
 import re
 
+from murmuration.preference.escaping import escaped
+
 #: Characters of a node's text that are kept.
 LONGEST = 1_000
 #: Characters of it that are looked at: enough for the traceback that Flower's simulation sends.
 _LOOKED_AT = 20_000
 _WRAPPED = "ClientAppException occurred. Message:"
 _OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemory|MemoryError|allocate memory", re.IGNORECASE)
-
-
-def escaped(text: str) -> str:
-    """A text in which whatever is no visible character or space is written as Python writes it."""
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
-    )
 
 
 def shortened(text: str) -> str:

@@ -24,7 +24,8 @@ def model(tmp_path):
 
 @pytest.mark.parametrize("name", ["gpt2", "org/small", "minilm"])
 def test_hubs_names_stay(name, model):
-    assert name_for(name, model) == last_name(name) == place_of(name, model) == name
+    assert name_for(name, model) == last_name(name) == name
+    assert place_of(str(model / "elsewhere"), model, given=name) == name
 
 
 def test_a_folder_is_named_by_the_way_to_it_and_found(base, model, tmp_path):

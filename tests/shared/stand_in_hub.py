@@ -26,6 +26,12 @@ class _Answers(BaseHTTPRequestHandler):
     def hub(self):
         return self.server.hub
 
+    def do_GET(self):
+        self.hub.requests.append((self.command, self.path, self.headers.get("Authorization")))
+        self.say(404, {"error": "Repository not found"})
+
+    do_HEAD = do_GET
+
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.hub.requests.append((self.command, self.path, self.headers.get("Authorization")))

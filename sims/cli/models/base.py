@@ -7,7 +7,6 @@ from typing import Annotated
 
 import click
 import typer
-from rich.console import Console
 
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.tiny_language_model import (
@@ -16,6 +15,7 @@ from murmuration.sims.population.tiny_language_model import (
     build,
     public_texts,
 )
+from murmuration.sims.runtimes.terminal import Terminal
 
 _DEFAULT = TinyBase()
 
@@ -47,7 +47,7 @@ def base(
         rate=rate,
         seed=seed,
     )
-    console, started = Console(stderr=True), time.monotonic()
+    console, started = Terminal(stderr=True), time.monotonic()
     with console.status("writing public texts") as status:
 
         def progress(step: int, steps: int, loss: float) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +17,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.privacy.durable_files import replace_file
 from murmuration.sims.runtimes.tables import console
+from murmuration.sims.runtimes.terminal import Terminal
 
 #: Rows that are read at a time, and texts that are scored: models make smaller batches of them.
 _ROWS, _TEXTS = 1024, 256
@@ -67,7 +67,7 @@ def score(
     table = Table("score", "response", box=None, pad_edge=False)
     for value, text in sorted(zip(scores, response, strict=True), reverse=True):
         table.add_row(f"{value:+.3f}", Text(text))  # whatever is in brackets is theirs
-    Console().print(table)
+    Terminal().print(table)
 
 
 def _score_rows(scorer: Any, data: str, out: Path, as_json: bool) -> None:

@@ -225,7 +225,7 @@ def _wins(model: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 
 
 def _row(model: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    row = {"model": escape(model["model"]), "words": model["words"]}
+    row = {"model": model["model"], "words": model["words"]}
     row |= {"wins": "", "ties": "", "kl": ""}
     if "win_rate" in model:  # not the one that they are compared with
         pairs = model["wins"] + model["ties"] + model["losses"]

@@ -9,7 +9,6 @@ makes it waits. Nothing in it is of any user: its texts are public.
 
 import fcntl
 import json
-import logging
 import os
 import shutil
 import tempfile
@@ -19,18 +18,19 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import Progress
 
+from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.token_cache import FOLDER, key_of
 from murmuration.preference.model_folder import replace_folder
 from murmuration.sims.population.tiny_language_model import TinyBase, build
+from murmuration.sims.runtimes.terminal import Terminal
 
 #: It makes one pass over its texts.
 SHAPE = TinyBase(kind="llama", epochs=1, batch=8, rate=4e-3)
 _FORMAT, _ABOUT = "murmuration reference 1", "reference.json"
-_log = logging.getLogger("murmuration")
+_log = get_logger("murmuration")
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def _whole(folder: Path) -> bool:
 
 def _make(folder: Path, exchanges: list[tuple[str, str, str]]) -> None:
     """Train one, with a bar on stderr where somebody is looking."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("reference", total=None)
         build(

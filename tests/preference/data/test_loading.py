@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murmuration.preference.data import data_sets
+from murmuration.preference.data import data_sets, loading
+from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import (
     load_demonstrations,
@@ -195,18 +196,6 @@ def test_a_file_that_fails_in_an_unusual_way_is_its_users_loss_too(write, tmp_pa
     assert (found.user_ids, len(found), found.left_out) == (("b",), 1, 1)
     assert found.set_aside[0].startswith(f"{tmp_path / 'a.parquet'}:1: ")
     assert refusal(str(tmp_path)).startswith(f"{tmp_path / 'a.parquet'}: ")
-
-
-@pytest.mark.parametrize("error", [KeyError, MemoryError, RuntimeError, pa.ArrowInvalid])
-def test_whatever_pyarrow_raises_of_a_file_is_about_that_file(write, tmp_path, monkeypatch, error):
-    def fails(_):
-        raise error("odd")
-
-    write("a.parquet", as_parquet(ROWS))
-    write("b.jsonl", as_jsonl(ROWS[:1]))
-    monkeypatch.setattr(pq, "ParquetFile", fails)
-    assert load_judgements(str(tmp_path), on_bad_rows="isolate").user_ids == ("b",)
-    assert "not readable as Parquet" in refusal(str(tmp_path))
 
 
 def test_what_a_row_quotes_does_not_pile_up_in_reasons(write):
@@ -474,3 +463,48 @@ def test_rows_that_demonstrate_nothing_are_named(tmp_path, row):
     file.write_text('{"prompt": "a", "response": "b"}\n' + json.dumps(row) + "\n")
     with pytest.raises(InputError, match="line 2 needs a `prompt` and a `response`"):
         list(load_demonstrations(str(file)))
+
+
+SMALL = FileBudget(least_bytes=2**20, line_bytes=2**16, parts=1_000)
+LINE = b'{"user_id": "u", "prompt": "p", "chosen": "a", "rejected": "b"}\n'
+BOMBS = {
+    "zeros": ("a.jsonl.gz", bytes(2**22), "would become more than 1,048,576 bytes"),
+    "empty lines": ("a.jsonl.gz", b"\n" * 10_000, "would become"),
+    "CSV of zeros": ("a.csv.gz", bytes(2**22), "would become"),
+    "array of zeros": ("a.json.gz", b"[" + b" " * 2**22, "would become"),
+    "array of nothings": ("a.json.gz", b"[" + b"{}," * 100_000, "would become"),
+    "CSV of many columns": ("a.csv", b"a" + b",a" * 70_000, "a line of more than"),
+    "CSV of one line": ("a.csv", b"x" * 100_000, "a line of more than"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), BOMBS.values(), ids=BOMBS)
+def test_a_packed_file_becomes_no_more_than_it_may(write, monkeypatch, name, content, reason):
+    monkeypatch.setattr(loading, "BUDGET", SMALL)
+    path = write(name, gzip.compress(content) if name.endswith(".gz") else content)
+    message = refusal(path)
+    assert message.startswith(f"{path}: ") and reason in message and "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"prompt": ' + b"[" * 100_000, "a line of more than 65,536 bytes"),
+        (b'{"prompt": ' + b"[" * 60_000, "a line of more than 1,000 values"),
+        (b'{"prompt": ' + b"[" * 900, "broken JSON"),
+        (b'{"prompt": [' + b"{}," * 20_000 + b"{}]}", "a line of more than 1,000 values"),
+        (b'{"prompt": ' + b"9" * 5_000 + b"}", "broken JSON"),
+    ],
+    ids=["endless", "deep", "broken", "wide", "a number of 5,000 digits"],
+)
+def test_a_line_is_its_own_loss(write, monkeypatch, line, reason):
+    monkeypatch.setattr(loading, "BUDGET", SMALL)
+    found = load_judgements(write("a.jsonl", line + b"\n" + LINE), on_bad_rows="isolate")
+    assert (found.user_ids, found.left_out) == (("u",), 1)
+    assert reason in found.set_aside[0]
+
+
+def test_deep_nesting_is_a_bad_row(write):
+    deep = b'{"user_id": "v", "prompt": ' + b"[" * 50_000 + b"]" * 50_000 + b"}\n"
+    found = load_judgements(write("a.jsonl", deep + LINE), on_bad_rows="isolate")
+    assert (found.user_ids, found.left_out) == (("u",), 1)

@@ -56,6 +56,7 @@ def test_hub_is_reachable(monkeypatch, proxies, answers, reachable):
             raise OSError("Name or service not known")
 
     monkeypatch.setenv("HF_ENDPOINT", "https://hub.example:8443/api")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setattr(sources, "getproxies", lambda: proxies)
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     assert hub_is_reachable() is reachable

@@ -406,3 +406,23 @@ def test_no_more_than_so_many_at_once(tmp_path):
         prompts = [f"p{number}" for number in range(12)]
         judge_at(server, tmp_path, at_once=3).preferred(prompts, ["aa"] * 12, ["b"] * 12)
     assert 1 < max(most) <= 3
+
+
+def test_no_proxy_login_or_redirect_of_the_environment(stand_in, tmp_path, monkeypatch):
+    """A proxy got the key and the answers in the clear; a .netrc, a login of another place."""
+    monkeypatch.delenv("NO_PROXY")
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1\nlogin me\npassword of-mine\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    with StandIn() as proxy:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            for spelling in (name, name.lower()):
+                monkeypatch.setenv(spelling, proxy.url.removesuffix("/v1"))
+        assert judge_at(stand_in, tmp_path).preferred(PROMPTS, LONG, SHORT).tolist() == [1.0] * 3
+        assert [headers.get("Authorization") for headers in stand_in.headers] == [None] * 6
+        monkeypatch.setenv(KEY, "sk-of-a-test")
+        judge = judge_at(stand_in, tmp_path)
+        judge.preferred(PROMPTS, ["another longer answer"] * 3, SHORT)
+        assert [each["Authorization"] for each in stand_in.headers[6:]] == [
+            "Bearer sk-of-a-test"
+        ] * 6
+        assert proxy.requests == []

@@ -1,0 +1,131 @@
+"""Rows of Parquet and Arrow files, from a process that may take only so much.
+
+Nothing that such a file says of what it becomes can be believed, so it is decoded in a child with
+limits of memory, time, bytes and rows (`preference.data.columnar_child`). Columns that no field
+could be read from are not decoded at all. One child reads all files of a folder.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from murmuration.preference.data.budget import FileBudget
+from murmuration.preference.data.cells import BadRow
+
+_CHILD = Path(__file__).with_name("columnar_child.py")
+#: No threads, and no memory that is reserved ahead; nothing else of the environment is needed.
+_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
+_ENDS = {
+    "gzip": "damaged or cut off gzip file: {why}",
+    "damaged": "not readable as {kind}: {why}",
+    "budget": "it would become more than {bytes:,} bytes or {rows:,} rows, too many for its size",
+    "memory": "it takes more than {memory:,} bytes of memory to be decoded",
+    "time": "it takes more than {seconds:,} seconds to be decoded",
+    "died": "not readable as {kind}: what decodes it broke off",
+}
+
+
+class NotReadable(ValueError):
+    """Why no more rows come of a file."""
+
+
+class ColumnarReader:
+    """Reads files by a child, which lives from the first of them to the end of the ``with`` block,
+    or until a file is more than it may be."""
+
+    def __init__(self, budget: FileBudget) -> None:
+        self._budget = budget
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._answers: IO[bytes] | None = None
+
+    def __enter__(self) -> "ColumnarReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def rows(
+        self, file: IO[bytes], kind: str, packed: bool, wanted: Collection[str]
+    ) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
+        """Yield the rows of an open file, counted from 1, with all columns: the ``wanted`` hold
+        what is there, and others None.
+
+        Args:
+            file: one with a descriptor.
+            kind: ``.parquet`` or ``.arrow``.
+            packed: whether it is packed with gzip.
+            wanted: names of columns that are decoded.
+
+        Raises:
+            NotReadable: it is damaged, or becomes more than it may.
+        """
+        limits = self._budget.decoding(os.fstat(file.fileno()).st_size)
+        request = {"kind": kind, "packed": packed, "wanted": sorted(wanted), **limits}
+        went_well = False
+        try:
+            answers = self._asked(request, file)
+            names = _next(answers, limits["bytes"]).get("columns", [])
+            decoded, number = [name for name in names if name in wanted], 0
+            longest = 4 * limits["line"] + 2  # characters of JSON and the line's end
+            while isinstance(line := _next(answers, longest), list | None):
+                number += 1
+                if line is None or len(line) != len(decoded):
+                    yield number, BadRow(f"a row of more than {limits['line']:,} bytes")
+                else:
+                    yield number, dict.fromkeys(names) | dict(zip(decoded, line, strict=True))
+            went_well = line["end"] not in ("memory", "died")
+        finally:
+            status = 0 if went_well else self._end()
+        end = "time" if line["end"] == "died" and status == -signal.SIGXCPU else line["end"]
+        if end != "whole":
+            told = {**limits, "why": "", **line, "kind": kind[1:].capitalize()}
+            raise NotReadable(_ENDS[end].format(**told))
+
+    def _asked(self, request: Mapping[str, Any], file: IO[bytes]) -> IO[bytes]:
+        """Send a request; where its answer comes."""
+        if self._socket is None or self._answers is None:
+            self._socket, other = socket.socketpair()
+            self._answers = self._socket.makefile("rb")
+            found = (find_spec(name) for name in ("pyarrow", "numpy"))
+            paths = {str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin}
+            with other:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", str(_CHILD), str(other.fileno()), *sorted(paths)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=_ENVIRONMENT,
+                    pass_fds=[other.fileno()],
+                )
+        with suppress(OSError):  # that it is gone shows where its answer should be
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [file.fileno()])
+        return self._answers
+
+    def _end(self) -> int:
+        """End the child; its exit status."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.kill()
+        for each in (self._answers, self._socket):
+            if each is not None:
+                each.close()
+        self._socket = self._answers = None
+        return process.wait()
+
+
+def _next(answers: IO[bytes], longest: int) -> Any:
+    """What the next line says; where there is none, or one that is no answer, that it ended."""
+    try:
+        return json.loads(answers.readline(longest))
+    except (OSError, ValueError, RecursionError):
+        return {"end": "died"}

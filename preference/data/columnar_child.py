@@ -1,0 +1,190 @@
+"""The program that decodes Parquet and Arrow files: ``python -I columnar_child.py SOCKET PATH…``.
+
+A few kilobytes of such a file can stand for gigabytes, in the decoder itself, which knows no limit.
+So it works in this process, which has one, and only the columns that are wanted are decoded. What
+comes out is JSON, which the parent reads (`preference.data.columnar`).
+Nothing but the standard library and pyarrow is imported: the paths where that lies are named.
+
+A request is JSON that comes with a file's descriptor. The answer is lines of JSON: the names of all
+columns; each row, a list of the wanted columns' cells, or null where that is too long; and how it
+ended.
+"""
+
+import gzip
+import io
+import json
+import resource
+import socket
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any
+
+_BATCH = 256  # rows that are decoded at a time
+Rows = Iterator[list[Any] | None]
+
+
+class OverBudget(Exception):
+    """A file that becomes more than it may."""
+
+
+def answer(file: IO[bytes], request: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of the answer to a request about a file."""
+    end, begun = {"end": "whole", "why": ""}, False
+    try:
+        if request["packed"]:
+            with gzip.open(file) as stream:
+                data = stream.read(request["bytes"] + 1)
+            if len(data) > request["bytes"]:
+                raise OverBudget
+            file = io.BytesIO(data)
+        names, rows = _READERS[request["kind"]](file, request)
+        yield json.dumps({"columns": names})
+        begun, total = True, 0
+        for row in rows:
+            line = json.dumps(row, ensure_ascii=False, default=_other)
+            too_long = row is None or len(line) > request["line"]
+            total += (request["line"] if too_long else len(line)) + request["row"]
+            if total > request["bytes"]:
+                raise OverBudget
+            yield "null" if too_long else line
+    except OverBudget:
+        end = {"end": "budget", "why": ""}
+    except MemoryError:  # pyarrow's own is one
+        end = {"end": "memory", "why": ""}
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        end = {"end": "gzip", "why": _why(error)}
+    except Exception as error:  # damaged bytes raise errors of many types
+        end = {"end": "damaged", "why": _why(error)}
+    if not begun:
+        yield json.dumps({"columns": []})
+    yield json.dumps(end)
+
+
+def _why(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:500]
+
+
+def _other(value: object) -> dict[str, str]:
+    """What stands for a value that JSON has not: no field takes it."""
+    return {type(value).__name__: repr(value)[:40]}
+
+
+def _parquet(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Rows]:
+    import pyarrow.parquet
+
+    parquet = pyarrow.parquet.ParquetFile(file)
+    names = parquet.schema_arrow.names
+    _check_rows(parquet.metadata.num_rows, request)
+    wanted = [name for name in names if name in request["wanted"]]
+    if not wanted:
+        return names, ([] for _ in range(parquet.metadata.num_rows))
+    batches = parquet.iter_batches(batch_size=_BATCH, columns=wanted, use_threads=False)
+    return names, _cells(batches, wanted, request)
+
+
+def _arrow(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Rows]:
+    """The file or the stream format, which `datasets` writes."""
+    import pyarrow
+
+    begins = file.read(6)
+
+    def opened(**options: Any) -> Any:
+        file.seek(0)
+        chosen = pyarrow.ipc.IpcReadOptions(use_threads=False, **options)
+        kind = pyarrow.ipc.open_file if begins == b"ARROW1" else pyarrow.ipc.open_stream
+        return kind(file, options=chosen)
+
+    names = opened().schema.names
+    places = [at for at, name in enumerate(names) if name in request["wanted"]]
+    reader = opened(included_fields=places) if places else opened(included_fields=[0])
+    if begins == b"ARROW1":
+        batches = (reader.get_batch(at) for at in range(reader.num_record_batches))
+    else:
+        batches = iter(reader)
+    return names, _cells(_sliced(batches, request), [names[at] for at in places], request)
+
+
+def _sliced(batches: Iterable[Any], request: dict[str, Any]) -> Iterator[Any]:
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        _check_rows(rows, request)
+        for at in range(0, batch.num_rows, _BATCH):
+            yield batch.slice(at, _BATCH)
+
+
+def _check_rows(rows: int, request: dict[str, Any]) -> None:
+    if rows * request["row"] > request["bytes"]:
+        raise OverBudget
+
+
+def _cells(batches: Iterable[Any], wanted: list[str], request: dict[str, Any]) -> Rows:
+    """The wanted cells of each row; None for a row that is too long."""
+    for batch in batches:
+        whole = batch.nbytes <= request["line"]
+        for at in range(0, batch.num_rows, batch.num_rows if whole else 1):
+            rows = batch if whole else batch.slice(at, 1)
+            if rows.nbytes > request["line"]:
+                yield None
+                continue
+            columns = [_column(rows.column(rows.schema.names.index(name))) for name in wanted]
+            yield from map(list, zip(*columns, strict=True)) if wanted else ([],) * rows.num_rows
+
+
+def _column(column: Any) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except MemoryError:
+        raise
+    except Exception:  # of some cell
+        return [_cell(cell) for cell in column]
+
+
+def _cell(cell: Any) -> Any:
+    """What a cell holds; of text that is none, bytes, which no field takes."""
+    try:
+        return cell.as_py()
+    except MemoryError:
+        raise
+    except Exception:  # a cell may hold anything
+        return b""
+
+
+_READERS: dict[str, Callable[..., tuple[list[str], Rows]]] = {
+    ".parquet": _parquet,
+    ".arrow": _arrow,
+}
+
+
+def _limit(request: dict[str, Any]) -> None:
+    """Limit what this process may take from now on."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = int(used.ru_utime + used.ru_stime) + request["seconds"]
+    for kind, most in ((resource.RLIMIT_DATA, request["memory"]), (resource.RLIMIT_CPU, seconds)):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(
+            kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+        )
+
+
+def main(descriptor: str, *paths: str) -> None:
+    """Answer requests until nobody asks any more."""
+    sys.path.extend(paths)
+    import pyarrow.parquet  # noqa: F401  (before memory is limited)
+
+    with socket.socket(fileno=int(descriptor)) as parent, parent.makefile("wb") as out:
+        while True:
+            asked, files, _, _ = socket.recv_fds(parent, 2**20, 1)
+            if not files:
+                return
+            request = json.loads(asked)
+            _limit(request)
+            with open(files[0], "rb") as file:  # noqa: PTH123  (a descriptor)
+                for line in answer(file, request):
+                    out.write(line.encode(errors="backslashreplace") + b"\n")
+            out.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

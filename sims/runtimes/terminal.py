@@ -1,0 +1,78 @@
+"""The one way to a terminal: whatever is printed, by whomever, comes without control characters.
+
+Texts from files are everywhere in what commands print: names of columns, ids, paths, prompts,
+replies of judges, messages of libraries. So it is not each place that escapes them but what they
+pass through: standard output and error (``guard_streams``), and beside them the consoles that draw
+tables and bars, which need control characters of their own (``Terminal``).
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import IO, Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from murmuration.preference.escaping import visible
+
+
+class Terminal(Console):
+    """A console that takes text as text: no markup, no emoji names, no links, no controls."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"emoji": False, "markup": False, **options})
+
+    @property
+    def file(self) -> IO[str]:
+        """The stream itself, also where it is guarded."""
+        found = super().file
+        return getattr(found, "rich_proxied_file", found)
+
+    @file.setter
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render, all text made visible."""
+        for text, style, control in super().render(renderable, options):
+            if not control:
+                text = visible(text)
+                style = style.update_link(None) if style and style.link else style
+            yield Segment(text, style, control)
+
+
+class Guarded:
+    """A text stream that escapes; no terminal to whoever asks, as it takes no control characters.
+
+    Consoles write to what is behind it: rich looks for ``rich_proxied_file``.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.rich_proxied_file = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, made visible; its length."""
+        self.rich_proxied_file.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines, made visible."""
+        for line in lines:
+            self.write(line)
+
+    def isatty(self) -> bool:
+        """Return false."""
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def guard_streams() -> None:
+    """From now on standard output and error escape what is written to them, to the end."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Guarded):
+            setattr(sys, name, Guarded(stream))

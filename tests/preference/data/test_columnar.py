@@ -1,0 +1,180 @@
+"""Parquet and Arrow files: decoded by need, in a child, within limits; a bomb is one line."""
+
+import builtins
+import gzip
+import io
+import json
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from murmuration.preference.data import columnar, columnar_child, loading
+from murmuration.preference.data.budget import FileBudget
+from murmuration.preference.data.columnar import ColumnarReader, NotReadable
+from murmuration.preference.data.loading import columns_of, load_data, load_judgements
+from murmuration.preference.data.rows import InputError
+
+ROWS = [
+    {"user_id": user, "prompt": "p", "chosen": chosen, "rejected": "b"}
+    for user, chosen in (("u", "a"), ("v", "c"), ("u", "é"))
+]
+MIB = 2**20
+
+
+def parquet(columns, **options):
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out, **{"compression": "zstd", **options})
+    return out.getvalue()
+
+
+def column(value, rows):
+    """So many rows of one value, as the few bytes that Parquet makes of them."""
+    indices = pa.array([0], pa.int32()).take(pa.array([0] * rows, pa.int32()))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([value]))
+
+
+def bomb(name, value="x" * MIB, rows=4096):
+    """A file of a few kilobytes; one of its columns stands for gigabytes."""
+    columns = {field: column(text, rows) for field, text in ROWS[0].items()}
+    return parquet(columns | {name: column(value, rows)})
+
+
+def arrow(rows, kind=pa.ipc.new_file, **options):
+    out, table = io.BytesIO(), pa.Table.from_pylist(rows)
+    with kind(out, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return out.getvalue()
+
+
+FORMS = {
+    "a.parquet": parquet(pa.Table.from_pylist(ROWS).to_pydict()),
+    "a.arrow": arrow(ROWS),
+    "b.arrow": arrow(ROWS, pa.ipc.new_stream, compression="zstd"),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", FORMS)
+def test_what_is_read(tmp_path, name, packed):
+    file = tmp_path / (name + ".gz" * packed)
+    file.write_bytes(gzip.compress(FORMS[name]) if packed else FORMS[name])
+    found = load_judgements(str(file))
+    assert (found.user_ids, found.start_U.tolist()) == (("u", "v"), [0, 2, 3])
+    assert [pair[0] for pair in found.responses] == ["a", "é", "c"]
+    assert columns_of(str(file)) == list(ROWS[0])
+
+
+@pytest.mark.parametrize("name", ["notes", "x.chosen"])
+def test_a_bomb_in_a_column_that_is_not_used_is_not_touched(tmp_path, name):
+    """It took 4 GB of memory, and up to 92 s."""
+    (tmp_path / "a.parquet").write_bytes(content := bomb(name))
+    assert len(content) < 5_000
+    found = load_judgements(str(tmp_path / "a.parquet"))
+    assert (found.user_ids, len(found)) == (("u",), 4096)
+    assert columns_of(str(tmp_path / "a.parquet"))[-1] == name
+
+
+SMALL = FileBudget(least_bytes=2**23, line_bytes=2**22, memory=2**27)
+BOMBS = {
+    "one text, many rows": ("a.parquet", lambda: bomb("chosen", "x" * 90_000), "would become"),
+    "so many rows": ("a.parquet", lambda: bomb("notes", "x", rows=60_000), "would become"),
+    "one long text": ("a.parquet", lambda: bomb("chosen", "x" * 5 * MIB, rows=1), "a row of more"),
+    "texts that need memory": (
+        "a.parquet",
+        lambda: bomb("chosen", "x" * 100 * MIB, rows=1),
+        "bytes of memory",
+    ),
+    "an endless list": (
+        "a.parquet",
+        lambda: parquet({"responses": pa.array([[0] * 10**6]), "prompt": ["p"]}),
+        "a row of more",
+    ),
+    "Arrow": (
+        "a.arrow",
+        lambda: arrow([{**ROWS[0], "chosen": "x" * 100 * MIB}], compression="zstd"),
+        "bytes of memory",
+    ),
+    "gzip": ("a.parquet.gz", lambda: gzip.compress(bytes(10 * MIB)), "would become"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "reason"), BOMBS.values(), ids=BOMBS)
+def test_a_bomb_is_one_line(tmp_path, monkeypatch, name, content, reason):
+    monkeypatch.setattr(loading, "BUDGET", SMALL)
+    file = tmp_path / name
+    file.write_bytes(packed := content())
+    assert len(packed) < 20_000
+    for source in (file, tmp_path):
+        with pytest.raises(InputError, match=reason) as refused:
+            load_judgements(str(source))
+        assert str(refused.value).startswith(f"{file}:") and "\n" not in str(refused.value)
+    # At a node the others' files, which the next child reads, stay.
+    (tmp_path / "b.parquet").write_bytes(FORMS["a.parquet"])
+    found = load_judgements(str(tmp_path), on_bad_rows="isolate")
+    assert found.left_out == 1 and {"u", "v"} <= {*found.user_ids}
+
+
+def test_time_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "BUDGET", FileBudget(seconds=1, least_bytes=2**40))
+    (tmp_path / "a.parquet").write_bytes(bomb("chosen", "x", rows=2_000_000))
+    with pytest.raises(InputError, match="more than 1 seconds"):
+        load_data("text", str(tmp_path / "a.parquet"), "text=chosen", "isolate")
+
+
+def test_what_is_said_of_rows_is_not_believed(tmp_path):
+    """A file that says it has no rows, or columns that it has not."""
+    content = FORMS["a.parquet"]
+    for at in range(len(content) - 400, len(content) - 8, 61):
+        (tmp_path / "a.parquet").write_bytes(content[:at] + b"\x00\xff" + content[at + 2 :])
+        found = load_judgements(str(tmp_path), on_bad_rows="isolate")
+        assert {*found.user_ids} <= {"u", "v"}
+
+
+def test_one_child_reads_a_folder_and_ends_with_it(tmp_path, monkeypatch):
+    begun, popen = [], subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *a, **b: begun.append(popen(*a, **b)) or begun[-1]
+    )
+    for user in range(5):
+        (tmp_path / f"{user}.parquet").write_bytes(FORMS["a.parquet"])
+    assert len(load_judgements(str(tmp_path))) == 15
+    columns_of(str(tmp_path))  # of which nobody reads on
+    assert len(begun) == 2
+    assert all(child.returncode is not None for child in begun)
+
+
+def test_the_child_has_nothing_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "of a test")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "json.py").write_text("raise SystemExit")
+    file = tmp_path / "a.parquet"
+    file.write_bytes(FORMS["a.parquet"])
+    with ColumnarReader(FileBudget()) as reader, file.open("rb") as stream:
+        rows = reader.rows(stream, ".parquet", False, {"user_id"})
+        assert next(rows) == (1, {**dict.fromkeys(ROWS[0]), "user_id": "u"})
+        assert reader._process is not None
+        environment = Path(f"/proc/{reader._process.pid}/environ")
+        assert not environment.exists() or b"HF_TOKEN" not in environment.read_bytes()
+
+
+@pytest.mark.parametrize("error", ["KeyError", "MemoryError", "RuntimeError", "SystemError"])
+def test_whatever_pyarrow_raises_of_a_file_is_about_that_file(monkeypatch, error):
+    def fails(*_):
+        raise getattr(builtins, error)("odd")
+
+    monkeypatch.setitem(columnar_child._READERS, ".parquet", fails)
+    request = {"kind": ".parquet", "packed": False, **FileBudget().decoding(0)}
+    *_, end = columnar_child.answer(io.BytesIO(), request)
+    assert json.loads(end)["end"] == ("memory" if error == "MemoryError" else "damaged")
+
+
+def test_a_child_that_cannot_start_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(columnar, "_CHILD", tmp_path / "gone.py")
+    (tmp_path / "a.parquet").write_bytes(FORMS["a.parquet"])
+    with ColumnarReader(FileBudget()) as reader, (tmp_path / "a.parquet").open("rb") as stream:
+        rows = reader.rows(stream, ".parquet", False, {"user_id"})
+        with pytest.raises(NotReadable, match="what decodes it broke off"):
+            next(rows)
