@@ -395,7 +395,7 @@ def combined(promises: Iterable[Promise]) -> Promise:
 
 def _without_disjoint_pairs(runs: Sequence[ReleasedRun]) -> list[list[ReleasedRun]]:
     """The largest sets of runs that one person can have been in: the maximal cliques of the graph
-    of those that can share people (Bron and Kerbosch 1973, with a pivot).
+    of those that can share people (by the algorithm of Bron and Kerbosch, with a pivot).
 
     All runs in one, which costs at least as much, where there are too many such sets.
     """

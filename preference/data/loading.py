@@ -136,7 +136,9 @@ def texts_in(source: str, column: str) -> set[str]:
     Raises:
         InputError: it cannot be read.
     """
-    rows = (row.get(column) for _, _, row in _rows(source, False) if isinstance(row, Mapping))
+    rows = (
+        row.get(column) for _, _, row in _rows(source, False, (column,)) if isinstance(row, Mapping)
+    )
     return {cell for cell in rows if _is_text(cell)}
 
 

@@ -227,13 +227,13 @@ def test_demonstrations_are_learnt_first_if_they_are_public(
     given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
     theirs = json.loads(open(crowd).readline())["prompt"]  # noqa: PTH123, SIM115
     rows = [
-        {"prompt": "what now ?", "response": "save it"},
+        {"prompt": "and then what ?", "response": "save it"},
         {"prompt": theirs, "completion": "wait"},
     ]
     shown = write_rows(rows, "shown.jsonl")
     code, _, lines = cli(*given, "--sft", shown)
     assert (code, len(lines)) == (2, 1)
-    assert f"--sft {shown}: 1 of 2 are prompts that users" in lines[0]
+    assert f"--sft {shown}: operator only: 1 of 2 are prompts that users" in lines[0]
     assert theirs not in lines[0]
     assert not out.exists()
     assert cli(*given, "--sft", write_rows(rows[:1], "mine.jsonl"))[0] == 0

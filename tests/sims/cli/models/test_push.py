@@ -37,7 +37,7 @@ def test_only_what_is_exported_is_sent(cli, folder, monkeypatch):
     sent = there.files["ada/taste", "v1"]
     assert set(sent) == {"README.md", "config.json", "model.safetensors", "privacy.json"}
     assert set(sent) == set(told["files"])
-    assert json.loads(sent["privacy.json"])["public"] is True
+    assert json.loads(sent["privacy.json"])["stated"] == ["declared public"]
     assert there.made["ada/taste"]["visibility"] == "private"
     assert any("not shared: judgements.jsonl" in line for line in lines)
     assert TOKEN not in stdout + " ".join(lines)

@@ -8,6 +8,7 @@ import pytest
 
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.reward import RewardModel
+from murmuration.server.lineage import lineage_of_saved
 from murmuration.sims.population.population import Population
 
 pytest.importorskip("transformers")
@@ -123,11 +124,12 @@ def test_the_best_of_several(cli, language_model, reward, asked, tmp_path):
         scores = judge.score([prompt] * 3, mine)
         at = int(scores.argmax())
         wanted.append({"prompt": prompt, "response": mine[at], "reward": float(scores[at])})
-    assert told(tmp_path / "best") == wanted
+    (run,) = lineage_of_saved("--reward", str(reward), "", "").runs
+    assert told(tmp_path / "best") == [row | {"private_runs": run.terms.run} for row in wanted]
     assert "= 0.432 nats" in stdout  # ln 3 − 2/3
     assert "Beirami" in stdout
     assert "no user's data" in stdout
-    assert "at the level of whole users" in stdout
+    assert "User-level DP: ε = " in stdout and "(simulation, seed known)" in stdout
 
 
 def test_a_reward_that_promised_nothing_is_refused_unless_its_data_were_public(
@@ -146,7 +148,7 @@ def test_a_reward_that_promised_nothing_is_refused_unless_its_data_were_public(
         assert not (tmp_path / "o").exists()
     code, stdout, _ = cli(*given, "--reward", tmp_path / "copied", "--reward-privacy", "public")
     assert code == 0
-    assert "declared to come from public data" in stdout
+    assert "was declared public" in stdout
 
 
 @pytest.mark.parametrize(
