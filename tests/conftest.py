@@ -270,8 +270,7 @@ def quick_runs(monkeypatch):
 
     def remembered(function):
         def call(*arguments, **more):
-            if arguments and not isinstance(arguments[0], float):
-                arguments = (tuple(arguments[0]), *arguments[1:])
+            arguments = tuple(a if isinstance(a, float) else tuple(a) for a in arguments)
             key = (function.__name__, arguments, tuple(sorted(more.items())))
             if key not in _ACCOUNTED:
                 _ACCOUNTED[key] = function(*arguments, **more)
