@@ -1,12 +1,15 @@
 """What a finished run says of itself: its figures, and what a reader must know before them."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS, POLICY_LOSSES, UNBIASED_LOSSES
-from murmuration.privacy.accounting import accountant
+from murmuration.privacy import attack_bounds
+from murmuration.privacy.accounting import accountant, second_opinion
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.ledger_lines import draw_of
+from murmuration.privacy.accounting.second_opinion import SecondOpinion
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
@@ -41,14 +44,18 @@ def result_of(
     private = bool(built.charges)
     warnings = [*strategy.notes(), *as_published(config), *_warnings(config, context, private)]
     warnings = [*_rows_are_users(config), *_lost(ledger), *_drawn_again(ledger), *warnings]
+    opinion, epsilon = _second_opinion(built, ledger), _spent(config, built, ledger)
+    warnings = [*([opinion.warning] if opinion and opinion.warning else []), *warnings]
     guarantee = in_words(_guarantee(built, ledger), config.task)
     return {
         "task": config.task,
         "strategy": config.strategy,
         "model": config.model,
         "adjacency": config.adjacency,
-        "epsilon": _spent(config, built, ledger),
+        "epsilon": epsilon,
         "epsilon_against_server": against_server_epsilon(ledger),
+        "attack": _attack(built, ledger, epsilon),
+        "second_opinion": opinion.to_json() if opinion else None,
         "noise_parties": context.noise.parties or None,
         "ledger_head": str(ledger.head),
         "privacy_level": built.level,
@@ -149,6 +156,27 @@ def _spent(config: RunConfig, built: BuiltStrategy, ledger: Ledger) -> float | N
     if not built.charges:
         return None
     return config.epsilon if built.level == "item" else ledger.epsilon()
+
+
+def _attack(
+    built: BuiltStrategy, ledger: Ledger, epsilon: float | None
+) -> dict[str, float | None] | None:
+    """What attacks on a user reach at most, or on an item; None where nothing is promised."""
+    if epsilon is None or not built.proven:
+        return None
+    if built.level == "item":
+        return dataclasses.asdict(attack_bounds.of_point(epsilon, ledger.delta))
+    terms = {"adjacency": ledger.adjacency, "delta": ledger.delta}
+    found = attack_bounds.of_run(ledger.spent().items(), epsilon=epsilon, **terms)
+    return dataclasses.asdict(found)
+
+
+def _second_opinion(built: BuiltStrategy, ledger: Ledger) -> SecondOpinion | None:
+    """What dp-accounting makes of the same; None where nothing is accounted for."""
+    if not built.charges or ledger.unsettled:
+        return None
+    spent = ledger.spent().items()
+    return second_opinion.of_run(spent, adjacency=ledger.adjacency, delta=ledger.delta)
 
 
 def against_server_epsilon(ledger: Ledger) -> float | None:

@@ -1,5 +1,6 @@
-"""Bounds on membership inference: closed forms, exact optimal attacks, and never above a point's."""
+"""Bounds on membership inference: closed forms, optimal attacks, and never above a point's."""
 
+import itertools
 import math
 
 import numpy as np
@@ -176,7 +177,7 @@ def test_more_rounds_and_less_noise_never_make_it_harder():
         return (*rates(found), found.gdp_mu)
 
     grown = [of(4.0, 10), of(4.0, 40), of(3.0, 40), of(3.0, 200), of(1.0, 200)]
-    for one, two in zip(grown, grown[1:], strict=False):
+    for one, two in itertools.pairwise(grown):
         assert all(a <= b for a, b in zip(one, two, strict=True))
     assert grown[0] < grown[-1]
 
