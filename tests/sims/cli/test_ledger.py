@@ -242,8 +242,7 @@ def test_its_events_are_recomputed_without_us(cli, folder, tmp_path):
 
 
 def test_an_owners_ledger_has_no_events_to_write(cli, tmp_path):
-    with OwnLedger(tmp_path / "own-ledger.jsonl"):
-        pass
+    OwnLedger(tmp_path / "own-ledger.jsonl").close()
     code, _, lines = cli("ledger", tmp_path, "--events")
     assert code == 1
     assert lines == ["--events is about a run's ledger, and this is an owner's: leave it out"]
