@@ -72,6 +72,7 @@ class SecondOpinion:
     def to_json(self) -> dict[str, Any]:
         """The entry of a ``result.json``."""
         told = dataclasses.asdict(self) | {"difference": self.difference}
+        told["by_our_rules"] = list(self.by_our_rules)
         return {name: None if value == math.inf else value for name, value in told.items()}
 
 

@@ -112,7 +112,7 @@ def test_it_travels_as_json():
         "ours": 3.0,
         "theirs": 3.0,
         "why": "",
-        "by_our_rules": ("hold-out: …",),
+        "by_our_rules": ["hold-out: …"],
         "difference": 0.0,
     }
 
