@@ -3,7 +3,7 @@
 Whoever tests which of two neighbouring data sets a run was given says "in" with some probability
 where the user is in (TPR) and where they are not (FPR). With H_α ≤ d at α ≥ 0, TPR ≤ d + α · FPR.
 A run's δ(ε), in both orders of the neighbours, gives d = δ(ε) at α = e^ε and, seen from the other
-order, d = 1 − e^−ε (1 − δ(ε)) at α = e^−ε (Wasserman and Zhou 2010; Kairouz et al. 2015). The
+order, d = 1 − e^−ε (1 − δ(ε)) at α = e^−ε (Kairouz et al. 2015). The
 least of these lines bounds every attack at once, whatever it knows and computes.
 
 **μ of Gaussian DP** (Dong, Roth and Su 2022) is here the least μ such that one Gaussian of
