@@ -108,7 +108,7 @@ def _loss(event: Mapping[str, Any], adjacency: str, interval: float) -> Any:
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    grid = {"value_discretization_interval": interval}
+    grid: dict[str, Any] = {"value_discretization_interval": interval}
     if event["kind"] == "pure-dp":
         promise = common.DifferentialPrivacyParameters(event["epsilon"], 0.0)
         return pld.from_privacy_parameters(promise, **grid)
