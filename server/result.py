@@ -1,13 +1,16 @@
 """What a run says of itself: in its ledger before it begins, in its result when it has ended."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS, POLICY_LOSSES, UNBIASED_LOSSES
 from murmuration.preference.data.judgements import InputError
-from murmuration.privacy.accounting import accountant
+from murmuration.privacy import attack_bounds
+from murmuration.privacy.accounting import accountant, second_opinion
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.ledger_lines import draw_of
+from murmuration.privacy.accounting.second_opinion import SecondOpinion
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
@@ -98,7 +101,9 @@ def result_of(
     """What ``result.json`` says of a run that has ended, but for what it was learnt on."""
     strategy = built.strategy
     private, terms = bool(built.charges), ledger.terms
-    warnings = [*_lost(ledger), *_drawn_again(ledger), *strategy.notes(), *as_published(config)]
+    opinion, epsilon = _second_opinion(built, ledger), _spent(config, built, ledger)
+    warnings = [opinion.warning] if opinion and opinion.warning else []
+    warnings += [*_lost(ledger), *_drawn_again(ledger), *strategy.notes(), *as_published(config)]
     warnings += [*_randomized(context), *_caveats(config, ledger)]
     guarantee = in_words(_guarantee(built, ledger), config.task)
     return {
@@ -106,8 +111,10 @@ def result_of(
         "strategy": config.strategy,
         "model": config.model,
         "adjacency": config.adjacency,
-        "epsilon": _spent(config, built, ledger),
+        "epsilon": epsilon,
         "epsilon_against_server": against_server_epsilon(ledger),
+        "attack": _attack(built, ledger, epsilon),
+        "second_opinion": opinion.to_json() if opinion else None,
         "noise_parties": context.noise.parties or None,
         "run": terms.run,
         "ledger_head": str(ledger.head),
@@ -198,6 +205,27 @@ def _spent(config: RunConfig, built: BuiltStrategy, ledger: Ledger) -> float | N
     if not built.charges:
         return None
     return config.epsilon if built.level == "item" else ledger.epsilon()
+
+
+def _attack(
+    built: BuiltStrategy, ledger: Ledger, epsilon: float | None
+) -> dict[str, float | None] | None:
+    """What attacks on a user reach at most, or on an item; None where nothing is promised."""
+    if epsilon is None or not built.proven:
+        return None
+    if built.level == "item":
+        return dataclasses.asdict(attack_bounds.of_point(epsilon, ledger.delta))
+    terms = {"adjacency": ledger.adjacency, "delta": ledger.delta}
+    found = attack_bounds.of_run(ledger.spent().items(), epsilon=epsilon, **terms)
+    return dataclasses.asdict(found)
+
+
+def _second_opinion(built: BuiltStrategy, ledger: Ledger) -> SecondOpinion | None:
+    """What dp-accounting makes of the same; None where nothing is accounted for."""
+    if not built.charges or ledger.unsettled:
+        return None
+    spent = ledger.spent().items()
+    return second_opinion.of_run(spent, adjacency=ledger.adjacency, delta=ledger.delta)
 
 
 def against_server_epsilon(ledger: Ledger) -> float | None:

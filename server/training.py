@@ -177,7 +177,7 @@ def _train(
     if (public := on_public_test(config, score)) is not None:
         result["baselines"] = public
     account = first_sentence(str(result["account"])) if config.private else None
-    told = details(promise, sampling=account, rows=WORDS[config.task].rows[:-1])
+    told = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
     place, card = folder.path / "model", model_card(result, told)
     if isinstance(model, RewardModel):  # whose run's ledger lies beside its folder
         model.save(place, card, overwrite=True)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -36,7 +37,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
 from murmuration.strategies.optimizers import OptimizerSettings
-from murmuration.strategies.planning import Asked
+from murmuration.strategies.planning import Asked, attack_figures
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.settings import Quantile, Retained
@@ -406,7 +407,14 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
         **asked_numbers(asked),
         "noise_multiplier": plan.noise_multiplier,
         "count_noise": plan.count_noise,
+        **attack_of(plan.charges, asked, adjacency),
     }
+
+
+def attack_of(charges: Mapping[Event, int], asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+    """What attacks reach at most where a budget is divided among several releases."""
+    terms = {"epsilon": asked.epsilon or 0.0, "delta": asked.delta or 0.0}
+    return attack_figures(charges, adjacency=adjacency, **terms)
 
 
 def asked_numbers(asked: Asked) -> dict[str, float]:

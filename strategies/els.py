@@ -44,7 +44,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import sums, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, model_of, retained
-from murmuration.strategies.planning import SIX, Asked
+from murmuration.strategies.planning import SIX, Asked, attack_figures
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.protocol.secure_rounds import check_nodes
@@ -438,15 +438,20 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
         plan = kind(noise_multiplier=asked.noise_multiplier, **fields)
         if isinstance(plan, GroupPlan):
             check(plan)
+    spent = plan.epsilon()
+    attack = attack_figures(
+        plan.charges, adjacency=adjacency, epsilon=spent, delta=asked.delta or 0.0
+    )
     told = ("users", "group_size", "sampling_probability", *SIX)
     given = {name: getattr(asked, name) for name in dict.fromkeys(told)}
     given = {name: value for name, value in given.items() if value is not None}
     return {
         **given,
-        "epsilon": plan.epsilon(),
+        "epsilon": spent,
         "noise_multiplier": plan.noise_multiplier,
         "sampling_probability": probability,
         "batch": plan.batch,
+        **attack,
     }
 
 

@@ -5,13 +5,15 @@ given, the sixth follows. A strategy says in its file which of the ways here is 
 another there.
 """
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from murmuration.preference.data.rows import InputError
+from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 
@@ -51,6 +53,17 @@ class Asked:
 
 #: From what is asked to all numbers of the plan.
 Solve = Callable[[Asked, Adjacency], dict[str, float]]
+
+
+def attack_figures(
+    charges: Mapping[Event, int], *, adjacency: Adjacency, epsilon: float, delta: float
+) -> dict[str, float]:
+    """Return what attacks on a run of this plan reach at most; ``epsilon`` is what it may cost."""
+    bounds = attack_bounds.of_run(
+        charges.items(), adjacency=adjacency, epsilon=epsilon, delta=delta
+    )
+    told = dataclasses.asdict(bounds)
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def not_planned(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
@@ -128,7 +141,10 @@ def sampled_users(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
     if name in ("rounds", "cohort", "users"):
         # Whole numbers rarely meet the target exactly: say what is really spent.
         found["epsilon"] = cost(**{name: value})
-    return found
+    planned = PoissonGaussian(found["cohort"] / found["users"], found["noise_multiplier"])
+    charges = {planned: int(found["rounds"]), **charges_of(coins)}
+    terms = {"epsilon": found["epsilon"], "delta": found["delta"]}
+    return found | attack_figures(charges, adjacency=adjacency, **terms)
 
 
 def _last(fits: Callable[[int], bool], most: int) -> int:
@@ -206,4 +222,10 @@ def released_once(asked: Asked, adjacency: Adjacency, allowed: tuple[int, ...]) 
         "cohort": asked.users,
         "users": asked.users,
         "delta": delta,
+        **attack_figures(
+            {PoissonGaussian(1.0, noise): rounds, **charges_of(asked.hold_out)},
+            adjacency=adjacency,
+            epsilon=epsilon,
+            delta=delta,
+        ),
     }

@@ -265,14 +265,13 @@ def quick_runs(monkeypatch):
     """Runs write no plots; privacy is accounted for on a coarser grid, which errs upward, and what
     was accounted for once is not computed again."""
     import murmuration.server.training
-    from murmuration.privacy.accounting import accountant
+    from murmuration.privacy.accounting import accountant, recompute
 
     exact = accountant.noise_multiplier_for
 
     def remembered(function):
         def call(*arguments, **more):
-            if arguments and not isinstance(arguments[0], float):
-                arguments = (tuple(arguments[0]), *arguments[1:])
+            arguments = tuple(a if isinstance(a, float) else tuple(a) for a in arguments)
             key = (function.__name__, arguments, tuple(sorted(more.items())))
             if key not in _ACCOUNTED:
                 _ACCOUNTED[key] = function(*arguments, **more)
@@ -287,6 +286,7 @@ def quick_runs(monkeypatch):
 
     for name in ("composed_epsilon", "composition"):
         monkeypatch.setattr(accountant, name, coarsely(getattr(accountant, name)))
+    monkeypatch.setattr(recompute, "epsilon", coarsely(recompute.epsilon))
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
     monkeypatch.setattr(murmuration.server.training, "write_report", lambda *_: None)

@@ -7,7 +7,7 @@ safe side; ``dp_accounting`` is the oracle in the tests). Nothing here looks at 
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from murmuration.privacy.accounting import group_privacy
 from murmuration.privacy.accounting.composition import (
@@ -35,13 +35,16 @@ _LADDER = tuple(4.0**k for k in range(12, -1, -1))
 
 
 def epsilon(
-    events: Iterable[tuple[Event, int]],
-    *,
+    *runs: Iterable[tuple[Event, int]],
     adjacency: Adjacency,
     delta: float,
     interval: float = INTERVAL,
 ) -> float:
-    """The smallest epsilon for which the composition of ``(event, times)`` is (epsilon, delta)-DP.
+    """The smallest epsilon for which all of ``runs`` together are (epsilon, delta)-DP.
+
+    Each is the events of one run, as ``(event, times)``: events of several runs are never handed in
+    as one's, since what is divided or held out by coins is so within one run. Of several, everybody
+    counts as exposed to everything (``composition.of_several_runs``).
 
     Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
@@ -49,15 +52,58 @@ def epsilon(
     disjoint parts of the users (``privacy.accounting.parts``) cost as much as the dearest part.
     What a choice costs (``PureChoice``) is added to everything else. Where users are held out by a
     secret coin, nobody is exposed to both halves (``privacy.mechanisms.hold_out``).
+
+    Raises:
+        ValueError: the events of several runs were handed in as one's, as far as that can be seen.
     """
     _check_delta(delta)
-    events, held = hold_out.split(events)
-    if not held:
-        return _of_run(events, adjacency, delta, interval)
-    coins = hold_out.together(held)
+    events, coins = _together(runs)
     if coins is None:
-        return _of_run(of_several_runs([*events, *held]), adjacency, delta, interval)
+        return _of_run(events, adjacency, delta, interval)
     return _with_held_out(coins, events, adjacency, delta, interval)
+
+
+def curve(
+    run: Iterable[tuple[Event, int]],
+    *,
+    adjacency: Adjacency,
+    delta: float,
+    interval: float = INTERVAL,
+) -> hold_out.Profile | None:
+    """Delta of one run at any epsilon ≥ 0, for neighbours in either order: an upper bound.
+
+    It is tight around ``delta`` and errs upward elsewhere. None where nothing but points is known
+    (group privacy). Where users are held out it rests on coins that stay secret, under every
+    relation.
+    """
+    _check_delta(delta)
+    events, coins = _together([run])
+    profile = _profile(events, adjacency, delta, interval)
+    if coins is None or profile is None:
+        return profile
+    if adjacency.vectors_changed == 1:
+        return lambda target: hold_out.mixed_delta(target, coins, profile)
+    # Held out in both worlds or in neither: the divergence is jointly convex.
+    return lambda target: (
+        (1.0 - coins.share) * profile(target) + coins.share * coins.delta_alone(target)
+    )
+
+
+def _together(
+    runs: Sequence[Iterable[tuple[Event, int]]],
+) -> tuple[list[tuple[Event, int]], HoldOut | None]:
+    """All events as those of one run, and how it holds users out, if it does."""
+    released = [[(event, times) for event, times in run if times] for run in runs]
+    released = [run for run in released if run]
+    parted = [hold_out.split(run) for run in released]
+    for _, held in parted:
+        hold_out.check_one_run(held)
+    if len(parted) == 1:
+        ((events, held),) = parted
+        coins = hold_out.together(held) if held else None
+        if coins or not held:
+            return events, coins
+    return of_several_runs(itertools.chain(*released)), None
 
 
 def _with_held_out(

@@ -5,6 +5,7 @@ they add up is ``privacy.accounting.convolution``, with a bound on its rounding.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
@@ -246,15 +247,15 @@ def composed_epsilon(
 
 
 def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
-    """What runs that each toss coins of their own charge, as it composes.
+    """Return what runs that each toss coins of their own charge, as it composes.
 
     Whoever is in one part of a run, or held out from it, may be in another part of the next: so
     everybody counts as exposed to everything.
     """
-    found: list[tuple[Event, int]] = []
+    found: Counter[Event] = Counter()
     for event, times in events:
-        if isinstance(event, HoldOut):
-            found += [(PureDp(event.epsilon), times)] if event.epsilon else []
-        else:
-            found.append((event.event if isinstance(event, OnPart) else event, times))
-    return found
+        if not isinstance(event, HoldOut):
+            found[event.event if isinstance(event, OnPart) else event] += times
+        elif event.epsilon:
+            found[PureDp(event.epsilon)] += times
+    return list(found.items())

@@ -22,6 +22,7 @@ from murmuration.privacy.accounting.chained_record import Contents
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.terms import Caveat, RunTerms
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.hold_out import HoldOut
 
 VERSION = 3
 #: Of ledgers whose runs have no identity.
@@ -118,6 +119,9 @@ class Account:
             for entry in line["charged again"]:
                 again[events.from_json(entry["event"])] += _at_least_one(entry["times"])
             self.spent += again
+            for event in self.spent:
+                if isinstance(event, HoldOut) and not event.epsilon:
+                    self.spent[event] = 1  # coins are tossed once in a run, whatever was lost
             self.closed += again
             self.settled = len(self.lost)
         elif "lost" in line:

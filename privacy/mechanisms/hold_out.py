@@ -117,6 +117,12 @@ class HoldOut:
         """What being held out costs by itself: log(1 − h + h e^ε_H)."""
         return math.log1p(self.share * math.expm1(self.epsilon))
 
+    def delta_alone(self, epsilon: float) -> float:
+        """δ at ``epsilon`` of a user who is held out for certain: randomized response at worst."""
+        if epsilon >= self.epsilon:
+            return 0.0
+        return -math.expm1(epsilon - self.epsilon) / (1.0 + math.exp(-self.epsilon))
+
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
         """What it costs a user who is held out for certain: randomized response at worst."""
         del adjacency
@@ -175,15 +181,25 @@ def split(
     return run, held
 
 
-def together(held: Iterable[tuple[HoldOut, int]]) -> HoldOut | None:
-    """All that is said of held-out users as one event; None where there is no such event.
+def check_one_run(held: Iterable[tuple[HoldOut, int]]) -> None:
+    """ValueError if these events about held-out users are plainly those of several runs."""
+    held = list(held)
+    tossed = sum(times for event, times in held if not event.epsilon)
+    if tossed > 1 or len({event.share for event, _ in held}) > 1:
+        raise ValueError(
+            "the events of several runs were taken for those of one: a run tosses the coins of its "
+            "hold-out once, for one share; hand in the events of each run by themselves"
+        )
 
-    Releases about the same users add up. None too where shares differ, so that nobody could say who
-    was held out from what, or where they add up to more than is accounted for.
+
+def together(held: Iterable[tuple[HoldOut, int]]) -> HoldOut | None:
+    """All that one run says of held-out users as one event: releases about the same users add up.
+
+    None where they add up to more than is accounted for. ``held`` is not empty.
     """
-    shares = {event.share for event, _ in held}
+    held = list(held)
     total = sum(event.epsilon * times for event, times in held)
-    return HoldOut(shares.pop(), total) if len(shares) == 1 and total <= MOST_EPSILON else None
+    return HoldOut(held[0][0].share, total) if total <= MOST_EPSILON else None
 
 
 def mixed_delta(epsilon: float, hold_out: HoldOut, profile: Profile) -> float:

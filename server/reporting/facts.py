@@ -73,6 +73,8 @@ _LACKING: dict[str, Any] = {
     "policy_rejected_ratio": None,
     "policy_chosen_tokens": None,
     "policy_written_tokens": None,
+    "attack": None,
+    "second_opinion": None,
     "choice": None,
     "baselines": None,
     "versions": {},

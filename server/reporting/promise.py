@@ -1,15 +1,15 @@
 """A promise (``privacy.promise``) as cards, pages and programs are told it.
 
 The same entries whatever made the model, so that cards can be compared; None where there is no
-figure. ``epsilon`` is rounded up, and so is ``true_positive_rate_at_most``: the most that (ε, δ)
-allows an attacker to find of those who were in, when 1 % of those who were not
-(``false_positive_rate``) are wrongly said to be in.
+figure. Every figure is rounded up. What an attacker can find (``privacy.attack_bounds``) follows
+from a run's whole privacy curve on its own card, and from (ε, δ) on what was made from it.
 """
 
-import math
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting.terms import Trust, Unit
 from murmuration.privacy.promise import (
     Composed,
@@ -19,10 +19,8 @@ from murmuration.privacy.promise import (
     epsilon_text,
     with_seed_known,
 )
-from murmuration.server.reporting.figures import share_text
-from murmuration.server.reporting.spent import found_at_most
+from murmuration.server.reporting.evidence import attack_rows, second_opinion_text
 
-FALSE_POSITIVES = 0.01
 NO_AUDIT = "none was made of this model"
 _LOSSES = "privacy loss distributions, rounded up"
 _UNITS = {
@@ -39,6 +37,7 @@ Details = dict[str, Any]
 def details(
     promise: Promise,
     *,
+    result: Mapping[str, Any] | None = None,
     sampling: str | None = None,
     audit: str = NO_AUDIT,
     rows: str = "judgement",
@@ -47,11 +46,13 @@ def details(
 
     Args:
         promise: of a run, or of whatever was made from some.
+        result: of the run, if it is one's own: what its curve says of attackers, and dp-accounting
+            of its training.
         sampling: what took place in a round, of a run.
         audit: what is known of one.
         rows: what users have.
     """
-    epsilon, delta = promise.epsilon, promise.delta
+    epsilon = promise.epsilon
     together = len(promise.composed) > 1 or len(promise.counted) > 1
     basic = f"basic composition of {len(promise.counted)} runs, each by {_LOSSES}"
     figures = promise.unit is not Unit.LABEL and epsilon is not None
@@ -60,8 +61,9 @@ def details(
         "private": promise.private,
         "unit": _UNITS[promise.unit].replace("judgement", rows),
         "adjacency": promise.adjacency.value if promise.adjacency else None,
-        **_figures(epsilon, delta),
+        **_figures(promise, (result or {}).get("attack")),
         "accountant": (basic if together else _LOSSES) if figures else None,
+        "second_opinion": second_opinion_text(result) if result else None,
         "sampling": sampling,
         "trust": _trust(promise) if epsilon is not None else None,
         "together": "; ".join(map(in_words, promise.composed)) if together else None,
@@ -82,8 +84,8 @@ def audited(row: Mapping[str, Any]) -> str:
 
 def table(told: Mapping[str, Any]) -> str:
     """Details of a promise as Markdown."""
-    rate, seeded = told["true_positive_rate_at_most"], not told["private"]
-    epsilon, delta = told["epsilon"], told["delta"]
+    epsilon, delta, seeded = told["epsilon"], told["delta"], not told["private"]
+    attacks = attack_rows(told) if epsilon is not None else {}
     cells = {
         "statement": told["statement"],
         "unit": told["unit"],
@@ -91,14 +93,13 @@ def table(told: Mapping[str, Any]) -> str:
         "ε": with_seed_known(epsilon_text(epsilon), seeded) if epsilon is not None else None,
         "δ (failure probability)": delta_text(delta) if delta is not None else None,
         "accountant": told["accountant"],
+        "second opinion": told.get("second_opinion"),
         "sampling": told["sampling"],
         "trust": told["trust"],
         "runs together": told["together"],
         "caveats": "; ".join(told["caveats"]) or "none",
         "audit": told["audit"],
-        f"membership inference: TPR at {100 * FALSE_POSITIVES:g} % FPR (upper bound)": (
-            with_seed_known(share_text(rate), seeded) if rate is not None else None
-        ),
+        **{name: with_seed_known(value, seeded) for name, value in attacks.items()},
     }
     lines = [f"| {name} | {_cell(value)} |" for name, value in cells.items() if value is not None]
     return "\n".join(["| promise | |", "|---|---|", *lines])
@@ -158,18 +159,14 @@ def _run_in_words(run: ReleasedRun) -> str:
     )
 
 
-def _figures(epsilon: float | None, delta: float | None) -> Details:
-    if epsilon is None or delta is None or not math.isfinite(epsilon):
-        return dict.fromkeys(
-            ("epsilon", "delta", "true_positive_rate_at_most", "false_positive_rate")
-        )
-    rate = found_at_most(epsilon, delta, FALSE_POSITIVES)
-    return {
-        "epsilon": float(epsilon_text(epsilon)),
-        "delta": delta,
-        "true_positive_rate_at_most": math.ceil(1000 * rate - 1e-9) / 1000,
-        "false_positive_rate": FALSE_POSITIVES,
-    }
+def _figures(promise: Promise, attack: Mapping[str, Any] | None) -> Details:
+    if promise.epsilon is None or promise.delta is None:
+        return dict.fromkeys(("epsilon", "delta", "attack"))
+    if attack is None or len(promise.counted) > 1:
+        bounds = attack_bounds.of_point(promise.epsilon, promise.delta)
+        attack = dataclasses.asdict(bounds)
+    epsilon = float(epsilon_text(promise.epsilon))
+    return {"epsilon": epsilon, "delta": promise.delta, "attack": dict(attack)}
 
 
 def _trust(promise: Promise) -> str:

@@ -22,6 +22,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import delta_text, epsilon_text
 from murmuration.server.reporting import plots
+from murmuration.server.reporting.evidence import attack_rows, second_opinion_rows
 from murmuration.server.reporting.facts import facts
 from murmuration.server.reporting.figures import round_digits, share_text
 from murmuration.server.reporting.provenance import (
@@ -30,7 +31,6 @@ from murmuration.server.reporting.provenance import (
     provenance,
     without_folders,
 )
-from murmuration.server.reporting.spent import found_at_most, sure_at_most
 
 
 def write_report(
@@ -79,7 +79,11 @@ def page(
     found["warnings"] = [without_folders(str(text)) for text in found["warnings"]]
     if beside.twin is not None:
         found["warnings"].append(_TWIN)
-    told = {"beside": beside, "attacker": _attacker(found)}
+    told = {
+        "beside": beside,
+        "attacker": attack_rows(found) if found["level"] in ("user", "item") else {},
+        "second_opinion": second_opinion_rows(found),
+    }
     return _PAGE.render(found, style=STYLE, images=uris, **told)
 
 
@@ -88,20 +92,6 @@ _TWIN = (
     "about the same people, and no epsilon covers it. Do not publish this page or the twin, unless "
     "the data are public."
 )
-
-
-def _attacker(run: Mapping[str, Any]) -> dict[str, str] | None:
-    """What (ε, δ) allows an attacker, in percent, rounded up; None where nothing is promised."""
-    if run["level"] not in ("user", "item"):
-        return None
-    epsilon, delta = float(run["epsilon"]), float(run["delta"])
-    shares = {
-        "found": found_at_most(epsilon, delta, 0.01),
-        "sure": sure_at_most(epsilon),
-        "sure_of_rare": sure_at_most(epsilon, 0.01),
-    }
-    told = {name: f"{math.ceil(1000 * share - 1e-9) / 10:.1f} %" for name, share in shares.items()}
-    return told | {"odds": round_digits(math.exp(epsilon), 3) if epsilon < 20 else ""}
 
 
 STYLE = """:root { color-scheme: light dark; --paper: #f6f7f8; --card: #ffffff; --ink: #1f252b;
@@ -115,12 +105,13 @@ html { -webkit-text-size-adjust: 100%; }
 body { margin: 0; background: var(--paper); color: var(--ink); line-height: 1.55;
   font: 1.0625rem/1.55 Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif; }
 main { max-width: 43rem; margin: 0 auto; padding: 2.5rem 1.1rem 4rem; }
-h1, h2, th, td, figcaption, .eyebrow, aside, footer { font-family: system-ui, -apple-system,
+h1, h2, h3, th, td, figcaption, .eyebrow, aside, footer { font-family: system-ui, -apple-system,
   "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 .eyebrow { margin: 0; color: var(--soft); font-size: .85rem; letter-spacing: .04em; }
 h1 { margin: .2rem 0 1rem; font-size: clamp(1.6rem, 6vw, 2.3rem); line-height: 1.15;
   font-weight: 650; letter-spacing: -.015em; text-wrap: balance; }
 h2 { margin: 2.6rem 0 .6rem; font-size: 1.15rem; font-weight: 650; }
+h3 { margin: 1.6rem 0 .4rem; font-size: 1rem; font-weight: 650; }
 p { margin: .6rem 0; }
 p.lead { font-size: 1.15rem; }
 aside { margin: 1.4rem 0; padding: .8rem 1rem; background: var(--alarm-paper); color: var(--alarm);
@@ -427,6 +418,16 @@ rounding), under the adjacency named above. It is rounded up here.</p>
 <p>Parts do not add up to the total: together they cost less than their sum, and what one part of
 the users paid is not added to what another did.</p>
 {% endif %}
+{% if second_opinion %}
+<h3>A second opinion</h3>
+<p>dp-accounting is another accountant, which shares no code with this one. It was given the events
+of the training; what it has no event for is counted by rules that the documentation proves.</p>
+<table>
+{% for name, value in second_opinion.items() %}
+{{ row(name, value) }}
+{% endfor %}
+</table>
+{% endif %}
 {% endif %}
 
 {% if attacker %}
@@ -435,12 +436,15 @@ the users paid is not added to what another did.</p>
 apart{{ ", of single judgements" if level == "item" }}, the guarantee allows no more than this. What
 attacks are known to reach is often far less, and an ε of 8 or more forbids little.</p>
 <table>
-{{ row("Found, at 1 % false alarms", "at most " ~ attacker.found, "by guessing: 1 %") }}
-{{ row("Surer, from 50 %", "at most " ~ attacker.sure,
-       "odds grow at most %s-fold" % attacker.odds if attacker.odds else "") }}
-{{ row("Surer, from 1 %", "at most " ~ attacker.sure_of_rare) }}
+{% for name, value in attacker.items() %}
+{{ row(name, value) }}
+{% endfor %}
 </table>
-<p>How sure one can become holds but for outcomes of probability about δ = {{ delta_text }}.</p>
+<p>TPR: the share of those who are in that an attack finds; FPR: the share of those who are not in
+that it names wrongly. Guessing has a TPR of 1 % at an FPR of 1 %. TPR and μ follow from the whole
+privacy curve: no test of one against the other data set does better than one Gaussian release whose
+sensitivity is μ times its noise, but for δ = {{ delta_text }}. Posterior bounds hold except with
+probability ≈ δ.</p>
 {% endif %}
 {% if beside.audit %}
 <h2>An audit of the mechanism</h2>

@@ -34,7 +34,6 @@ from murmuration.sims.audits.labels import label_scores
 from murmuration.sims.audits.policy_pipeline import LooseClip, audit_policy
 from murmuration.sims.audits.threshold import audit_threshold
 from murmuration.sims.audits.trials import both_sides
-from murmuration.sims.oracle import dp_accounting
 
 _CLIP = UserClip(0.1)
 #: Held out: where coins are known, what they were to save is what shows.
@@ -208,10 +207,12 @@ def _counted_once(task: Task) -> Measured:
     """Ten labels of one user; the claim is dp-accounting's, for its own event, composed."""
     each = task.epsilon / _MANY
     flip = float(special.expit(-each))
-    library = dp_accounting()
-    event = library.RandomizedResponseDpEvent(2 * flip, 2)
-    accountant = library.pld.PLDAccountant(library.NeighboringRelation.REPLACE_ONE)
-    accountant.compose(library.SelfComposedDpEvent(event, _MANY))
+    import dp_accounting  # dear to import, for this alone
+    from dp_accounting.pld import PLDAccountant
+
+    event = dp_accounting.RandomizedResponseDpEvent(2 * flip, 2)
+    accountant = PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(dp_accounting.SelfComposedDpEvent(event, _MANY))
     claimed = float(accountant.get_epsilon(DELTA))
     scores = label_scores(RandomizedResponse(each), task, labels=_MANY)
     return Measured.of(scores, claimed, task)
@@ -359,10 +360,9 @@ FAULTS = {
     ),
 }
 
-#: Those that an optional library draws noise for, or makes the claim of.
+#: Those that an optional library draws noise for.
 NEED = {
     "only-asked": "opendp",
     "coins-of-the-server": "opendp",
-    "counted-once": "dp_accounting",
     "loose-clip": "transformers",
 }

@@ -18,7 +18,6 @@ from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.sims.bench.setting import timed
-from murmuration.sims.oracle import dp_accounting
 
 _INTERVAL = 1e-4
 
@@ -37,8 +36,10 @@ class Task:
 
 def _poisson(probability: float) -> Callable[[float], Any]:
     def event(sigma: float) -> Any:
-        library = dp_accounting()
-        return library.PoissonSampledDpEvent(probability, library.GaussianDpEvent(sigma))
+        import dp_accounting  # takes as long as a calibration
+
+        gaussian = dp_accounting.GaussianDpEvent(sigma)
+        return dp_accounting.PoissonSampledDpEvent(probability, gaussian)
 
     return event
 
@@ -46,9 +47,14 @@ def _poisson(probability: float) -> Callable[[float], Any]:
 def _mixture(group_size: int, probability: float) -> Callable[[float], Any]:
     counts = np.arange(group_size + 1)
     weights = stats.binom.pmf(counts, group_size, probability)
-    return lambda sigma: dp_accounting().dp_event.MixtureOfGaussiansDpEvent(
-        sigma, counts.tolist(), (weights / weights.sum()).tolist()
-    )
+    chances = (weights / weights.sum()).tolist()
+
+    def event(sigma: float) -> Any:
+        from dp_accounting.dp_event import MixtureOfGaussiansDpEvent  # as above
+
+        return MixtureOfGaussiansDpEvent(sigma, counts.tolist(), chances)
+
+    return event
 
 
 TASKS = (
@@ -62,8 +68,8 @@ TASKS = (
 
 
 def measure(task: Task, repetitions: int) -> dict[str, Any]:
-    """A row: medians of both, and both epsilons; InputError without dp-accounting."""
-    library = dp_accounting()
+    """A row: medians of both, and both epsilons."""
+    from dp_accounting.pld import PLDAccountant  # as above
 
     def calibrated() -> float:
         return accounting.calibrate_noise(
@@ -74,7 +80,7 @@ def measure(task: Task, repetitions: int) -> dict[str, Any]:
         )
 
     def theirs() -> float:
-        accountant = library.pld.PLDAccountant(value_discretization_interval=_INTERVAL)
+        accountant = PLDAccountant(value_discretization_interval=_INTERVAL)
         accountant.compose(task.theirs(sigma), task.rounds)
         return float(accountant.get_epsilon(task.delta))
 

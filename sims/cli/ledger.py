@@ -1,6 +1,7 @@
 """``murmuration ledger``: what a ledger holds, whether it is whole, and what it comes to.
 
-Of a run, or of an owner's agent. Looking changes nothing, and is possible while it is written.
+Of a run, or of an owner's agent. Looking changes nothing, and is possible while it is written;
+``--events`` writes the events of a run for whoever would rather ask another accountant.
 """
 
 import json
@@ -16,7 +17,7 @@ from rich.text import Text
 
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.preference.data.judgements import InputError
-from murmuration.privacy.accounting import accountant, chained_record
+from murmuration.privacy.accounting import accountant, chained_record, second_opinion
 from murmuration.privacy.accounting.chained_record import (
     Contents,
     Head,
@@ -55,12 +56,20 @@ def ledger(
             help="Add up what all runs below a folder cost whoever was in them: for you alone.",
         ),
     ] = False,
+    events: Annotated[
+        bool,
+        typer.Option(
+            "--events",
+            help="Write events.json, and recompute.py, which recomputes the training's epsilon "
+            "from it by dp-accounting without Murmuration, beside a run's ledger.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
 ) -> None:
     """Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.
 
-    Keep the head elsewhere: whoever can bring back an older copy of a whole folder can bring back
-    its ledger, and --expect is what shows that.
+    Without --events nothing is written. Keep the head elsewhere: whoever can bring back an older
+    copy of a whole folder can bring back its ledger, and --expect is what shows that.
     """
     if every:
         if expect:
@@ -79,6 +88,8 @@ def ledger(
         account = None if "own-ledger" in first else account_of(contents, path)
         wrong = _wrong(path, contents, account, done, result, expected)
         found = _of_run(account) if account else _of_owner(OwnLedger.read(path))
+        if events:
+            found["written"] = _events(account, folder)
     except (RecordDamaged, NoRecord, LedgerError) as error:
         _say({"ledger": str(path), "whole": False, "wrong": [str(error)]}, as_json)
         sys.exit(1)
@@ -183,6 +194,19 @@ def _of_run(account: Account) -> dict[str, Any]:
         "events": list(rows_of(account, terms)),
         "parts": _parts(account, terms),
     }
+
+
+def _events(account: Account | None, folder: Path) -> list[str]:
+    """The files that were written about a run's events."""
+    if account is None:
+        raise InputError("--events is about a run's ledger, and this is an owner's: leave it out")
+    promise = account.promise
+    terms = {"adjacency": Adjacency(promise["adjacency"]), "delta": float(promise["delta"])}
+    try:
+        written = second_opinion.write_events(folder, account.spent.items(), **terms)
+    except OSError as error:
+        raise InputError(f"--events: {folder} cannot be written: {error.strerror}") from None
+    return [str(path) for path in written]
 
 
 def _parts(account: Account, terms: Mapping[str, Any]) -> dict[str, float]:
@@ -299,6 +323,7 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
             f"ε {epsilon_text(seen)} against the server itself, if as many nodes added their "
             "shares of the noise as the run assumes"
         )
+    found += [f"written: {path}" for path in report.get("written", ())]
     found += [
         f"LOST, and the plan charged again: {what}; the budget started again after it"
         for what in report["losses"]

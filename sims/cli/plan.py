@@ -216,6 +216,14 @@ plan.__signature__ = inspect.Signature([*_OPTIONS, _JSON])  # type: ignore[attr-
 plan.__annotations__ = {p.name: p.annotation for p in (*_OPTIONS, _JSON)}  # type: ignore[attr-defined]
 
 
+#: Upper bounds, as a table names them.
+_ATTACKS = {
+    "tpr_at_1_percent_fpr": "membership TPR at 1 % FPR, at most",
+    "tpr_at_0_1_percent_fpr": "membership TPR at 0.1 % FPR, at most",
+    "gdp_mu": "μ of Gaussian DP, at most",
+}
+
+
 def _report(found: dict[str, Any], missing: str) -> None:
     """Print the numbers as a table, which says of each that was not given where it is from."""
     adjacency = Adjacency(found["adjacency"])
@@ -227,7 +235,8 @@ def _report(found: dict[str, Any], missing: str) -> None:
         if not isinstance(value, str):
             origin = {missing: "solved for", found["chosen"]: "chosen: see --cohort"}.get(name, "")
             style = "bold" if name == missing else ""
-            table.add_row(name.replace("_", " "), f"{value:.6g}", origin, style=style)
+            shown = _ATTACKS.get(name, name.replace("_", " "))
+            table.add_row(shown, f"{value:.6g}", origin, style=style)
     console = Terminal()
     console.print(table)
     console.print(adjacency.sentence, style="dim")

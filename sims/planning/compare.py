@@ -6,7 +6,6 @@ A strategy without a guarantee under the adjacency is listed as refused, never q
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +16,6 @@ from matplotlib.figure import Figure
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.composition import of_several_runs
-from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import read_spent
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.config import RunConfig
@@ -146,14 +143,12 @@ def _folder(name: str, epsilon: float | None, seed: int) -> str:
 
 def composed_epsilon(cells: Sequence[Cell], adjacency: Adjacency, delta: float) -> float:
     """The epsilon of releasing every private run, had each had a secret seed of its own."""
-    spent: Counter[Event] = Counter()
+    runs = []
     for cell in cells:
         for result in cell.results:
             if result["epsilon"] is not None:
-                ledger = Path(result["out"]) / "ledger.jsonl"
-                spent.update(read_spent(ledger))
-    charges = of_several_runs(spent.items())
-    return accountant.epsilon(charges, adjacency=adjacency, delta=delta, interval=1e-3)
+                runs.append(read_spent(Path(result["out"]) / "ledger.jsonl").items())
+    return accountant.epsilon(*runs, adjacency=adjacency, delta=delta, interval=1e-3)
 
 
 def _apart(ticks: Iterable[float]) -> list[float]:

@@ -23,7 +23,6 @@ from scipy import optimize
 from murmuration.privacy.accounting import accountant as accounting
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.sims.oracle import dp_accounting
 from murmuration.sims.reproductions.entry import Rows, distinct, where
 from murmuration.sims.reproductions.plots import line, open_corner
 
@@ -104,12 +103,14 @@ def _rows(groups: tuple[int, ...]) -> Iterator[dict[str, Any]]:
 
 def rdp_multiplier(epsilon: float, delta: float, probability: float, rounds: int) -> float:
     """The noise multiplier that the RDP accountant asks for, for users who come and go."""
-    library = dp_accounting()
+    import dp_accounting  # dear to import, for this alone
+    from dp_accounting.rdp import RdpAccountant
 
     def excess(sigma: float) -> float:
-        step = library.PoissonSampledDpEvent(probability, library.GaussianDpEvent(sigma))
-        accountant = library.rdp.RdpAccountant(_ORDERS)
-        accountant.compose(library.SelfComposedDpEvent(step, rounds))
+        gaussian = dp_accounting.GaussianDpEvent(sigma)
+        step = dp_accounting.PoissonSampledDpEvent(probability, gaussian)
+        accountant = RdpAccountant(_ORDERS)
+        accountant.compose(dp_accounting.SelfComposedDpEvent(step, rounds))
         return accountant.get_epsilon(delta) - epsilon
 
     return float(optimize.brentq(excess, 0.4, 20.0, xtol=1e-4))  # type: ignore[arg-type]

@@ -232,6 +232,7 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
             **found,
             "noise_multiplier": plan.noise_multiplier,
             "least_weight": plan.mechanism.bar,
+            **adaptive.attack_of(plan.charges, asked, adjacency),
         }
     if asked.adaptation == "above-threshold":
         tested = ThresholdPlan.for_epsilon(**sizes)
@@ -240,6 +241,7 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
             "noise_multiplier": tested.noise_multiplier,
             "tests": tested.series,
             "test_epsilon": tested.test_epsilon,
+            **adaptive.attack_of(tested.charges, asked, adjacency),
         }
     return adaptive.solve(asked, adjacency)
 

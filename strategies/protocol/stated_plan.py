@@ -12,6 +12,7 @@ that would make any run cost nothing, so no more than ``MOST_SHARE`` is believed
 both halves of a run an owner's agent sees to itself (``client.agent.agent``).
 """
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -27,6 +28,7 @@ from murmuration.privacy.accounting.grid_noise import OnGrid
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 
@@ -68,6 +70,7 @@ class StatedPlan:
         counts = [self.rounds, *(count for _, count in self.charges)]
         if any(type(count) is not int or not 1 <= count <= _MOST_ROUNDS for count in counts):
             raise ValueError(f"rounds and charges must be 1 to {_MOST_ROUNDS}")
+        hold_out.check_one_run(hold_out.split(charged([self]).items())[1])
 
     @classmethod
     def of(
@@ -175,9 +178,8 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
         raise ValueError("plans under different adjacencies have no ε together")
     if any(_releases(plan) < plan.rounds or plan.held_out > MOST_SHARE for plan in plans):
         return math.inf
-    charges = list(charged(plans).items())
-    if len(plans) > 1:
-        charges = of_several_runs(charges)
+    runs = [list(charged([plan]).items()) for plan in plans]
+    charges = runs[0] if len(runs) == 1 else of_several_runs(itertools.chain(*runs))
     if any(_too_costly(event) for event, _ in charges):
         return math.inf
     spread = math.sqrt(sum(count * _spread(event) ** 2 for event, count in charges))
@@ -185,7 +187,7 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
         return math.inf
     # Coarser where the loss spreads wide, so that it does not take longer; errs upward.
     interval = max(INTERVAL, spread * _WIDE / _POINTS)
-    return accountant.epsilon(charges, adjacency=adjacency, delta=delta, interval=interval)
+    return accountant.epsilon(*runs, adjacency=adjacency, delta=delta, interval=interval)
 
 
 def _releases(plan: StatedPlan) -> int:

@@ -15,13 +15,14 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.reward import RewardModel
-from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting import accountant, recompute
 from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.server import training
 from murmuration.server.config import RunConfig
+from murmuration.server.reporting.spent import found_at_most
 from murmuration.server.result import Pace
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
@@ -147,6 +148,28 @@ def test_result(config, crowd_test):
     assert float(f"{speed:.2g}") == speed, "no more digits than say nothing of the cohorts"
     assert round(result["seconds_training"], 1) == result["seconds_training"]
     assert result["stopped"] is None
+
+
+def test_a_second_accountant_and_what_attacks_reach_stand_in_the_result(config, monkeypatch):
+    result = run(config)
+    opinion, epsilon = result["second_opinion"], result["epsilon"]
+    assert opinion["ours"] > epsilon  # a secret hold-out saves what training alone costs
+    assert opinion["difference"] < 1e-6
+    assert [rule.partition(":")[0] for rule in opinion["by_our_rules"]] == ["hold-out"]
+    attack = result["attack"]
+    assert 0.01 < attack["tpr_at_1_percent_fpr"] < found_at_most(epsilon, 1e-3, 0.01)
+    assert 0.0 < attack["gdp_mu"] < 1.0
+    assert not any("ACCOUNTANTS" in text for text in result["warnings"])
+
+    monkeypatch.setattr(recompute, "epsilon", lambda *_, **__: opinion["ours"] + 1.1e-4)
+    disputed = run(replace(config, out=f"{config.out}-disputed"))
+    assert any("TWO ACCOUNTANTS DISAGREE" in text for text in disputed["warnings"])
+    assert disputed["epsilon"] == epsilon  # a warning, and no more
+
+
+def test_who_promises_nothing_says_nothing_of_attacks(config):
+    result = run(replace(config, strategy="nonprivate"))
+    assert (result["attack"], result["second_opinion"]) == (None, None)
 
 
 def test_judgements_over_several_responses(config, crowd_of_four, of_four):

@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -20,7 +21,9 @@ from murmuration.privacy.accounting.accountant import (
 )
 from murmuration.privacy.accounting.events import (
     Event,
+    HoldOut,
     MixtureGaussian,
+    OnPart,
     PoissonGaussian,
     PureChoice,
     PureDp,
@@ -359,3 +362,84 @@ def test_what_a_choice_costs_is_added_never_convolved():
     assert added == pytest.approx(alone + 0.4, abs=1e-12)
     assert convolved < added - 1e-3
     assert accounting.epsilon([(PureChoice(0.2), 0), rounds], **terms) == alone
+
+
+def exactly(outcomes: list[tuple[float, float]], target: float) -> float:
+    """Delta at ``target`` of outcomes that are so likely under P and under Q, in both orders."""
+    alpha = math.exp(target)
+    into = sum(max(0.0, p - alpha * q) for p, q in outcomes)
+    return max(into, sum(max(0.0, q - alpha * p) for p, q in outcomes))
+
+
+def test_the_events_of_two_runs_are_never_one_runs() -> None:
+    """A tenth is trained on in each of two runs, by coins of their own, and told without noise.
+
+    Taken for one run, two releases behind one coin, that claims epsilon = 0.05 at a delta that is
+    not enough by far: whoever is trained on in either run is exposed.
+    """
+    share, strong, delta = 0.9, 12.0, 0.11
+    coins, told = HoldOut(share), PureDp(strong)
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": delta}
+    run = {coins: 1, told: 1}
+    # One run: a user's own answer with probability 1 - share, and else one of nobody's.
+    heads, tails = 1 / (1 + math.exp(-strong)), 1 / (1 + math.exp(strong))
+    one = [((1 - share) * p + share * q, q) for p, q in ((heads, tails), (tails, heads))]
+    both = [(p * r, q * s) for p, q in one for r, s in one]
+    assert exactly(one, 0.05) <= delta < 0.17 < exactly(both, 0.05)
+    assert accounting.epsilon(run.items(), **terms) < 0.05
+    pooled = Counter(run) + Counter(run)
+    with pytest.raises(ValueError, match="hand in the events of each run by themselves"):
+        accounting.epsilon(pooled.items(), **terms)
+    together = accounting.epsilon(run.items(), run.items(), **terms)
+    assert exactly(both, together) <= delta
+    assert together > 5.0
+
+
+def test_a_run_without_a_hold_out_beside_one_with_saves_nothing() -> None:
+    """Nobody is held out from the one: no bag of both their events could say so."""
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    gaussian = (PoissonGaussian(0.1, 4.0), 50)
+    with_coins = [gaussian, *HoldOut(0.5, 0.1).charges.items()]
+    together = accounting.epsilon([gaussian], with_coins, **terms)
+    assert together == accounting.epsilon([(gaussian[0], 100), (PureDp(0.1), 1)], **terms)
+    assert together > accounting.epsilon([(gaussian[0], 100), *with_coins[1:]], **terms)
+
+
+def test_parts_of_two_runs_are_not_disjoint() -> None:
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
+    gaussian = PoissonGaussian(0.1, 4.0)
+    first, second = ([(OnPart(part, gaussian), 50)] for part in (0, 1))
+    together = accounting.epsilon(first, second, **terms)
+    assert together == accounting.epsilon([(gaussian, 100)], **terms)
+    assert together > accounting.epsilon([*first, *second], **terms)
+
+
+@given(st.permutations(range(4)))
+def test_runs_that_released_nothing_and_their_order_change_nothing(order: list[int]) -> None:
+    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5, "interval": 1e-2}
+    gaussian = PoissonGaussian(0.1, 4.0)
+    alone = [(gaussian, 20), *HoldOut(0.5, 0.1).charges.items()]
+    runs = [alone, [], [(gaussian, 30)], [(PureDp(0.1), 0)]]
+    assert accounting.epsilon(alone, [], [(PureDp(0.1), 0)], **terms) == accounting.epsilon(
+        alone, **terms
+    )
+    assert accounting.epsilon(*(runs[i] for i in order), **terms) == pytest.approx(
+        accounting.epsilon([(gaussian, 50), (PureDp(0.1), 1)], **terms), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+def test_the_curve_of_a_run_is_never_below_what_epsilon_says(adjacency: Adjacency) -> None:
+    coins = HoldOut(0.3, 0.5)
+    run = [(PoissonGaussian(0.2, 4.0), 60), (PureChoice(0.1), 1), *coins.charges.items()]
+    at = accounting.curve(run, adjacency=adjacency, delta=1e-5)
+    assert at is not None
+    found = accounting.epsilon(run, adjacency=adjacency, delta=1e-5)
+    assert at(found) <= 1e-5 * (1 + 1e-6)
+    known = [at(e) for e in np.linspace(0.0, 3.0, 31)]
+    assert known == sorted(known, reverse=True)
+    for delta in (1e-4, 1e-3, 1e-2):  # far from where it is tight
+        exact = accounting.epsilon(run, adjacency=adjacency, delta=delta)
+        if exact > coins.epsilon:
+            assert at(exact * (1 - 1e-5)) > delta * (1 - 1e-4) or adjacency is Adjacency.REPLACE
+            assert at(exact) <= delta * 1.001

@@ -326,6 +326,19 @@ def test_what_costs_nothing_is_lost_once(path: Path) -> None:
         assert ledger.spent()[EVENT] > 10
 
 
+def test_coins_are_tossed_once_whatever_is_lost(path: Path) -> None:
+    """Else its events would be taken for those of two runs, and refused."""
+    planned = {EVENT: 10, **HoldOut(0.2, 0.1).charges}
+    with promise(path, budget=8.0) as ledger:
+        ledger.charge(HoldOut(0.2), round_=0, covers="coins")
+        ledger.lose("gone", round_=3)
+        ledger.settle(planned, losses=2)
+        assert ledger.spent()[HoldOut(0.2)] == 1
+        assert ledger.spent()[HoldOut(0.2, 0.1)] >= 2
+        assert 0.0 < ledger.epsilon() < math.inf
+    assert read_spent(path)[HoldOut(0.2)] == 1
+
+
 def test_a_further_loss_costs_the_plan_once_for_each(path: Path) -> None:
     lost_after(path, 8, delete_both)
     with gone_on(path) as ledger:

@@ -215,14 +215,26 @@ def test_an_unprotected_run_stays_one():
     assert epsilon((events.Unprotected(), 1), *held(0.2)) == math.inf
 
 
-def test_shares_that_differ_save_nothing():
-    got = epsilon((GAUSSIAN, 100), (HoldOut(0.2, 0.3), 1), (HoldOut(0.9), 1))
-    assert got == epsilon((GAUSSIAN, 100), (PureDp(0.3), 1))
+@pytest.mark.parametrize("second", [(HoldOut(0.9), 1), (HoldOut(0.2), 2)])
+@pytest.mark.parametrize("accounted", [accountant.epsilon, accountant.curve])
+def test_a_run_tosses_its_coins_once_for_one_share(second, accounted):
+    """What has two hold-outs is of two runs, whoever put their events together."""
+    charges = [(GAUSSIAN, 100), (HoldOut(0.2, 0.3), 1), second]
+    with pytest.raises(ValueError, match=r"^the events of several runs.*the events of each run by"):
+        accounted(charges, adjacency=ADD, delta=DELTA)
+
+
+def test_a_user_who_is_held_out_for_certain_costs_randomized_response():
+    coins = HoldOut(0.2, 1.3)
+    losses = {1.3: 1 / (1 + math.exp(-1.3)), -1.3: 1 / (1 + math.exp(1.3))}
+    for at in (0.0, 0.4, 1.2999, 1.3, 5.0):
+        exact = sum(p * max(0.0, 1.0 - math.exp(at - loss)) for loss, p in losses.items())
+        assert coins.delta_alone(at) == pytest.approx(exact, abs=1e-15)
 
 
 def test_several_runs_compose_without_coins():
     charges = [(GAUSSIAN, 100), (OnPart(1, GAUSSIAN), 5), *held(0.3)]
-    assert of_several_runs(charges) == [(GAUSSIAN, 100), (GAUSSIAN, 5), (PureDp(0.3), 1)]
+    assert of_several_runs(charges) == [(GAUSSIAN, 105), (PureDp(0.3), 1)]
 
 
 def test_round_trip_and_limits():

@@ -7,7 +7,8 @@ import pytest
 import murmuration.sims.audits.report
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import COMES_OR_GOES, Measured, Target
-from murmuration.sims.audits.faults import FAULTS
+from murmuration.sims.audits import report
+from murmuration.sims.audits.faults import FAULTS, NEED
 from murmuration.sims.audits.report import audit_all, distinct, failed, page
 
 UNDER = Target("stays under", lambda task: Measured(1.0, 0.5, 10, 1e-5))
@@ -54,3 +55,18 @@ def test_what_fails_is_named(few):
     few({"over": OVER}, missed)
     audits, faults = audit_all(5, 0.99, lambda row: None)
     assert failed(audits, faults) == ["over", "noise"]
+
+
+def test_faults_whose_library_is_missing_are_left_out(monkeypatch):
+    audited = []
+
+    def noted(name, *_):
+        audited.append(name)
+        return {}
+
+    monkeypatch.setattr(report, "TARGETS", {})
+    monkeypatch.setattr(report, "fault_row", noted)
+    monkeypatch.setattr(report, "find_spec", lambda name: None)
+    report.audit_all(0, 0.95, lambda row: None)
+    assert audited == [name for name in FAULTS if name not in NEED]
+    assert "counted-once" in audited  # dp-accounting is always there

@@ -1,6 +1,8 @@
 """``murmuration ledger``: shows, verifies and explains a ledger."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -204,3 +206,43 @@ def test_nothing_there(cli, tmp_path, made):
     code, _, lines = cli("ledger", place)
     assert code == 2
     assert ("neither" if made else "cannot be read") in " ".join(lines)
+
+
+def test_its_events_are_recomputed_without_us(cli, folder, tmp_path):
+    """By the script that is written beside them, where no module of ours can be imported."""
+    code, found = shown(cli, folder, "--events")
+    events, script = folder / "events.json", folder / "recompute.py"
+    assert (code, found["written"]) == (0, [str(events), str(script)])
+    away = tmp_path / "elsewhere"
+    away.mkdir()
+    for path in (events, script):
+        path.rename(away / path.name)
+    guarded = away / "guarded.py"
+    guarded.write_text(
+        "import runpy, sys\n"
+        "sys.modules['murmuration'] = None\n"
+        "sys.argv = ['recompute.py', 'events.json']\n"
+        "runpy.run_path('recompute.py', run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "guarded.py"], cwd=away, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    total = accountant.epsilon([(EVENT, 7), (TEST, 1)], **TERMS)
+    assert told["training_epsilon"]["murmuration"] == told["whole_epsilon_by_murmuration"] == total
+    assert told["training_epsilon"]["dp-accounting"] == pytest.approx(total, abs=1e-6)
+    # And it notices what does not agree.
+    data = json.loads((away / "events.json").read_text())
+    (away / "events.json").write_text(json.dumps({**data, "training_epsilon": total + 2e-4}))
+    again = subprocess.run(
+        [sys.executable, "guarded.py"], cwd=away, capture_output=True, timeout=120
+    )
+    assert again.returncode == 1
+
+
+def test_an_owners_ledger_has_no_events_to_write(cli, tmp_path):
+    OwnLedger(tmp_path / "own-ledger.jsonl").close()
+    code, _, lines = cli("ledger", tmp_path, "--events")
+    assert code == 2
+    assert "--events is about a run's ledger, and this is an owner's: leave it out" in lines[-1]

@@ -1,6 +1,7 @@
 """``murmuration plan``: each of six numbers from the other five, before data is touched."""
 
 import json
+from dataclasses import astuple
 
 import pytest
 
@@ -8,6 +9,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.attack_bounds import of_run
 from murmuration.strategies.planning import Asked, sampled_users
 
 # Much noise, so that distributions are narrow and quick to compose.
@@ -29,7 +31,12 @@ def whole():
 @pytest.mark.parametrize("missing", ["epsilon", "rounds", "cohort", "users"])
 def test_solves_for_each(whole, missing):
     found = sampled_users(Asked("uls", **{**whole, missing: None}), Adjacency.ADD_REMOVE)
-    assert found == pytest.approx(whole)
+    assert {name: found[name] for name in whole} == pytest.approx(whole)
+    bounds = ("tpr_at_1_percent_fpr", "tpr_at_0_1_percent_fpr", "gdp_mu")
+    charges = [(PoissonGaussian(0.1, 20.0), 30)]
+    exact = of_run(charges, adjacency=Adjacency.ADD_REMOVE, epsilon=spent(), delta=1e-5)
+    assert tuple(found[name] for name in bounds) == pytest.approx(astuple(exact), rel=1e-2)
+    assert set(found) == {*whole, *bounds}
 
 
 def test_solves_for_the_noise(whole):

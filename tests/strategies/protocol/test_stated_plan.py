@@ -197,3 +197,10 @@ def test_what_the_server_itself_sees_of_a_plan():
     assert plan.against_server(2).epsilon() > plan.against_server(4).epsilon()
     assert StatedPlan.from_json(plan.to_json()) == plan
     assert everybody.against_server(4).epsilon() == math.inf
+
+
+@pytest.mark.parametrize("second", [{HoldOut(0.3): 1}, {OnPart(1, HoldOut(0.2)): 1}])
+def test_two_coins_are_two_runs_and_no_plan(second):
+    charges = {GAUSSIAN: 10, HoldOut(0.2): 1, **second}
+    with pytest.raises(ValueError, match="the events of several runs"):
+        StatedPlan.of("a1", Adjacency.ADD_REMOVE, 1e-5, 10, charges)
