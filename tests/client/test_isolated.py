@@ -50,12 +50,12 @@ def test_variables_are_on_a_list(monkeypatch):
 
 
 def _lists_without(code: str) -> list[int]:
-    """The lines of lists that begin with an interpreter and not with -P behind it."""
+    """The lines of lists that begin with an interpreter and have not -P, or -I, behind it."""
     lines = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.List) and node.elts:
             first, *rest = map(ast.unparse, node.elts)
-            if first in ("sys.executable", "str(python)") and rest[:1] != ["'-P'"]:
+            if first in ("sys.executable", "str(python)") and rest[:1] not in (["'-P'"], ["'-I'"]):
                 lines.append(node.lineno)
     return lines
 

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from point_bound import found_at_most
 from scipy.special import ndtr, ndtri
 
 from murmuration.privacy import attack_bounds
@@ -25,7 +26,6 @@ from murmuration.privacy.accounting.events import (
 )
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.attack_bounds import AttackBounds
-from murmuration.server.reporting.spent import found_at_most
 
 ADD, REPLACE, DELTA = Adjacency.ADD_REMOVE, Adjacency.REPLACE, 1e-5
 ULS = (PoissonGaussian(0.2, 4.0), 200)

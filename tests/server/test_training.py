@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flwr.app import Error, Message
+from point_bound import found_at_most
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
@@ -22,7 +23,6 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.server import training
 from murmuration.server.config import RunConfig
-from murmuration.server.reporting.spent import found_at_most
 from murmuration.server.result import Pace
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train

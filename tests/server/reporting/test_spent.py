@@ -3,8 +3,9 @@
 import math
 
 import pytest
+from point_bound import found_at_most
 
-from murmuration.server.reporting.spent import found_at_most, sure_at_most
+from murmuration.server.reporting.spent import sure_at_most
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 3.0, 8.0])
