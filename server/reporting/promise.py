@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from murmuration.privacy.accounting.terms import Trust, Unit
+from murmuration.privacy.accounting.terms import Caveat, Trust, Unit
 from murmuration.privacy.promise import (
     Composed,
     Promise,
@@ -64,7 +64,7 @@ def details(
         "accountant": (basic if together else _LOSSES) if figures else None,
         "sampling": sampling,
         "trust": _trust(promise) if epsilon is not None else None,
-        "together": "; ".join(map(in_words, promise.composed)) if together else None,
+        "together": _composed(promise) if together else None,
         "caveats": sorted(map(str, promise.caveats)),
         "runs": [run.name for run in promise.counted],
         "audit": audit,
@@ -144,16 +144,21 @@ def _together(promise: Promise) -> str:
     rows = promise.composed
     apart = len(rows) > 1 and all(len(row.populations) < 2 for row in rows)
     return (
-        with_seed_known("; ".join(map(in_words, rows)), promise.seeded)
+        _composed(promise)
         + ". Epsilons and deltas of runs under the same adjacency are added (basic composition)."
         + (" Nobody is in two of these populations, as was declared." if apart else "")
     )
 
 
+def _composed(promise: Promise) -> str:
+    return with_seed_known("; ".join(map(in_words, promise.composed)), promise.seeded)
+
+
 def _run_in_words(run: ReleasedRun) -> str:
     cost = "no figure" if run.epsilon is None else f"ε = {epsilon_text(run.epsilon)}"
+    cost = f"{cost}, δ = {delta_text(run.delta)}, {run.adjacency}"
     return (
-        f"{run.name}: {cost}, δ = {delta_text(run.delta)} ({run.adjacency}), population "
+        f"{run.name}: {with_seed_known(cost, Caveat.SEEDED in run.terms.caveats)}, population "
         f"{run.terms.population or 'not declared'}"
     )
 

@@ -69,6 +69,16 @@ def test_a_known_seed_is_said_beside_every_figure():
         assert "ε =" not in text or "(simulation, seed known)" in text
 
 
+def test_of_two_runs_the_seed_of_one_is_said_beside_every_figure_of_it():
+    seeded = made(2.0, number=2, run="ab" * 16, caveats=frozenset({Caveat.SEEDED.value}))
+    promise = Promise((made(3.0), seeded))
+    assert "ε = 5.00" in details(promise)["together"]
+    assert details(promise)["together"].endswith("(simulation, seed known)")
+    runs = next(text for text in paragraphs(promise) if text.startswith("Runs: "))
+    for text in runs.split("; "):
+        assert ("ε = 2.00" in text) == ("(simulation, seed known)" in text)
+
+
 def test_every_caveat_is_told_in_words_wherever_a_promise_is():
     caveats = frozenset(map(str, Caveat))
     promise = Promise((made(caveats=caveats - {"not proven"}),))
