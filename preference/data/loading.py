@@ -136,8 +136,9 @@ def texts_in(source: str, column: str) -> set[str]:
     Raises:
         InputError: it cannot be read.
     """
-    rows = (row.get(column) for _, _, row in _rows(source, False) if isinstance(row, Mapping))
-    return {cell for cell in rows if _is_text(cell)}
+    rows = _rows(source, False, (column,))
+    cells = (row.get(column) for _, _, row in rows if isinstance(row, Mapping))
+    return {cell for cell in cells if _is_text(cell)}
 
 
 def load_scorable(source: str) -> Iterator[tuple[str, dict[str, str]]]:

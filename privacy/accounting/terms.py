@@ -189,7 +189,7 @@ class RunTerms:
         """From the first line of a ledger, of an earlier version too, which says none of it.
 
         Raises:
-            ValueError, TypeError, KeyError, OverflowError: it is not what a ledger's first line says.
+            ValueError, TypeError, KeyError: it is not what a ledger's first line says.
         """
         if "run" not in line:
             return cls(run="")

@@ -297,6 +297,7 @@ def test_a_first_line_that_no_run_wrote_is_refused(tmp_path, changes):
         ReleasedRun.read(path)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_charges_that_cannot_be_composed_are_refused_in_a_line(tmp_path):
     path = charged(tmp_path / "run" / "ledger.jsonl", 1, plain())
     first, charge = chained_record.read(path).lines

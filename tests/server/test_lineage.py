@@ -153,7 +153,7 @@ def test_a_ledger_that_a_record_leaves_out_is_missed(spent, saved):
     about = json.loads(file.read_text())
     del about["promise"]["runs"][1]
     file.write_text(json.dumps(about))
-    with pytest.raises(InputError, match=r"ledger-2\.jsonl is of a run that privacy\.json does not"):
+    with pytest.raises(InputError, match=r"ledger-2\.jsonl is of a run that privacy\.json"):
         lineage_of(config)
 
 
@@ -183,7 +183,8 @@ def test_an_earlier_record_makes_no_figure_of_a_ledger_that_has_none(
 
 def test_a_word_does_not_take_back_what_a_base_states(spent, saved):
     terms = partial(RunTerms, caveats=frozenset({Caveat.SEEDED.value}))
-    config = saved("model", (_, run) := spent("run", 3, terms))
+    path, run = spent("run", 3, terms)
+    config = saved("model", (path, run))
     public = lineage_of(replace(config, base_privacy="public"))
     assert (public.runs, public.public, public.private) == ((run,), True, False)
 

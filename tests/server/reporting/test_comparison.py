@@ -90,6 +90,7 @@ def test_a_seed_that_the_ledger_knows_follows_epsilon(made, changes):
     assert read_run(folder).line()[2].endswith("(simulation, seed known)")
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_charges_that_cannot_be_composed_are_no_epsilon(made):
     run = read_run(made("a", noise=1e-300))
     assert run.epsilon == math.inf and "cannot be composed" in run.missing[0]

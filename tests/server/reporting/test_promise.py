@@ -110,7 +110,7 @@ def test_runs_together():
 def test_where_there_is_no_figure_none_is_made_up():
     first, *rest = paragraphs(Promise((made(), made(1.0, adjacency="replace", number=2))))
     assert first == "**No privacy guarantee: the runs' adjacencies differ.**"
-    assert "(add-remove)" in " ".join(rest) and "(replace)" in " ".join(rest)
+    assert "1e-5, add-remove, pop" in " ".join(rest) and "1e-5, replace, pop" in " ".join(rest)
 
 
 def test_an_audit_is_told_as_one_of_the_mechanism():
