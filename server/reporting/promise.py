@@ -188,4 +188,5 @@ def first_sentence(text: str) -> str | None:
 
 
 def _cell(value: object) -> str:
-    return " ".join(str(value).split()).replace("|", "/").replace("<", "&lt;").replace("`", "'")
+    text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+    return " ".join(text.split()).replace("|", "/").replace("<", "&lt;").replace("`", "'")

@@ -476,6 +476,14 @@ def test_rows_that_models_made_name_their_runs(spent, saved, write_rows):
     assert lineage_of_rows("--sft", marked, "--sft-privacy", str(path)) == promise
 
 
+@pytest.mark.parametrize("mark", [["ab" * 16], 5, {"a": 1}])
+def test_a_mark_that_is_no_text_is_refused(tmp_path, mark):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"prompt": "a", "response": "b", "private_runs": mark}) + "\n")
+    with pytest.raises(InputError, match="private_runs is no text"):
+        lineage_of_rows("--sft", str(path), "--sft-privacy", "public")
+
+
 def test_a_base_of_others_has_none(config):
     assert lineage_of(config).runs == ()
     assert lineage_of(replace(config, base="", lora_rank=0)).runs == ()

@@ -118,6 +118,12 @@ def test_an_audit_is_told_as_one_of_the_mechanism():
     assert "at least 0.81 with 95% confidence, where 1 is claimed: of uls" in audited(row)
 
 
+def test_a_cell_moves_no_terminal():
+    row = {"epsilon_lower": 1, "confidence": 0.9, "epsilon_claimed": 1, "target": "a\x1b[2K\u202e"}
+    shown = table(details(Promise((made(),)), audit=audited(row)))
+    assert "\x1b" not in shown and "\u202e" not in shown
+
+
 def test_a_cell_cannot_break_the_table():
     told = details(Promise((made(),)), sampling="one | two\n\n# three")
     assert "| sampling | one / two # three |" in table(told).splitlines()
