@@ -31,7 +31,7 @@ from typing import Any
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.chained_record import Head, head_path
 from murmuration.privacy.accounting.ledger import read_account
-from murmuration.privacy.accounting.ledger_lines import Account
+from murmuration.privacy.accounting.ledger_lines import Account, LedgerError
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Unit, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
 
@@ -105,12 +105,16 @@ class ReleasedRun:
         """
         account, contents = read_account(path)
         promise, terms = account.promise, account.terms
+        try:
+            epsilon = spent_by(account, terms)
+        except (ValueError, OverflowError) as error:
+            raise LedgerError(f"{path}: its charges cannot be composed ({error})") from None
         ledger = path.read_bytes()[: contents.size], head_path(path).read_bytes()
         return cls(
             terms,
             Adjacency(promise["adjacency"]),
             float(promise["delta"]),
-            spent_by(account, terms),
+            epsilon,
             contents.head,
             contents.heads,
             ledger,

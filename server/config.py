@@ -226,6 +226,10 @@ def _check_together(config: "RunConfig", strategy: Strategy) -> None:
                     f"{option(name)} is about a language model or an encoder: name one with --base "
                     "or --features"
                 )
+    if not config.population.isprintable():
+        raise InputError(
+            f"--population {config.population!r}: it has characters that cannot be printed"
+        )
     if config.disjoint and not config.population:
         raise InputError("--disjoint is about a population: name it with --population")
     if not 0.0 <= config.heldout_epsilon <= config.epsilon:

@@ -17,6 +17,7 @@ Ledgers of earlier versions say neither who their run is nor what it protects: t
 
 import hashlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -32,7 +33,7 @@ from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import LedgerError
-from murmuration.privacy.accounting.terms import Caveat, Unit
+from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in, printable
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
 from murmuration.server.config import RunConfig
 from murmuration.server.run_files import read_json
@@ -46,6 +47,8 @@ ROWS = "train.jsonl"
 PRIVATE_RUNS = "private_runs"
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 _WEIGHTS, _DATA = "weights", "data"
+#: What reading somebody's files raises where they are not what a run wrote.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
 def files_of(
@@ -74,10 +77,12 @@ def lineage_of(config: RunConfig) -> Promise:
         InputError: it looks like one of ours and what it cost is not known, or not to be believed.
     """
     path = base_config(config).get("path", "")
-    if config.base_privacy == "public" or not path:
-        return Promise().declared_public() if config.base_privacy else Promise()
-    stated, elsewhere = _of_ledgers("--base-privacy", config.base_privacy)
+    if not path:
+        return Promise().declared_public() if config.base_privacy == "public" else Promise()
     option = "--base" if config.base else "--features"
+    if config.base_privacy == "public":
+        return _declared_public(option, path, "--base-privacy", may_be_base=True)
+    stated, elsewhere = _of_ledgers("--base-privacy", config.base_privacy)
     lineage = lineage_of_model(
         option,
         path,
@@ -106,7 +111,7 @@ def lineage_of_model(
                 continue
             try:
                 lineage = _covering(lineage, _read(name, folder, elsewhere))
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except _UNREADABLE as error:
                 raise InputError(
                     f"{what} {name}: a model that was trained on users, and what that cost them "
                     f"is not known: {first_line(error)}; {advice}"
@@ -182,7 +187,7 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
     if path.exists() and (folder / FILE).exists() and (path.is_dir() or path.name == ROWS):
         try:
             rows = _read(str(folder), folder, elsewhere)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except _UNREADABLE as error:
             raise InputError(f"{what} {source}: {first_line(error)}") from None
     promise = _covering(rows, stated)
     marks = {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
@@ -208,9 +213,10 @@ def promise_of_run(folder: Path) -> Promise:
         if (folder / "model" / FILE).exists():
             return _covering(_read(str(folder / "model"), folder / "model", {}), own)
         encoder = str(result["features"].get("path", ""))
-        earlier = lineage_of_model("the encoder", encoder, "") if encoder else Promise()
-        return own | (earlier.declared_public() if _stated(result)[0] else earlier)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if _stated(result)[0]:
+            return own | _declared_public("the encoder", encoder, "", may_be_base=True)
+        return own | (lineage_of_model("the encoder", encoder, "") if encoder else Promise())
+    except _UNREADABLE as error:
         raise InputError(f"{folder}: what it promises is not known: {first_line(error)}") from None
 
 
@@ -236,16 +242,16 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
         if result.get("weights") not in (None, weights_digest(folder)):  # None: of earlier runs
             raise ValueError("its weights are not those that the run beside it saved")
         this = _of_result(run, result)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        public, heads = _stated(result)
+        encoder = str(result["features"].get("path", ""))
+    except _UNREADABLE as error:
         raise InputError(
             f"{what} {folder}: a model that was trained on users, and what that cost them is not "
             f"known: {first_line(error)}; {advice}"
         ) from None
-    public, heads = _stated(result)
     if public:
-        before = Promise().declared_public()
+        before = _declared_public(what, encoder, "", may_be_base=True)
     else:
-        encoder = str(result["features"].get("path", ""))
         before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Promise()
     lineage = before | Promise((this,))
     if heads - Counter([*(str(one.head) for one in lineage.runs), *elsewhere]):
@@ -271,7 +277,7 @@ def _of_result(folder: Path, result: Mapping[str, Any]) -> ReleasedRun:
     if run.terms.run:
         return run
     settings = read_json(folder / "config.json", "population")
-    users = result["private"] and result["proven"] and result["privacy_level"] == "user"
+    users = result["proven"] and result["privacy_level"] == "user"
     users = users and not result.get("one_user_per_row")  # which protects rows, not people
     seeded = {Caveat.SEEDED.value} if result.get("seeded") else set()
     return _of_earlier_version(
@@ -294,10 +300,10 @@ def _of_earlier_version(
     if (run.adjacency, run.delta) != (record["adjacency"], record["delta"]):
         raise ValueError("its ledger is of another adjacency or delta")
     epsilon, population = record["epsilon"], record["population"]
-    if not isinstance(population, str):
-        raise TypeError(f"{population!r} is no population")
-    if epsilon is not None and not epsilon >= (run.epsilon or 0.0) * (1.0 - _ROUNDING):
-        raise ValueError(f"its ledger comes to epsilon = {run.epsilon:.4g}, not {epsilon:.4g}")
+    printable(population)
+    spent = math.inf if run.epsilon is None else run.epsilon
+    if epsilon is not None and not spent * (1.0 - _ROUNDING) <= epsilon < math.inf:
+        raise ValueError(f"its ledger comes to epsilon = {spent:.4g}, not {epsilon:.4g}")
     unit = Unit.NOBODY if epsilon is None else Unit.USER
     terms = replace(
         run.terms,
@@ -374,9 +380,11 @@ def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
     earlier = about["format"] == _FORMAT_WITHOUT_IDENTITY
     records = about["runs"] if earlier else about["promise"]["runs"]
     public = {Caveat.DECLARED_PUBLIC.value} if earlier and about["public"] else set()
-    stated = public if earlier else {*map(str, about["stated"])}
+    stated = public if earlier else caveats_in(about["stated"])
     if not (records or Caveat.DECLARED_PUBLIC in stated):
         raise ValueError(f"{FILE} names no run")
+    if (folder / _ledger(len(records))).exists():
+        raise ValueError(f"{_ledger(len(records))} is of a run that {FILE} does not name")
     runs = []
     for place, record in enumerate(records):
         head = str(record["ledger_head"])

@@ -166,6 +166,7 @@ def _train(
     own = ReleasedRun.read(folder.ledger_path)
     promise = lineage | Promise((own,))
     result["promise"] = promise.to_json()
+    result["private"] = result["private"] and not promise.seeded  # nor is what stands on such a run
     whose = "THE BASE, OR POLICIES OF THE CLASS, WERE" if config.policies else "THE BASE WAS"
     first = [*earlier_runs(promise, own, whose), *_merged(features.to_config())]
     theirs = caveat_sentences(promise.caveats - own.terms.caveats)

@@ -134,12 +134,16 @@ def texts_in(source: str, column: str) -> set[str]:
     it.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, or the column holds something else.
     """
-    rows = (
-        row.get(column) for _, _, row in _rows(source, False, (column,)) if isinstance(row, Mapping)
-    )
-    return {cell for cell in rows if _is_text(cell)}
+    rows = _rows(source, False, (column,))
+    cells = (row.get(column) for _, _, row in rows if isinstance(row, Mapping))
+    texts = set()
+    for cell in cells:
+        if not (cell is None or isinstance(cell, str)):
+            raise InputError(f"{source}: {column} is no text in a row: {cell!r}")
+        texts.add(cell or "")
+    return texts - {""}
 
 
 def load_scorable(source: str) -> Iterator[tuple[str, dict[str, str]]]:

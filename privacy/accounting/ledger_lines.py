@@ -20,7 +20,7 @@ from typing import Any
 from murmuration.privacy.accounting import chained_record, events
 from murmuration.privacy.accounting.chained_record import Contents
 from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.accounting.terms import Caveat, RunTerms
+from murmuration.privacy.accounting.terms import Caveat, RunTerms, printable
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 
@@ -52,6 +52,10 @@ class NotRepeated(LedgerError):
     """A seeded round was released before, from another sum under the same coins."""
 
 
+#: What reading a line raises that says nothing which can be counted.
+_NO_LINE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+#: More often nothing is charged: it is still a whole number as a float.
+_MOST_TIMES = 2**53
 #: ``replay`` of what is released once in a run, whatever its draws come from.
 ONCE = "told once"
 
@@ -113,7 +117,7 @@ class Account:
         return replace(terms, caveats=terms.caveats | seen)
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Count a line; ValueError, KeyError or TypeError if it says nothing that can be."""
+        """Count a line; one of ``_NO_LINE`` if it says nothing that can be."""
         if "charged again" in line:
             again = Counter[Event]()
             for entry in line["charged again"]:
@@ -129,9 +133,7 @@ class Account:
             self.lost.append(str(line["lost"]))
             self.closed = self.spent.copy()
         elif "caveat" in line:
-            if not isinstance(line["caveat"], str):
-                raise TypeError("a caveat is a name")
-            self.noted.add(line["caveat"])
+            self.noted.add(printable(line["caveat"]))
         else:
             charge = Charge(
                 event=events.from_json(line["event"]),
@@ -165,7 +167,7 @@ def account_of(contents: Contents, path: Path) -> Account:
     for number, line in enumerate(contents.lines[1:], start=2):
         try:
             account.add(line)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _NO_LINE as error:
             raise LedgerError(f"{path}:{number}: not a line of a ledger ({error})") from None
     return account
 
@@ -182,7 +184,7 @@ def _check_promise(promise: Mapping[str, Any], path: Path) -> None:
         raise LedgerError(f"{path}:1: not the first line of a ledger")
     try:
         RunTerms.from_json(promise)
-    except (ValueError, KeyError, TypeError) as error:
+    except _NO_LINE as error:
         raise LedgerError(f"{path}:1: not the first line of a ledger ({error})") from None
 
 
@@ -192,7 +194,7 @@ def salvage(path: Path) -> list[dict[str, Any]]:
     for line in chained_record.readable(path):
         try:
             account.add(line)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except _NO_LINE:
             continue
         found.append(line)
     return found
@@ -205,6 +207,6 @@ def charged_again(counts: Mapping[Event, int]) -> dict[str, Any]:
 
 
 def _at_least_one(times: Any) -> int:
-    if type(times) is not int or times < 1:
+    if type(times) is not int or not 1 <= times <= _MOST_TIMES:
         raise ValueError(f"{times!r} times")
     return times

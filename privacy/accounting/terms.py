@@ -5,6 +5,7 @@ has to be trusted, whom it trained on, and what a reader has to know before rely
 These lines are chained, so none of it can be lost without the ledger being refused.
 """
 
+import math
 import re
 import secrets
 from collections.abc import Iterable, Mapping
@@ -192,15 +193,19 @@ class RunTerms:
         """
         if "run" not in line:
             return cls(run="")
+        if not line["run"]:
+            raise ValueError("it says what a run is, and not which")
         item = line["item_epsilon"]
+        if item is not None and not (type(item) in (int, float) and 0.0 < item < math.inf):
+            raise ValueError(f"{item!r} is no epsilon of an item")
         return cls(
             run=_text(line["run"]),
             unit=Unit(line["unit"]),
             item_epsilon=None if item is None else float(item),
             trust=Trust(line["trust"]),
-            population=_text(line["population"]),
-            disjoint_from=frozenset(map(_text, line["disjoint_from"])),
-            caveats=frozenset(map(_text, line["caveats"])),
+            population=printable(line["population"]),
+            disjoint_from=frozenset(map(_text, _listed(line["disjoint_from"]))),
+            caveats=caveats_in(line["caveats"]),
         )
 
 
@@ -213,10 +218,37 @@ def caveat_sentences(caveats: Iterable[str]) -> list[str]:
     ]
 
 
+def caveats_in(listed: object) -> frozenset[str]:
+    """Return the names in a list of caveats that somebody wrote.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    return frozenset(map(printable, _listed(listed)))
+
+
+def printable(value: object) -> str:
+    """Return a name that stays on one line, and the same, wherever it is shown.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    text = _text(value)
+    if not text.isprintable():
+        raise ValueError(f"{text!r} is no name: it has characters that cannot be printed")
+    return text
+
+
 _ORDER = {caveat.value: place for place, caveat in enumerate(Caveat)}
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _listed(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
     return value

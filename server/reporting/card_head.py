@@ -132,7 +132,7 @@ def _parts(card: str) -> tuple[dict[str, Any], str]:
     front, body = card.removeprefix("---\n").split("---\n", 1)
     try:
         found = yaml.safe_load(front) or {}
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         said = f"its head is no YAML: {first_line(error)}"
         raise InputError(f"the model's README.md: {said}") from None
     if not isinstance(found, dict):

@@ -15,7 +15,8 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.ledger import read_account
-from murmuration.privacy.accounting.ledger_lines import LedgerError
+from murmuration.privacy.accounting.ledger_lines import Account, LedgerError
+from murmuration.privacy.accounting.terms import Caveat, Unit
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.server.reporting.facts import facts
@@ -27,6 +28,9 @@ from murmuration.server.reporting.figures import (
 from murmuration.server.reporting.report import STYLE, template
 from murmuration.server.run_files import read_json, read_metrics
 
+_NO_LEDGER = "Its ledger is not there, or not whole: nobody can tell what was spent."
+_DISAGREE = "Its result and its ledger do not agree: the larger ε of both is shown."
+_ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 #: Of the table, in order.
 HEADINGS = (
     *("run", "strategy", "ε", "δ", "adjacency", "unit"),
@@ -47,6 +51,7 @@ class RunSeen:
         epsilon: what it spent; infinite where that is not known, None without privacy.
         rounds: that are done.
         missing: what is not there, or does not fit, in whole sentences.
+        by_ledger: the caveats that its ledger has.
     """
 
     name: str
@@ -55,6 +60,7 @@ class RunSeen:
     epsilon: float | None
     rounds: int
     missing: tuple[str, ...] = ()
+    by_ledger: frozenset[str] = frozenset()
 
     @property
     def private(self) -> bool:
@@ -64,7 +70,15 @@ class RunSeen:
     @property
     def seeded(self) -> bool:
         """Whether somebody chose its seed."""
-        return self.private and bool(self.result.get("seeded"))
+        known = self.result.get("seeded") or Caveat.SEEDED in self.by_ledger
+        return self.private and bool(known)
+
+    @property
+    def with_its_base(self) -> str:
+        """What its result promises where it stands on earlier runs; empty where on none."""
+        promise = self.result.get("promise")
+        earlier = isinstance(promise, dict) and len(promise.get("runs") or ()) > 1
+        return str(promise.get("statement")) if earlier else ""
 
     @property
     def unit(self) -> str:
@@ -128,11 +142,21 @@ def read_run(folder: Path) -> RunSeen:
         (line["round"] for line in read_metrics(folder)), default=0
     )
     epsilon: float | None = None
+    caveats: frozenset[str] = frozenset()
     if settings.get("strategy") != "nonprivate":
-        epsilon, told = _spent(folder / "ledger.jsonl", result)
+        try:
+            account, contents = read_account(folder / "ledger.jsonl")
+        except (OSError, LedgerError):
+            epsilon, told = math.inf, [_NO_LEDGER]
+        else:
+            caveats = account.terms.caveats
+            try:
+                epsilon, told = _spent(account, contents.head, result)
+            except (ValueError, OverflowError) as error:
+                epsilon, told = math.inf, [f"Its charges cannot be composed: {error}."]
         missing += told
     name = folder.resolve().name
-    return RunSeen(name, result, settings, epsilon, int(rounds), tuple(missing))
+    return RunSeen(name, result, settings, epsilon, int(rounds), tuple(missing), caveats)
 
 
 def _why_unfinished(folder: Path) -> str:
@@ -142,30 +166,27 @@ def _why_unfinished(folder: Path) -> str:
     return text + "Its ε is what the ledger holds so far. It goes on with --resume."
 
 
-def _spent(path: Path, result: dict[str, Any]) -> tuple[float, list[str]]:
+def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float, list[str]]:
     """ε, never too small, and what is wrong with what it is known from."""
-    said = result.get("epsilon")
-    try:
-        account, contents = read_account(path)
-    except (OSError, ValueError, LedgerError):
-        return math.inf, ["Its ledger is not there, or not whole: nobody can tell what was spent."]
-    missing = []
-    if result:
-        try:
-            agrees = Head.parse(str(result.get("ledger_head"))) == contents.head
-        except ValueError:
-            agrees = False
-        if agrees and said is not None:
-            return float(said), []
-        missing.append("Its result and its ledger do not agree: the larger ε of both is shown.")
     if account.settled < len(account.lost):
-        return math.inf, [*missing, "Charges were lost, and not counted again yet."]
-    spent = accountant.epsilon(
-        account.spent.items(),
-        adjacency=Adjacency(account.promise["adjacency"]),
-        delta=float(account.promise["delta"]),
-    )
-    return max(spent, float(said or 0.0)), missing
+        return math.inf, ["Charges were lost, and not counted again yet."]
+    terms, said = account.terms, result.get("epsilon")
+    if terms.unit is Unit.LABEL or (result.get("privacy_level") == "item" and not terms.run):
+        spent = terms.item_epsilon or 0.0  # of earlier versions the result alone knows it
+    else:
+        spent = accountant.epsilon(
+            account.spent.items(),
+            adjacency=Adjacency(account.promise["adjacency"]),
+            delta=float(account.promise["delta"]),
+        )
+    if not result:
+        return spent, []
+    number = float(said) if isinstance(said, int | float) else 0.0
+    seeded = Caveat.SEEDED in terms.caveats and not result.get("seeded")
+    same = number >= spent * (1.0 - _ROUNDING) and not seeded
+    if same and str(result.get("ledger_head")) == str(head):
+        return number, []
+    return max(spent, number), [_DISAGREE]
 
 
 def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
@@ -202,6 +223,11 @@ def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
             "If these runs are on the same people their epsilons add up, and publishing the best "
             "is a release of each."
         )
+    found += [
+        f"{run.name}: ε is of this run alone. With what its base cost: {told}"
+        for run in runs
+        if (told := run.with_its_base)
+    ]
     return found + [f"{run.name}: {text}" for run in runs for text in run.missing]
 
 

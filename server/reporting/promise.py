@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from murmuration.privacy import attack_bounds
-from murmuration.privacy.accounting.terms import Trust, Unit
+from murmuration.privacy.accounting.terms import Caveat, Trust, Unit
 from murmuration.privacy.promise import (
     Composed,
     Promise,
@@ -66,7 +66,7 @@ def details(
         "second_opinion": second_opinion_text(result) if result else None,
         "sampling": sampling,
         "trust": _trust(promise) if epsilon is not None else None,
-        "together": "; ".join(map(in_words, promise.composed)) if together else None,
+        "together": _composed(promise) if together else None,
         "caveats": sorted(map(str, promise.caveats)),
         "runs": [run.name for run in promise.counted],
         "audit": audit,
@@ -145,16 +145,21 @@ def _together(promise: Promise) -> str:
     rows = promise.composed
     apart = len(rows) > 1 and all(len(row.populations) < 2 for row in rows)
     return (
-        with_seed_known("; ".join(map(in_words, rows)), promise.seeded)
+        _composed(promise)
         + ". Epsilons and deltas of runs under the same adjacency are added (basic composition)."
         + (" Nobody is in two of these populations, as was declared." if apart else "")
     )
 
 
+def _composed(promise: Promise) -> str:
+    return with_seed_known("; ".join(map(in_words, promise.composed)), promise.seeded)
+
+
 def _run_in_words(run: ReleasedRun) -> str:
     cost = "no figure" if run.epsilon is None else f"ε = {epsilon_text(run.epsilon)}"
+    cost = f"{cost}, δ = {delta_text(run.delta)}, {run.adjacency}"
     return (
-        f"{run.name}: {cost}, δ = {delta_text(run.delta)} ({run.adjacency}), population "
+        f"{run.name}: {with_seed_known(cost, Caveat.SEEDED in run.terms.caveats)}, population "
         f"{run.terms.population or 'not declared'}"
     )
 
@@ -180,4 +185,5 @@ def first_sentence(text: str) -> str | None:
 
 
 def _cell(value: object) -> str:
-    return " ".join(str(value).split()).replace("|", "/").replace("<", "&lt;").replace("`", "'")
+    text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+    return " ".join(text.split()).replace("|", "/").replace("<", "&lt;").replace("`", "'")

@@ -110,7 +110,7 @@ def card(found: Preferences, made: Made, promise: Promise) -> str:
         "reward model, learnt from a crowd's judgements, says which of two is better: no person "
         "judged these pairs.",
         "## Privacy",
-        *paragraphs(promise),
+        *(text.replace("<", "&lt;").replace("`", "'") for text in paragraphs(promise)),
         table(details(promise)),
         FOR_EVER,
         policy_said + " The prompts must have been public: whoever was shown them as their own is "

@@ -27,9 +27,10 @@ from murmuration.privacy.accounting.chained_record import (
 )
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
 from murmuration.privacy.accounting.parts import OnPart
+from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
-from murmuration.privacy.promise import delta_text, epsilon_text
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.server.reporting.spent import rows_of
 from murmuration.server.resuming import Done, missing
 from murmuration.server.run_files import read_json
@@ -191,6 +192,7 @@ def _of_run(account: Account) -> dict[str, Any]:
         "epsilon_against_server": accountant.epsilon(seen.items(), **terms) if seen else None,
         "budget_left": None if budget is None else max(0.0, budget - against),
         "losses": account.lost,
+        "caveats": sorted(map(str, account.terms.caveats)),
         "events": list(rows_of(account, terms)),
         "parts": _parts(account, terms),
     }
@@ -309,18 +311,20 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
                 "servers keep to what they stated"
             )
         return found
-    found = [
-        f"ε of part {part}: {epsilon_text(epsilon)}" for part, epsilon in report["parts"].items()
-    ]
+
+    def told(epsilon: float) -> str:
+        return with_seed_known(epsilon_text(epsilon), Caveat.SEEDED in report["caveats"])
+
+    found = [f"ε of part {part}: {told(epsilon)}" for part, epsilon in report["parts"].items()]
     budget = report["budget_epsilon"]
     of = "" if budget is None else f" of {budget:g} ({report['budget_left']:.3g} left)"
     found.append(
-        f"ε {epsilon_text(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
+        f"ε {told(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
         f"{report['adjacency']}"
     )
     if (seen := report["epsilon_against_server"]) is not None:
         found.append(
-            f"ε {epsilon_text(seen)} against the server itself, if as many nodes added their "
+            f"ε {told(seen)} against the server itself, if as many nodes added their "
             "shares of the noise as the run assumes"
         )
     found += [f"written: {path}" for path in report.get("written", ())]

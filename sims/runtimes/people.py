@@ -160,7 +160,10 @@ def _people(run: Path, key: bytes) -> np.ndarray | None:
     if not kept or not key or kept["key"] != _name_of(key):
         return None
     try:
-        return np.array(kept["people"], dtype=np.uint64)
+        people = np.array(kept["people"], dtype=np.uint64)
+        if people.ndim != 1:
+            raise ValueError("no list of people")
+        return np.unique(people)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{run / PLACE} is damaged ({error})") from None
 

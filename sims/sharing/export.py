@@ -277,7 +277,7 @@ def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
         raise InputError(f"--audit {audit}: no such file")
     try:
         return details(promise, sampling=stated, audit=audited(row))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"--audit {audit}: no line of `murmuration audit TARGET --json`: {first_line(error)}"
         ) from None

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.chained_record import Head, head_path
 from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
+from murmuration.privacy.accounting.ledger import Ledger, LedgerError, LedgerLoss
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, new_run_id
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import (
@@ -275,6 +276,37 @@ def test_what_a_ledgers_lines_show_needs_no_word(tmp_path):
     assert Caveat.LEDGER_LOST in ReleasedRun.read(path).terms.caveats
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"run": ""},
+        {"run": 5},
+        *({"unit": "label", "item_epsilon": it} for it in (-5, math.nan, math.inf, 10**400, True)),
+        {"population": "a\u202e"},
+        {"population": "a\n# Nothing was spent"},
+        {"caveats": "none"},
+        {"caveats": ["\x1b[2K"]},
+        {"disjoint_from": {}},
+    ],
+)
+def test_a_first_line_that_no_run_wrote_is_refused(tmp_path, changes):
+    path = charged(tmp_path / "run" / "ledger.jsonl", 1, plain())
+    first, *rest = chained_record.read(path).lines
+    chained_record.rewrite(path, [{**first, **changes}, *rest])
+    with pytest.raises(LedgerError, match=r"ledger\.jsonl:1: not the first line of a ledger"):
+        ReleasedRun.read(path)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_charges_that_cannot_be_composed_are_refused_in_a_line(tmp_path):
+    path = charged(tmp_path / "run" / "ledger.jsonl", 1, plain())
+    first, charge = chained_record.read(path).lines
+    event = {**charge["event"], "noise_multiplier": 1e-300}
+    chained_record.rewrite(path, [first, {**charge, "event": event}])
+    with pytest.raises(LedgerError, match="its charges cannot be composed"):
+        ReleasedRun.read(path)
+
+
 def test_a_ledger_after_a_loss_is_the_same_run_and_another_history(tmp_path):
     path = charged(tmp_path / "run" / "ledger.jsonl", 3, terms := plain())
     before = ReleasedRun.read(path)
@@ -291,8 +323,6 @@ def test_a_ledger_after_a_loss_is_the_same_run_and_another_history(tmp_path):
 
 def test_ledgers_of_earlier_versions_are_read_and_gone_on_with(tmp_path):
     path = charged(tmp_path / "run" / "ledger.jsonl", 1, plain())
-    from murmuration.privacy.accounting import chained_record
-
     first, *rest = chained_record.read(path).lines
     old = {name: first[name] for name in ("adjacency", "delta", "budget_epsilon")}
     chained_record.rewrite(path, [{"ledger": 2, **old}, *rest])

@@ -147,6 +147,48 @@ def test_what_a_record_says_of_a_run_with_identity_changes_nothing(spent, saved)
         lineage_of(config)
 
 
+def test_a_ledger_that_a_record_leaves_out_is_missed(spent, saved):
+    config = saved("model", spent("one", 1), spent("two", 2))
+    file = Path(config.base) / "privacy.json"
+    about = json.loads(file.read_text())
+    del about["promise"]["runs"][1]
+    file.write_text(json.dumps(about))
+    with pytest.raises(InputError, match=r"ledger-2\.jsonl is of a run that privacy\.json"):
+        lineage_of(config)
+
+
+@pytest.mark.parametrize("stated", ["declared public", ["a\nb"], [5], {}])
+def test_what_a_record_states_is_a_list_of_names(spent, saved, stated):
+    config = saved("model", spent("run", 3), public=True)
+    file = Path(config.base) / "privacy.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "stated": stated}))
+    with pytest.raises(InputError, match="is not known"):
+        lineage_of(config)
+
+
+def test_an_earlier_record_makes_no_figure_of_a_ledger_that_has_none(
+    spent, saved_by_an_earlier_version
+):
+    path, run = without_identity(spent("run", 3)[0])
+    promise = {"adjacency": run.adjacency, "delta": run.delta, "budget": None}
+    with Ledger(path, **promise) as ledger:
+        ledger.lose("cut", round_=3)
+    run = ReleasedRun.read(path)
+    assert run.epsilon is None
+    for place, epsilon in enumerate([1.0, 10**400]):
+        config = saved_by_an_earlier_version(f"model{place}", path, run, epsilon=epsilon)
+        with pytest.raises(InputError, match="is not known"):
+            lineage_of(config)
+
+
+def test_a_word_does_not_take_back_what_a_base_states(spent, saved):
+    terms = partial(RunTerms, caveats=frozenset({Caveat.SEEDED.value}))
+    path, run = spent("run", 3, terms)
+    config = saved("model", (path, run))
+    public = lineage_of(replace(config, base_privacy="public"))
+    assert (public.runs, public.public, public.private) == ((run,), True, False)
+
+
 def test_a_copy_of_a_ledger_is_no_other_run(spent, saved, tmp_path):
     path, run = spent("run", 3)
     copy = tmp_path / "copy.jsonl"
@@ -377,6 +419,13 @@ def test_a_ledger_that_is_named_leaves_no_other_run_out(config):
     assert sum(one.epsilon for one in lineage_of(replace(last, base_privacy=every)).runs) == both
 
 
+def test_what_stands_on_a_seeded_run_is_not_private(config):
+    run(config)
+    second = run(following(config, seed=-1))
+    assert second["seeded"] is False
+    assert second["private"] is second["promise"]["private"] is False
+
+
 def test_disjoint_populations_are_said_to_be_so(config):
     run(replace(config, population="a"))
     said = run(following(config, population="b", disjoint=True))["warnings"][0]
@@ -425,6 +474,14 @@ def test_rows_that_models_made_name_their_runs(spent, saved, write_rows):
     with pytest.raises(InputError, match="models of private runs"):
         lineage_of_rows("--sft", marked, "--sft-privacy", str(spent("other", 1)[0]))
     assert lineage_of_rows("--sft", marked, "--sft-privacy", str(path)) == promise
+
+
+@pytest.mark.parametrize("mark", [["ab" * 16], 5, {"a": 1}])
+def test_a_mark_that_is_no_text_is_refused(tmp_path, mark):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"prompt": "a", "response": "b", "private_runs": mark}) + "\n")
+    with pytest.raises(InputError, match="private_runs is no text"):
+        lineage_of_rows("--sft", str(path), "--sft-privacy", "public")
 
 
 def test_a_base_of_others_has_none(config):
@@ -499,6 +556,29 @@ def test_a_head_of_a_run_that_says_too_little_is_refused(head):
     path.unlink()
     with pytest.raises(InputError, match="is not known"):
         lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"features": []}, {"features": None}, {"promise": []}, {"promise": {"runs": [5]}}]
+)
+def test_a_result_that_no_run_wrote_is_refused_in_a_line(head, changes):
+    model = head("a", "--epsilon", 2)
+    path = model.parent / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    for read in (promise_of_run, partial(lineage_of_saved, REWARD[0], option="", given="")):
+        folder = model.parent if read is promise_of_run else str(model)
+        with pytest.raises(InputError, match="is not known"):
+            read(folder) if read is promise_of_run else read(path=folder)
+
+
+def test_a_seeded_run_of_an_earlier_version_that_went_on_keeps_its_epsilon(head):
+    """Its result says now that it is not private; that is the seed's caveat, and no other."""
+    model = head("a", "--epsilon", 2)
+    path = model.parent / "result.json"
+    result, (_, old) = json.loads(path.read_text()), without_identity(model.parent / "ledger.jsonl")
+    path.write_text(json.dumps({**result, "ledger_head": str(old.head)}))
+    promise = promise_of_run(model.parent)
+    assert promise.epsilon == result["epsilon"] and promise.seeded and not promise.private
 
 
 def test_another_runs_head_is_not_believed_in_a_runs_place(head):

@@ -180,6 +180,7 @@ def test_a_file_cut_anywhere_is_refused_and_left_as_it_was(path: Path) -> None:
         assert path.read_bytes() == raw[:cut]
 
 
+GAUSSIAN = {"kind": "poisson-gaussian", "probability": 0.5}
 CHARGE = {"round": 1, "covers": "", "attempt": 0, "replay": None, "event": {"kind": "unprotected"}}
 
 
@@ -194,6 +195,12 @@ CHARGE = {"round": 1, "covers": "", "attempt": 0, "replay": None, "event": {"kin
         {"lost": "why"},
         {"charged again": [{"event": {"kind": "unprotected"}, "times": 0}]},
         {"charged again": [{"event": {"kind": "unprotected"}, "times": 1.5}]},
+        {"charged again": [{"event": {"kind": "unprotected"}, "times": 10**400}]},
+        {**CHARGE, "round": math.inf},
+        {**CHARGE, "event": {**GAUSSIAN, "noise_multiplier": 10**400}},
+        {"lost": "why", "round": math.inf},
+        {"caveat": ["a"]},
+        {"caveat": "none\n\n# Nothing was spent"},
     ],
 )  # fmt: skip
 def test_a_line_that_means_nothing_is_refused_by_its_number(path: Path, line: dict) -> None:

@@ -87,3 +87,8 @@ def test_a_card_without_a_head_gets_one():
 def test_a_head_that_somebody_broke_is_said(front):
     with pytest.raises(InputError, match=r"README\.md: its head is"):
         amended(f"---\n{front}\n---\n# Title\n", {"license": "mit"})
+
+
+def test_a_head_that_is_nested_too_deep_is_refused_in_a_line():
+    with pytest.raises(InputError, match="its head is no YAML"):
+        amended(f"---\na: {'[' * 5000}\n---\n", {})

@@ -17,15 +17,21 @@ from murmuration.server.reporting.comparison import comparison_page, read_run, w
 def made(tmp_path, make_result):
     """A function: a run's folder, with a ledger; with a result if there are changes to one."""
 
-    def make(name, result=True, adjacency="add-remove", delta=1e-5, **changes):
+    def make(
+        name, result=True, adjacency="add-remove", delta=1e-5, replay=None, noise=1.0, **changes
+    ):
         folder = tmp_path / name
         folder.mkdir()
         said = {"strategy": "uls", "delta": delta, "adjacency": adjacency, "rounds": 200}
         (folder / "config.json").write_text(json.dumps({**said, **changes.pop("config", {})}))
         terms = {"adjacency": Adjacency(adjacency), "delta": delta}
-        with Ledger(folder / "ledger.jsonl", budget=50.0, **terms) as ledger:
-            ledger.charge(PoissonGaussian(0.1, 1.0), round_=1, covers="gradient sum")
-            head, spent = str(ledger.head), ledger.epsilon()
+        with Ledger(
+            folder / "ledger.jsonl", budget=50.0 if noise == 1.0 else None, **terms
+        ) as ledger:
+            event = PoissonGaussian(0.1, noise)
+            ledger.charge(event, round_=1, covers="gradient sum", replay=replay)
+            head = str(ledger.head)
+            spent = ledger.epsilon() if noise == 1.0 else 1.0
         if result:
             same = {"ledger_head": head, "epsilon": spent, "adjacency": adjacency, "delta": delta}
             tested = {"baselines": {"test_digest": "a", "longer_wins": 0.6}}
@@ -69,6 +75,31 @@ def test_epsilon_is_never_smaller_than_the_ledgers(made):
     right = read_run(made("a")).epsilon
     run = read_run(made("b", epsilon=0.01, ledger_head="1:" + "0" * 64))
     assert run.epsilon == pytest.approx(right) and "do not agree" in run.missing[0]
+
+
+def test_a_result_that_was_edited_makes_epsilon_no_smaller(made):
+    right = read_run(made("a")).epsilon
+    for name, said in (("b", 0.01), ("c", "x"), ("d", -1.0)):
+        run = read_run(made(name, epsilon=said))
+        assert run.epsilon == pytest.approx(right) and "do not agree" in run.missing[0]
+
+
+@pytest.mark.parametrize("changes", [{"result": False}, {"seeded": False}])
+def test_a_seed_that_the_ledger_knows_follows_epsilon(made, changes):
+    folder = made("a", replay="0:ab", **changes)
+    assert read_run(folder).line()[2].endswith("(simulation, seed known)")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_charges_that_cannot_be_composed_are_no_epsilon(made):
+    run = read_run(made("a", noise=1e-300))
+    assert run.epsilon == math.inf and "cannot be composed" in run.missing[0]
+
+
+def test_what_the_base_cost_is_said(made):
+    promise = {"runs": [{}, {}], "statement": "User-level DP: ε = 4.00 (simulation, seed known)"}
+    told = warnings_of([read_run(made("a", promise=promise))])
+    assert any("of this run alone" in text and promise["statement"] in text for text in told)
 
 
 @pytest.mark.parametrize("result", [True, False])

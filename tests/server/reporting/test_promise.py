@@ -73,6 +73,16 @@ def test_a_known_seed_is_said_beside_every_figure():
         assert "ε =" not in text or "(simulation, seed known)" in text
 
 
+def test_of_two_runs_the_seed_of_one_is_said_beside_every_figure_of_it():
+    seeded = made(2.0, number=2, run="ab" * 16, caveats=frozenset({Caveat.SEEDED.value}))
+    promise = Promise((made(3.0), seeded))
+    assert "ε = 5.00" in details(promise)["together"]
+    assert details(promise)["together"].endswith("(simulation, seed known)")
+    runs = next(text for text in paragraphs(promise) if text.startswith("Runs: "))
+    for text in runs.split("; "):
+        assert ("ε = 2.00" in text) == ("(simulation, seed known)" in text)
+
+
 def test_every_caveat_is_told_in_words_wherever_a_promise_is():
     caveats = frozenset(map(str, Caveat))
     promise = Promise((made(caveats=caveats - {"not proven"}),))
@@ -104,12 +114,18 @@ def test_runs_together():
 def test_where_there_is_no_figure_none_is_made_up():
     first, *rest = paragraphs(Promise((made(), made(1.0, adjacency="replace", number=2))))
     assert first == "**No privacy guarantee: the runs' adjacencies differ.**"
-    assert "(add-remove)" in " ".join(rest) and "(replace)" in " ".join(rest)
+    assert "1e-5, add-remove, pop" in " ".join(rest) and "1e-5, replace, pop" in " ".join(rest)
 
 
 def test_an_audit_is_told_as_one_of_the_mechanism():
     row = {"target": "uls", "epsilon_lower": 0.81, "epsilon_claimed": 1.0, "confidence": 0.95}
     assert "at least 0.81 with 95% confidence, where 1 is claimed: of uls" in audited(row)
+
+
+def test_a_cell_moves_no_terminal():
+    row = {"epsilon_lower": 1, "confidence": 0.9, "epsilon_claimed": 1, "target": "a\x1b[2K\u202e"}
+    shown = table(details(Promise((made(),)), audit=audited(row)))
+    assert "\x1b" not in shown and "\u202e" not in shown
 
 
 def test_a_cell_cannot_break_the_table():

@@ -60,6 +60,11 @@ def test_the_folder_says_what_it_stands_on(lineage, tmp_path):
     assert "drawn in floating point" in (out / "README.md").read_text()
 
 
+def test_a_populations_name_is_no_markup(lineage):
+    text = card(FOUND, MADE, lineage(("add-remove", "<img src=x>"), ("add-remove", "b")))
+    assert "&lt;img" in text and "<img" not in text
+
+
 def test_other_rows_are_not_what_it_is_about(lineage, tmp_path):
     save(tmp_path / "data", FOUND, MADE, lineage(("add-remove", "")))
     with (tmp_path / "data" / "train.jsonl").open("a") as file:

@@ -104,6 +104,14 @@ def test_in_words(cli, folder, monkeypatch):
         assert said in stdout
 
 
+def test_a_seed_that_was_known_is_said_beside_epsilon(cli, tmp_path):
+    with Ledger(tmp_path / "ledger.jsonl", budget=3.0, **TERMS) as ledger:
+        ledger.charge(EVENT, round_=1, covers="gradient sum", replay="0:ab")
+    assert "simulation, seed known" in shown(cli, tmp_path)[1]["caveats"]
+    (line,) = (line for line in cli("ledger", tmp_path)[1].splitlines() if " of 3 (" in line)
+    assert "(simulation, seed known) of 3" in line
+
+
 def test_a_file_will_do_and_may_be_in_use(cli, folder):
     with Ledger(folder / "ledger.jsonl", budget=3.0, **TERMS) as ledger:
         ledger.charge(EVENT, round_=7, covers="gradient sum")

@@ -125,6 +125,23 @@ def test_what_is_damaged_is_said(run, tmp_path, home):
         keep(folder, ["ann"])
 
 
+@pytest.mark.parametrize("people", [5, [[1, 2], [3, 4]]])
+def test_what_is_no_list_of_people_is_refused(run, tmp_path, people):
+    folder, _ = run("a", ["ann"])
+    kept = json.loads((folder / PLACE).read_text())
+    (folder / PLACE).write_text(json.dumps({**kept, "people": people}))
+    with pytest.raises(InputError, match=r"people\.json is damaged"):
+        book(tmp_path)
+
+
+def test_who_is_noted_twice_paid_once(run, tmp_path):
+    folder, epsilon = run("a", ["ann"])
+    kept = json.loads((folder / PLACE).read_text())
+    (folder / PLACE).write_text(json.dumps({**kept, "people": kept["people"] * 2}))
+    (paid,) = book(tmp_path)
+    assert (paid.runs, paid.promise.epsilon) == ((folder,), epsilon)
+
+
 def test_run_says_who_paid_before_and_ledger_all_adds_it_up(cli, crowd, tmp_path, quick_runs):
     """On the terminal, labelled; and in nothing that is for release."""
     common = ("run", "--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3, "--users", 40)

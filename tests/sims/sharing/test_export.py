@@ -202,6 +202,11 @@ def test_what_is_refused(made, tmp_path):
         export(folder, out, Sharing(audit=tmp_path / "none"))
     with pytest.raises(InputError, match="no line of `murmuration audit"):
         export(folder, out, Sharing(audit=folder / "result.json"))
+    audit = folder / "audit.json"
+    row = {"target": "t", "epsilon_lower": 10**400, "confidence": 0.9, "epsilon_claimed": 1}
+    audit.write_text(json.dumps(row))
+    with pytest.raises(InputError, match="no line of `murmuration audit"):
+        export(folder, out, Sharing(audit=audit))
     assert not out.exists()
     out.mkdir()
     with pytest.raises(InputError, match="already exists"):
