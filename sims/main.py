@@ -97,7 +97,8 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            error.message = visible(error.message)
+            # Click calls it final, and prints it itself
+            error.message = visible(error.message)  # pyright: ignore[reportAttributeAccessIssue]
             raise
 
 
@@ -128,8 +129,15 @@ def _online_option() -> click.Option:
         "Ask the hub for a base or encoder that a file names, without a token. Otherwise only this "
         "machine's cache is looked at. What you name yourself is asked for anyway."
     )
-    flag = {"is_flag": True, "is_eager": True, "expose_value": False}
-    return TyperOption(param_decls=["--online"], callback=say, help=told, default=False, **flag)
+    return TyperOption(
+        param_decls=["--online"],
+        callback=say,
+        help=told,
+        default=False,
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+    )
 
 
 def _with_help(command: click.Command) -> click.Command:

@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, Any, TypeGuard, cast
 
 from murmuration.preference.data.budget import FileBudget
 from murmuration.preference.data.columnar import ColumnarReader, NotReadable
@@ -358,7 +358,8 @@ def _file(path: Path, wanted: Collection[str], columnar: ColumnarReader) -> Iter
         with path.open("rb") as file:
             if kind in _READERS:
                 most = BUDGET.bytes(os.fstat(file.fileno()).st_size) if packed else None
-                rows = _READERS[kind](gzip.GzipFile(fileobj=file) if packed else file, most)
+                stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
+                rows = _READERS[kind](stream, most)
             else:
                 rows = columnar.rows(file, kind, packed, wanted)
             for number, row in rows:

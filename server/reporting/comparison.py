@@ -77,8 +77,9 @@ class RunSeen:
     def with_its_base(self) -> str:
         """What its result promises where it stands on earlier runs; empty where on none."""
         promise = self.result.get("promise")
-        earlier = isinstance(promise, dict) and len(promise.get("runs") or ()) > 1
-        return str(promise.get("statement")) if earlier else ""
+        if not isinstance(promise, dict) or len(promise.get("runs") or ()) < 2:
+            return ""
+        return str(promise.get("statement"))
 
     @property
     def unit(self) -> str:

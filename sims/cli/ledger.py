@@ -303,8 +303,8 @@ def _table(report: Mapping[str, Any]) -> Table:
 def _lines(report: Mapping[str, Any]) -> list[str]:
     """What it comes to, in words."""
     if report["kind"] == "owner":
-        told = ", ".join(f"{n:,} × {kind}" for kind, n in sorted(report["answered"].items()))
-        found = [f"answered {told or 'nothing'}; refused {report['refused']:,}"]
+        answered = ", ".join(f"{n:,} × {kind}" for kind, n in sorted(report["answered"].items()))
+        found = [f"answered {answered or 'nothing'}; refused {report['refused']:,}"]
         if report["epsilon"] is not None:
             found.append(
                 f"ε {epsilon_text(report['epsilon'])} at δ {delta_text(report['delta'])}, if all "
@@ -312,19 +312,19 @@ def _lines(report: Mapping[str, Any]) -> list[str]:
             )
         return found
 
-    def told(epsilon: float) -> str:
+    def labelled(epsilon: float) -> str:
         return with_seed_known(epsilon_text(epsilon), Caveat.SEEDED in report["caveats"])
 
-    found = [f"ε of part {part}: {told(epsilon)}" for part, epsilon in report["parts"].items()]
+    found = [f"ε of part {part}: {labelled(epsilon)}" for part, epsilon in report["parts"].items()]
     budget = report["budget_epsilon"]
     of = "" if budget is None else f" of {budget:g} ({report['budget_left']:.3g} left)"
     found.append(
-        f"ε {told(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
+        f"ε {labelled(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
         f"{report['adjacency']}"
     )
     if (seen := report["epsilon_against_server"]) is not None:
         found.append(
-            f"ε {told(seen)} against the server itself, if as many nodes added their "
+            f"ε {labelled(seen)} against the server itself, if as many nodes added their "
             "shares of the noise as the run assumes"
         )
     found += [f"written: {path}" for path in report.get("written", ())]
