@@ -43,11 +43,7 @@ test-deploy: install
 docs: install
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
 
-# Checkers see the rooms below the name under which they are imported.
 lint: install
-	mkdir -p build/types/murmuration
-	ln -sfn $(addprefix ../../../,client preference privacy server sims strategies) build/types/murmuration/
-	ln -sfn $(addprefix ../../../,$(wildcard murmuration/*.py)) build/types/murmuration/
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from murmuration.sims.main import COMMANDS, imported
+from murmuration.cli.main import COMMANDS, imported
 
 PAGE = Path(__file__).resolve().parent / "reference" / "commands.md"
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import tomli_w
 
+from murmuration.cli.options import panel_of
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.config import RunConfig
-from murmuration.sims.cli.options import panel_of
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.settings import PANELS, about, option
 
 ROOT = Path(__file__).resolve().parents[1]

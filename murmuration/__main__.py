@@ -1,6 +1,6 @@
 """``python -m murmuration``: the command line."""
 
-from murmuration.sims.main import main
+from murmuration.cli.main import main
 
 if __name__ == "__main__":
     main()

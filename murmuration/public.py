@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murmuration.preference.data.rows import InputError
-from murmuration.sims.runtimes.quiet import quiet_libraries
+from murmuration.quiet import quiet_libraries
 
 if TYPE_CHECKING:
+    from murmuration.planning.compare import Cell
     from murmuration.preference.language.likelihood import SavedLikelihood
     from murmuration.preference.language.reward import SavedReward
     from murmuration.preference.reward import RewardModel
     from murmuration.privacy.accounting.ledger_lines import Charge
     from murmuration.privacy.promise import Promise
-    from murmuration.server.config import RunConfig
-    from murmuration.sims.planning.compare import Cell
+    from murmuration.strategies.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def plan(**numbers: Any) -> dict[str, Any]:
     Raises:
         InputError: numbers that do not determine a plan.
     """
-    from murmuration.sims.cli.plan import planned
+    from murmuration.cli.plan import planned
 
     numbers = _named(numbers)
     for name in ("users", "cohort", "rounds", "group_size", "compute"):
@@ -157,7 +157,7 @@ def compare(
         InputError: settings or data that no strategy can use.
     """
     quiet_libraries()
-    from murmuration.sims.planning.compare import compare as compared
+    from murmuration.planning.compare import compare as compared
 
     names, budgets, folder = list(strategies), list(epsilons), Path(out).expanduser().absolute()
     if seeds < 1 or not names:
@@ -169,7 +169,7 @@ def compare(
 
 def _config(given: Mapping[str, Any]) -> RunConfig:
     """The settings that a command line with these options would make."""
-    from murmuration.sims.cli.run import run, settings
+    from murmuration.cli.run import run, settings
 
     _check_names(given, [name for name in _parameters(run) if name not in _OF_THE_COMMAND])
     named = _named(given)
@@ -185,7 +185,7 @@ _OF_THE_COMMAND = ("as_json", "config", "runtime", "workers", "cpus_per_worker",
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
     """Values as options give them: paths as text, and what has a name by its name."""
     from murmuration.privacy.adjacency import Adjacency
-    from murmuration.server.config import parse_delta
+    from murmuration.strategies.config import parse_delta
 
     found = {
         name: os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -28,7 +28,7 @@ def reward_function(path: str | PathLike[str]) -> Callable[..., list[float]]:
     Raises:
         InputError: the folder is no reward; when called, a reward is not finite.
     """
-    from murmuration.sims.alignment.rewards import AnswerReward
+    from murmuration.alignment.rewards import AnswerReward
 
     reward = AnswerReward.load(fspath(path))
 

@@ -16,11 +16,11 @@ from flwr.superlink.grid.http_grid import HttpGrid
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.base_model import without_gpu
 from murmuration.privacy.promise import epsilon_text
-from murmuration.server.config import RunConfig, refuse_seed
+from murmuration.reporting.figures import share_text
+from murmuration.reporting.run_files import settings_of
 from murmuration.server.replies import decode_each_by_itself
-from murmuration.server.reporting.figures import share_text
-from murmuration.server.run_files import settings_of
 from murmuration.server.training import train
+from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
 
 app = ServerApp()

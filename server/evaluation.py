@@ -28,9 +28,9 @@ from murmuration.preference.language.policy_class import ClassExamples
 from murmuration.preference.reward import Accuracy, accuracy_by
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
-from murmuration.server.config import RunConfig
 from murmuration.server.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import RunContext
 
 _log = get_logger("murmuration")

@@ -35,8 +35,8 @@ from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in, printable
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
-from murmuration.server.config import RunConfig
-from murmuration.server.run_files import read_json
+from murmuration.reporting.run_files import read_json
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import base_config
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"

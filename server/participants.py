@@ -10,11 +10,11 @@ from flwr.serverapp import Grid
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.config import RunConfig
 from murmuration.server.registration import registration_for
 from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.base import CohortStrategy, Participants
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted, wait_until_online
 from murmuration.strategies.protocol.users import Registry, RegistryError
 

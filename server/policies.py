@@ -22,8 +22,8 @@ from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.terms import RunTerms, Unit
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.server.config import RunConfig
 from murmuration.server.lineage import lineage_of_model
+from murmuration.strategies.config import RunConfig
 
 _BEGIN_AGAIN = "commit a class without it, or what was there when it was committed"
 _UNKNOWN = "take the folder as its run left it, or leave the policy out"

@@ -20,8 +20,8 @@ from murmuration.preference.bases import Base, largest_examples
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.language.policy_class import PolicyClass
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.config import RunConfig
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.spec import BuiltStrategy
 

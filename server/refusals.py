@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 from flwr.serverapp import Grid
 
-from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import plan_query
 from murmuration.strategies.protocol.plan_query import Answers
 

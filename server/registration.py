@@ -23,7 +23,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.rows import BadRow
 from murmuration.preference.data.user_ids import user_cell
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.config import RunConfig
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.registration import Hosted, Registration
 
 _FIELDS = {"key", "users", "user-ids"}

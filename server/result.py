@@ -15,11 +15,11 @@ from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise
-from murmuration.server.config import RunConfig
+from murmuration.reporting.facts import in_words, of_rows
+from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut
-from murmuration.server.reporting.facts import in_words, of_rows
-from murmuration.server.reporting.provenance import name_of
 from murmuration.server.run_directory import RunDirectory
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.settings import user_isolation
 from murmuration.strategies.spec import BuiltStrategy, RunContext
 

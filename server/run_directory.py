@@ -39,11 +39,7 @@ from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server import checkpoints, resuming
-from murmuration.server.checkpoints import Checkpoint
-from murmuration.server.config import RunConfig
-from murmuration.server.run_files import (
-    CHECK,
+from murmuration.reporting.run_files import (
     HEAD,
     PRIVATE_LOG,
     check_of,
@@ -52,7 +48,10 @@ from murmuration.server.run_files import (
     read_metrics,
     read_private_log,
 )
+from murmuration.server import checkpoints, resuming
+from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.strategies.config import CHECK, RunConfig
 from murmuration.strategies.spec import Value
 
 PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end

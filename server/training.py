@@ -29,24 +29,24 @@ from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.reporting.baselines import on_public_test
+from murmuration.reporting.facts import WORDS
+from murmuration.reporting.model_card import model_card
+from murmuration.reporting.promise import details, earlier_runs, first_sentence
+from murmuration.reporting.report import write_report
 from murmuration.server.checkpoints import Checkpoint, InBackground
-from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import at_the_end, on_held_out, on_test, public_test
 from murmuration.server.lineage import files_of, lineage_of
 from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
 from murmuration.server.probe import FLOOR, deadline
 from murmuration.server.refusals import check_refusals, show_newcomers
-from murmuration.server.reporting.baselines import on_public_test
-from murmuration.server.reporting.facts import WORDS
-from murmuration.server.reporting.model_card import model_card
-from murmuration.server.reporting.promise import details, earlier_runs, first_sentence
-from murmuration.server.reporting.report import write_report
 from murmuration.server.result import Pace, result_of, terms_of
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.versions import versions
 from murmuration.strategies import registry
 from murmuration.strategies.charged_moves import ChargedMoves
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.registry import build

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 # Below the radius at which the two limits meet, gradients are divided by that radius instead.
 
 #: Time constants of evenly spread features in a run: these leave a twelfth of the way, which makes
-#: up for the few percent that clipping overshoots (measured on ``sims.reproductions.btl``).
+#: up for the few percent that clipping overshoots (measured on ``research.reproductions.btl``).
 _CONVERGED = 2.5
 #: How far, as a factor, a radius may get from where it started: no run of bad luck ends at zero.
 _RANGE = 1e4

@@ -1,8 +1,8 @@
 """The settings of a run: each is declared once, and all that is said and checked follows from that.
 
 A declaration holds name, type, default, help, check, choices and panel. From it come the fields of
-``server.config.RunConfig``, range checks, the options of ``murmuration run`` and their places in
-``--help``, the table in docs/reference/settings.md, and ``[tool.flwr.app.config]`` in
+``strategies.config.RunConfig``, range checks, the options of ``murmuration run`` and their places
+in ``--help``, the table in docs/reference/settings.md, and ``[tool.flwr.app.config]`` in
 pyproject.toml (where Flower wants every key that may be overridden). ``Settings`` are those of
 every run; what is of one strategy is declared in its file, with ``setting``, in a frozen dataclass
 of its own.

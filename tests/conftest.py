@@ -302,12 +302,12 @@ def cli(monkeypatch, capsys):
     """
     import sys
 
-    import murmuration.sims.main
+    import murmuration.cli.main
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["murmuration", *map(str, arguments)])
         try:
-            murmuration.sims.main.main()
+            murmuration.cli.main.main()
             code = 0
         except SystemExit as end:
             code = end.code or 0
@@ -345,7 +345,7 @@ def four_policies(language_model, tmp_path):
 
 @pytest.fixture
 def choice_config(four_policies, language_model, crowd, crowd_test, tmp_path):
-    from murmuration.server.config import RunConfig
+    from murmuration.strategies.config import RunConfig
 
     return RunConfig(
         data=crowd, test=crowd_test, task="policy", strategy="exponential",

@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from rooms import ROOMS
 
 ROOT = Path(__file__).parents[1]
 PAGE_FOLDER = ROOT / "docs" / "explanation"
 PAGE = (PAGE_FOLDER / "architecture.md").read_text(encoding="utf-8")
-ROOMS = ("client", "server", "strategies", "privacy", "preference", "sims", "murmuration", "docs")
 
 
 def test_every_file_that_it_names_is_there():
-    named = set(re.findall(rf"`((?:{'|'.join(ROOMS)})/[\w/.]*)", PAGE))
+    named = set(re.findall(rf"`((?:{'|'.join((*ROOMS, 'docs'))})/[\w/.]*)", PAGE))
     assert len(named) > 25
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
     links = re.findall(r"\]\(([\w/.-]+)\)", PAGE)
@@ -49,8 +49,8 @@ settings.Settings = dataclasses.make_dataclass(
     "Settings", [("often", int, added)], bases=(real,), frozen=True)
 import sys
 sys.path.insert(0, "docs")
-from murmuration.server.config import RunConfig
-from murmuration.sims.cli import run
+from murmuration.strategies.config import RunConfig
+from murmuration.cli import run
 import write_settings
 print(RunConfig(often=3).to_run_config()["often"])
 try:
@@ -82,9 +82,9 @@ print(text == w.pyproject(text))
 @pytest.mark.parametrize(
     ("module", "listed"),
     [
-        ("murmuration.sims.audits.targets", "TARGETS"),
-        ("murmuration.sims.reproductions.registry", "ENTRIES"),
-        ("murmuration.sims.main", "COMMANDS"),
+        ("murmuration.audits.targets", "TARGETS"),
+        ("murmuration.research.reproductions.registry", "ENTRIES"),
+        ("murmuration.cli.main", "COMMANDS"),
         ("murmuration.preference.choices", "MODELS"),
         ("murmuration.privacy.accounting.events", "_KINDS"),
         ("murmuration.strategies.registry", "OURS"),
@@ -98,7 +98,7 @@ def test_lists_of_what_there_is(module, listed):
 
 
 def test_settings_are_declared_with_all_that_is_said_of_them():
-    from murmuration.server.config import RunConfig
+    from murmuration.strategies.config import RunConfig
     from murmuration.strategies.settings import OF_STRATEGY, PANELS, about
 
     for field in dataclasses.fields(RunConfig):

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rooms import BESIDE, ROOMS, ROOT, TOP, UNSHIPPED
+from setuptools import find_packages
 
-from murmuration.sims.runtimes.app_bundle import ROOMS
+from murmuration.sims.runtimes.app_bundle import BUNDLED
 
-ROOT = Path(__file__).parents[1]
-TOP = "murmuration"
-FOLDERS = (TOP, *ROOMS)
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MOST_ENTRIES = 20  # of a folder: what one sees at a glance
 
@@ -23,12 +22,19 @@ ARROWS = {
     # How to compile, and what hands work to threads: all that both kinds of arithmetic share.
     "preference": ("privacy.mechanisms.numba_jit", "privacy.mechanisms.parallel"),
     "strategies": ("preference", "privacy"),
+    "reporting": ("strategies", "preference", "privacy"),
     # The two sides of a run meet in messages alone.
     "client": ("strategies", "preference", "privacy"),
-    "server": ("strategies", "preference", "privacy"),
-    "sims": ("server", "client", "strategies", "preference", "privacy", TOP),
-    TOP: ("sims", "server", "strategies", "preference", "privacy"),
+    "server": ("reporting", "strategies", "preference", "privacy"),
 }
+_RUN = ("server", "client", "reporting", "strategies", "preference", "privacy")
+ARROWS["sims"] = _RUN
+ARROWS["audits"] = ("sims", "server", "client", "strategies", "preference", "privacy")
+ARROWS["deploy"] = ("sims", *_RUN)
+ARROWS["alignment"] = ("sims", "server", "reporting", "preference", "privacy")
+ARROWS[TOP] = ("alignment", "sims", "server", "reporting", "strategies", "preference", "privacy")
+ARROWS["cli"] = (TOP, "alignment", "audits", "deploy", "sims", *_RUN)
+ARROWS["research"] = (TOP, "alignment", "deploy", "sims", *_RUN)
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ def module_of(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-FILES = {module_of(file): file for room in FOLDERS for file in (ROOT / room).rglob("*.py")}
+FILES = {module_of(file): file for room in ROOMS for file in (ROOT / room).rglob("*.py")}
 
 
 def names_in(module: str, code: str) -> Iterator[Named]:
@@ -76,7 +82,7 @@ def names_in(module: str, code: str) -> Iterator[Named]:
             yield from visit(child, inside)
 
     for found in visit(ast.parse(code), "import"):
-        if found.what.split(".")[0] in (*FOLDERS, "tests"):
+        if found.what.split(".")[0] in (*ROOMS, "tests"):
             yield found
 
 
@@ -93,7 +99,7 @@ NAMED = sorted(
 def room_of(module: str) -> str:
     """The room, or the package's own folder."""
     parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else TOP
+    return parts[1] if len(parts) > 1 and parts[1] in BESIDE else TOP
 
 
 def allowed(named: Named) -> bool:
@@ -133,16 +139,14 @@ def executed(named: Named) -> set[str]:
 
 
 @pytest.mark.parametrize("when", ["import", "call", "types"])
-@pytest.mark.parametrize("room", FOLDERS)
+@pytest.mark.parametrize("room", ROOMS)
 def test_arrows_between_rooms_point_one_way(room, when):
     wrong = [n for n in NAMED if room_of(n.by) == room and n.when == when and not allowed(n)]
     assert not wrong, "\n".join(map(str, wrong))
 
 
 def test_arrows_make_no_circle():
-    """The package's own folder is the door to the last room, which looks where the door is."""
     edges = {room: {arrow.split(".")[0] for arrow in arrows} for room, arrows in ARROWS.items()}
-    edges[TOP] = set()
     assert circles(edges) == []
 
 
@@ -156,7 +160,7 @@ def test_one_way_to_the_terminal_and_to_the_log():
     """What files and other machines wrote is escaped where all of it passes."""
     for module, file in FILES.items():
         code = file.read_text(encoding="utf-8")
-        assert "Console" not in calls_in(code), f"{module}: use sims.runtimes.terminal.Terminal"
+        assert "Console" not in calls_in(code), f"{module}: use reporting.live.terminal.Terminal"
         # Of an agent the command that starts it makes the log.
         ours = 'logging.getLogger("murmuration' in code and module != f"{TOP}.client.agent.agent"
         assert not ours, f"{module}: use preference.escaping.get_logger"
@@ -170,10 +174,10 @@ def test_every_arrow_is_used():
 
 
 def test_no_circle_among_modules():
+    """Imports in functions and for types alone included: who names whom is one way everywhere."""
     edges: dict[str, set[str]] = {module: set() for module in FILES}
     for named in NAMED:
-        if named.when == "import":
-            edges[named.by] |= executed(named)
+        edges[named.by] |= executed(named) if named.when == "import" else {named.what}
     assert circles(edges) == []
 
 
@@ -203,21 +207,30 @@ def test_no_folder_is_crowded():
     assert crowded == {}
 
 
-def test_every_folder_of_code_is_a_package_that_ships():
+def test_every_folder_of_code_is_a_package_that_ships_or_is_research():
     ours = {module_of(file.parent / "__init__.py") for file in FILES.values()}
     assert [p for p in sorted(ours) if FILES.get(p, Path()).name != "__init__.py"] == []
-    assert sorted(ours) == PYPROJECT["tool"]["setuptools"]["packages"]
+    found = PYPROJECT["tool"]["setuptools"]["packages"]["find"]
+    shipped = find_packages(str(ROOT), include=found["include"], exclude=found["exclude"])
+    unshipped = {p for p in ours if p.split(".")[1:2] in [[room] for room in UNSHIPPED]}
+    assert set(shipped) == ours - unshipped
+    assert unshipped
 
 
 def test_whatever_lists_the_rooms_lists_all():
     tools = PYPROJECT["tool"]
-    assert tools["setuptools"]["package-dir"] == {f"{TOP}.{room}": room for room in ROOMS}
-    assert set(tools["flwr"]["app"]["fab-include"]) == {f"{folder}/**/*.py" for folder in FOLDERS}
-    assert set(tools["pyright"]["include"]) == set(FOLDERS)
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert f"$(addprefix ../../../,{' '.join(ROOMS)})" in makefile
+    assert set(tools["flwr"]["app"]["fab-include"]) == {
+        f"{TOP}/{pattern}" if pattern == "*.py" else pattern for pattern in BUNDLED
+    }
+    own = {f"{TOP}/{folder.name}" for folder in (ROOT / TOP).iterdir() if is_own_folder(folder)}
+    assert set(tools["pyright"]["include"]) == {*BESIDE, f"{TOP}/*.py", *own}
     holds_code = {f.parent.name for f in ROOT.glob("*/__init__.py")}
-    assert holds_code - {"tests"} == set(FOLDERS)
+    assert holds_code - {"tests"} == set(ROOMS)
+    assert set(ARROWS) == set(ROOMS)
+
+
+def is_own_folder(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and (folder / "__init__.py").exists()
 
 
 def test_every_test_that_a_page_names_is_there():
@@ -232,9 +245,13 @@ def test_every_test_that_a_page_names_is_there():
 @pytest.mark.parametrize(
     ("code", "what", "when"),
     [
-        ("import murmuration.server.config", "murmuration.server.config", "import"),
-        ("from murmuration.server import config", "murmuration.server.config", "import"),
-        ("from murmuration.server.config import RunConfig", "murmuration.server.config", "import"),
+        ("import murmuration.strategies.config", "murmuration.strategies.config", "import"),
+        ("from murmuration.server import config", "murmuration.strategies.config", "import"),
+        (
+            "from murmuration.strategies.config import RunConfig",
+            "murmuration.strategies.config",
+            "import",
+        ),
         ("from murmuration import server", "murmuration.server", "import"),
         ("try:\n import server\nexcept ImportError: pass", "server", "import"),
         ("class A:\n import server.app", "server.app", "import"),

@@ -5,14 +5,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from rooms import ROOMS
 
 from murmuration.server.versions import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
-ROOMS = (
-    *("client", "docs", "examples", "murmuration", "preference", "privacy", "server", "sims"),
-    "strategies",
-)
 _OURS = (
     "README.md",
     "CHANGELOG.md",
@@ -31,7 +28,7 @@ WRONG = re.compile(
 def texts():
     """Everything of ours that somebody reads or copies from, beside the tests."""
     files = [ROOT / name for name in _OURS]
-    for room in ROOMS:
+    for room in (*ROOMS, "docs", "examples"):
         found = (ROOT / room).rglob("*")
         files += [file for file in found if file.suffix in (".py", ".md", ".toml", ".sh", ".txt")]
     return files
@@ -58,4 +55,4 @@ def test_such_a_name_would_be_found(text):
 def test_it_is_the_one_that_is_built():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
-    assert project["scripts"] == {"murmuration": "murmuration.sims.main:main"}  # as it is typed
+    assert project["scripts"] == {"murmuration": "murmuration.cli.main:main"}  # as it is typed

@@ -10,12 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-from murmuration.sims.runtimes.app_bundle import ROOMS
+from rooms import ROOMS, ROOT, SHIPPED
 
 pytestmark = pytest.mark.slow  # a wheel is built and installed
 
-ROOT = Path(__file__).parents[1]
 HOSTILE = "raise SystemExit('not ours: ' + __name__)\n"
 
 
@@ -26,9 +24,9 @@ def wheel(tmp_path_factory):
     copy, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for room in ("murmuration", *ROOMS):
+    for room in ROOMS:
         leave = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / room, copy / room, ignore=leave)
+        shutil.copytree(ROOT / room, copy / room, symlinks=True, ignore=leave)
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
     subprocess.run(
         [*build, "--no-index", "--quiet", "-w", str(folder), str(copy)],
@@ -52,7 +50,7 @@ def elsewhere(wheel, tmp_path_factory):
         archive.extractall(place / "installed")
     work = place / "work"
     work.mkdir()
-    for number, room in enumerate(ROOMS):
+    for number, room in enumerate(SHIPPED):
         if number % 2:
             (work / room).mkdir()
             (work / room / "__init__.py").write_text(HOSTILE)
@@ -73,8 +71,9 @@ def test_it_holds_all_of_our_code_below_one_name_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     code = {name for name in names if ".dist-info/" not in name}
-    expected = {f"murmuration/{file.name}" for file in (ROOT / "murmuration").glob("*.py")}
-    for room in ROOMS:
+    top = (ROOT / "murmuration").rglob("*.py")
+    expected = {file.relative_to(ROOT).as_posix() for file in top}
+    for room in SHIPPED:
         files = (ROOT / room).rglob("*.py")
         expected |= {f"murmuration/{file.relative_to(ROOT).as_posix()}" for file in files}
     assert code == expected
@@ -86,7 +85,7 @@ def test_it_holds_all_of_our_code_below_one_name_and_nothing_else(wheel):
 def test_every_room_is_imported_from_where_it_was_installed(elsewhere):
     code = (
         "import importlib, sys, murmuration\n"
-        f"rooms = {ROOMS!r}\n"
+        f"rooms = {SHIPPED!r}\n"
         "for room in rooms: importlib.import_module('murmuration.' + room)\n"
         "import murmuration.server.app, murmuration.client.app\n"
         "assert not {*rooms} & {*sys.modules}\n"
@@ -109,5 +108,5 @@ def test_the_command_line_works_there(elsewhere):
 
 
 def test_who_is_in_the_way_is_in_the_way(elsewhere):
-    for room in ROOMS:
+    for room in SHIPPED:
         assert f"not ours: {room}" in elsewhere("-c", f"import {room}").stderr

@@ -2,10 +2,10 @@
 
 A Flower App Bundle is self-contained: the node and server code travel inside it. A clone has a
 `pyproject.toml` beside the rooms, an installed wheel does not, so the directory is generated:
-copies of the `.py` files, below one name as in a wheel, and a `pyproject.toml` whose
-`[tool.flwr.app.config]` holds the settings of this run (an override on the command line may only
-replace a key that exists already). It names no dependencies: Flower would install them again, in
-front of this environment's own.
+copies of the `.py` files that the apps import, below one name as in a wheel, and a
+`pyproject.toml` whose `[tool.flwr.app.config]` holds the settings of this run (an override on the
+command line may only replace a key that exists already). It names no dependencies: Flower would
+install them again, in front of this environment's own.
 """
 
 import shutil
@@ -14,10 +14,21 @@ from pathlib import Path
 
 import tomli_w
 
-import murmuration
 from murmuration.server.versions import DISTRIBUTION, version
 
-ROOMS = ("client", "preference", "privacy", "server", "sims", "strategies")
+#: Files of the package, as patterns, that a ServerApp and a ClientApp import: no command, no
+#: deployment, no attack. The population is what both read where no other data is named.
+BUNDLED = (
+    "*.py",
+    "client/**/*.py",
+    "preference/**/*.py",
+    "privacy/**/*.py",
+    "reporting/**/*.py",
+    "server/**/*.py",
+    "sims/__init__.py",
+    "sims/population/**/*.py",
+    "strategies/**/*.py",
+)
 
 Setting = bool | int | float | str
 
@@ -68,15 +79,11 @@ def write_bundle(
 
 
 def _own_files() -> Iterator[tuple[Path, Path]]:
-    """Our files, and where they lie in a wheel, wherever they lie here."""
-    top = Path(murmuration.__name__)
-    package = Path(murmuration.__file__).resolve().parent
-    for file in sorted(package.glob("*.py")):
-        yield file, top / file.name
-    beside = package if (package / ROOMS[0]).is_dir() else package.parent
-    for room in ROOMS:
-        for file in sorted((beside / room).rglob("*.py")):
-            yield file, top / file.relative_to(beside)
+    """Our files, and where they lie in a wheel."""
+    package = Path(__file__).parents[2]
+    for pattern in BUNDLED:
+        for file in sorted(package.glob(pattern)):
+            yield file, Path("murmuration") / file.relative_to(package)
 
 
 def _app_files(folder: Path) -> Iterator[tuple[Path, Path]]:

@@ -22,24 +22,24 @@ from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.features import embeddings
 from murmuration.preference.operator_only import OperatorOnly
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.facts import WORDS
+from murmuration.reporting.figures import counted, duration, share_text
+from murmuration.reporting.live.live_view import LiveView
+from murmuration.reporting.live.progress import RoundProgress
+from murmuration.reporting.run_files import former_nodes
 from murmuration.server.app import app as server_app
-from murmuration.server.config import RunConfig
-from murmuration.server.reporting.facts import WORDS
-from murmuration.server.reporting.figures import counted, duration, share_text
 from murmuration.server.result import as_published
 from murmuration.server.run_directory import RunDirectory, check_free
-from murmuration.server.run_files import former_nodes
 from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.runtimes import people
 from murmuration.sims.runtimes.flower import FlowerRunFailed, run_flower
-from murmuration.sims.runtimes.live_view import LiveView
 from murmuration.sims.runtimes.local import run_local
 from murmuration.sims.runtimes.others_test import EMBEDDED, check_others
-from murmuration.sims.runtimes.progress import RoundProgress
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
 #: Sums of single nodes are hidden among so many, unless it is said how many users a node has.

@@ -18,7 +18,7 @@ from murmuration.preference.data.judgements import OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.operator_only import OperatorOnly
-from murmuration.server.config import RunConfig
+from murmuration.strategies.config import RunConfig
 
 #: Whose splits have users of their own.
 EMBEDDED = "murmuration.population:"

@@ -25,9 +25,9 @@ from murmuration.preference.data.sources import first_line
 from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
+from murmuration.reporting.figures import counted
+from murmuration.reporting.run_files import read_json
 from murmuration.server.lineage import promise_of_run
-from murmuration.server.reporting.figures import counted
-from murmuration.server.run_files import read_json
 
 PLACE = Path("private") / "people.json"
 _KEY = Path("murmuration") / "people.key"

@@ -16,10 +16,10 @@ from uuid import uuid4
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import LedgerInUse
-from murmuration.server.config import RunConfig
 from murmuration.server.run_lock import RunInUse
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.ray_cluster import cluster, machines
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
 

@@ -23,8 +23,8 @@ have a few judgements each: their gradients are 5 to 7 times as long as their me
 take more than 1 or 2 % off the radius, and the two strategies do about equally well; what is left
 is that the centre undoes some of the bias of clipping, which makes the quantile matter less.
 Centring pays where users have many judgements, so that they differ by less than they have in common
-(``sims.reproductions.btl``, 200 judgements each and all of them used: error 0.09 instead of 0.17 at
-epsilon = 1). As training converges the mean goes to zero, and what centring saves with it.
+(``research.reproductions.btl``, 200 judgements each and all of them used: error 0.09 instead of
+0.17 at epsilon = 1). As training converges the mean goes to zero, and what centring saves with it.
 
 Legend: S sampled users, D dimensions.
 """

@@ -16,8 +16,8 @@ import psutil
 import pytest
 from deployment import POLICY, World
 
-from murmuration.sims.deploy.certificates import client_key
-from murmuration.sims.deploy.processes import wait_for
+from murmuration.deploy.certificates import client_key
+from murmuration.deploy.processes import wait_for
 
 pytestmark = pytest.mark.deploy
 

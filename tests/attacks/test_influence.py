@@ -13,16 +13,16 @@ from flwr.app import Error, Message
 from flwr.proto.node_pb2 import NodeInfo
 
 from murmuration.client.app import app as client_app
+from murmuration.deploy.certificates import client_key
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import user_key
 from murmuration.privacy.mechanisms.tally import STEPS
-from murmuration.server.config import RunConfig
 from murmuration.server.registration import read_registration
 from murmuration.server.training import train
-from murmuration.sims.deploy.certificates import client_key
 from murmuration.sims.runtimes.local import RAISED, LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.node_texts import LONGEST

@@ -14,12 +14,12 @@ import psutil
 import pytest
 from deployment import free_port
 
-from murmuration.sims.deploy import confined
-from murmuration.sims.deploy.doctor import examine
-from murmuration.sims.deploy.init import Deployment, write_deployment
-from murmuration.sims.deploy.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
-from murmuration.sims.deploy.processes import Site, listens, wait_for
-from murmuration.sims.deploy.run import flwr
+from murmuration.deploy import confined
+from murmuration.deploy.doctor import examine
+from murmuration.deploy.init import Deployment, write_deployment
+from murmuration.deploy.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
+from murmuration.deploy.processes import Site, listens, wait_for
+from murmuration.deploy.run import flwr
 from murmuration.sims.runtimes.app_bundle import write_bundle
 
 pytestmark = [
@@ -152,7 +152,7 @@ def _examined(folder, machine):
         command = [
             sys.executable,
             "-m",
-            "murmuration.sims.main",
+            "murmuration.cli.main",
             "deploy",
             "doctor",
             str(folder / "clients/a"),
@@ -173,8 +173,8 @@ def test_nothing_stays_when_a_deployment_is_killed(tmp_path, make_rows):
     data.write_text("".join(json.dumps(row) + "\n" for row in make_rows([3, 2])))
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from murmuration.sims.deploy.init import Deployment; "
-        "from murmuration.sims.deploy.processes import Site\n"
+        "from murmuration.deploy.init import Deployment; "
+        "from murmuration.deploy.processes import Site\n"
         "folder, data, port, node_port = sys.argv[1:]\n"
         "site = Site(Path(folder) / 'd', Deployment(('127.0.0.1',), int(port), ('a',)),"
         " Path(folder) / 'logs')\n"

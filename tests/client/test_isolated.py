@@ -5,10 +5,11 @@ import os
 import subprocess
 from pathlib import Path
 
+from rooms import ROOMS
+
 from murmuration.client.isolated import owners_environment, passed_on, python
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("client", "murmuration", "preference", "privacy", "server", "sims", "strategies")
 
 
 def test_a_program_does_not_find_what_lies_where_it_is_started(tmp_path):
@@ -70,4 +71,4 @@ def test_every_interpreter_is_started_so():
         if (lines := _lists_without(file.read_text(encoding="utf-8")))
     }
     # A script by its path has its own folder first, which is ours.
-    assert set(bare) <= {"sims/bench/rivals.py"}
+    assert set(bare) <= {"research/bench/rivals.py"}

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rooms import ROOMS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "papers.md"
-ROOMS = ("client", "murmuration", "preference", "privacy", "server", "sims", "strategies")
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 FILES = [
     *ROOT.glob("*.md"), *PAGES, *(ROOT / "examples").rglob("*.py"),

@@ -17,9 +17,9 @@ from murmuration.preference.language.base_model import usual_device
 from murmuration.server.app import WITHOUT_GPU
 from murmuration.server.app import _log_rounds as log_rounds
 from murmuration.server.app import app as server_app
-from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import run_local
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 pytestmark = pytest.mark.usefixtures("quick_runs")

@@ -16,10 +16,10 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.server import checkpoints, training
 from murmuration.server.checkpoints import InBackground
-from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.users import Registry
 
 pytestmark = pytest.mark.usefixtures("quick_runs")

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from murmuration.cli.ledger import ledger
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
@@ -12,11 +13,10 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
-from murmuration.sims.cli.ledger import ledger
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.skipif(not installed(), reason="needs OpenDP")
 

@@ -17,8 +17,8 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut, at_the_end, on_held_out, on_test, public_test
+from murmuration.strategies.config import RunConfig
 from tests.language_models import start
 
 FEATURES = HashingFeatures(dimension=65)

@@ -17,9 +17,9 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import language_base
 from murmuration.preference.reward import RewardModel
 from murmuration.server import training
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import base_config
 
 pytestmark = pytest.mark.usefixtures("quick_runs")

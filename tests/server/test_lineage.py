@@ -24,7 +24,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.terms import Caveat, RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.server.config import RunConfig
 from murmuration.server.lineage import (
     files_of,
     lineage_of,
@@ -33,6 +32,7 @@ from murmuration.server.lineage import (
     mark_of,
     promise_of_run,
 )
+from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -285,7 +285,7 @@ def test_the_record_of_a_hubs_model_is_fetched(spent, saved, tmp_path, monkeypat
     # As a run has it, the weights have been asked for before, and nothing else of ours.
     program = """
 from transformers.utils.hub import cached_file
-from murmuration.server.config import RunConfig
+from murmuration.strategies.config import RunConfig
 from murmuration.server.lineage import lineage_of
 cached_file("somebody/private", "model.safetensors")
 print(*(run.head for run in lineage_of(RunConfig(base="somebody/private")).runs))

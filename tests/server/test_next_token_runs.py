@@ -11,7 +11,7 @@ from local_runs import run, theta
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.likelihood import load_scorer
-from murmuration.server.config import RunConfig
+from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

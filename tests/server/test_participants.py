@@ -11,10 +11,10 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server import participants as module
-from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
 CONFIG = RunConfig(

@@ -16,7 +16,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import language_base
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.token_cache import FOLDER
-from murmuration.server.config import RunConfig
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import base_config
 
 pytestmark = pytest.mark.usefixtures("quick_runs")

@@ -9,11 +9,11 @@ import pytest
 
 from murmuration.client.app import app as client_app
 from murmuration.server import probe
-from murmuration.server.config import RunConfig
 from murmuration.server.probe import FACTOR, FLOOR, deadline
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
 pytestmark = pytest.mark.usefixtures("quick_runs")

@@ -13,9 +13,9 @@ from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import Judgements
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
 
 POLICY = Policy(

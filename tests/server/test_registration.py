@@ -3,10 +3,10 @@
 import pytest
 from flwr.superlink.grid.http_grid import HttpGrid
 
+from murmuration.deploy.certificates import client_key
 from murmuration.preference.data.judgements import InputError
-from murmuration.server.config import RunConfig
 from murmuration.server.registration import read_registration, registration_for
-from murmuration.sims.deploy.certificates import client_key
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.registration import Hosted, Registration
 
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from murmuration.server.config import RunConfig
 from murmuration.server.evaluation import HeldOut
 from murmuration.server.result import _loss, as_published
+from murmuration.strategies.config import RunConfig
 
 
 def test_loss_and_perplexity():

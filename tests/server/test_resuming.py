@@ -14,13 +14,13 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.reporting.run_files import read_metrics
 from murmuration.server import training
-from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.run_files import read_metrics
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import CohortStrategy
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.arrays import decoded, encoded
 from murmuration.strategies.uls import DEFAULT_CLIP
 

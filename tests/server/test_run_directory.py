@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from murmuration.cli.run import settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.server import run_directory
-from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_lock import RunLock
-from murmuration.sims.cli.run import settings
+from murmuration.strategies.config import RunConfig
 
 
 @pytest.fixture
@@ -430,7 +430,7 @@ def test_a_discarded_folder_is_not_taken_from_who_made_it_anew(config):
 def test_two_processes_at_once_on_one_folder(config, tmp_path):
     """Whoever is refused leaves what the other one wrote."""
     code = (
-        "import sys; from murmuration.server.config import RunConfig; "
+        "import sys; from murmuration.strategies.config import RunConfig; "
         "from murmuration.server.run_directory import *\n"
         "from murmuration.preference.data.judgements import InputError\n"
         "sys.stdin.readline()\n"

@@ -10,8 +10,8 @@ from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import LedgerLoss
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import RunDirectory
+from murmuration.strategies.config import RunConfig
 
 EVENT = PoissonGaussian(0.5, 4.0)
 TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-3, "budget": None}

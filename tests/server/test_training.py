@@ -22,11 +22,11 @@ from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.server import training
-from murmuration.server.config import RunConfig
 from murmuration.server.result import Pace
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from murmuration.client.app import app as client_app
+from murmuration.deploy.init import Deployment, write_deployment
+from murmuration.deploy.processes import Site, state_beside, wait_for
+from murmuration.deploy.run import run_deployed
 from murmuration.preference.reward import RewardModel
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
-from murmuration.sims.deploy.init import Deployment, write_deployment
-from murmuration.sims.deploy.processes import Site, state_beside, wait_for
-from murmuration.sims.deploy.run import run_deployed
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 
 POLICY = """\
 strategies = ["uls"]

@@ -26,7 +26,7 @@ from flwr.supercore.primitives.asymmetric import (
 )
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 
-from murmuration.sims.deploy import guarded
+from murmuration.deploy import guarded
 
 BARE = uvicorn.Config.load
 PROTOBUF = {"content-type": PROTOBUF_MEDIA_TYPE}

@@ -210,7 +210,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     programs = home.parent / "programs"
     programs.mkdir(exist_ok=True)
     command = programs / "murmuration"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m murmuration.sims.main "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m murmuration.cli.main "$@"\n')
     command.chmod(0o755)
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), "/usr/bin", "/bin"])
     kept = {"HF_HUB_OFFLINE", "OMP_NUM_THREADS", "FLWR_TELEMETRY_ENABLED", "NUMBA_CACHE_DIR"}

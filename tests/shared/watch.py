@@ -46,8 +46,8 @@ from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, Jo
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease
-from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 
 #: Per node: the lines of its file, or files of a folder by name.

@@ -86,7 +86,7 @@ def test_the_page_as_it_is_printed(tmp_path):
     programs.mkdir()
     place.mkdir()
     shim = programs / "murmuration"
-    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m murmuration.sims.main "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m murmuration.cli.main "$@"\n')
     shim.chmod(0o755)
     environment = {
         **os.environ,

@@ -19,11 +19,11 @@ import torch
 
 from murmuration.preference.reward import RewardModel
 from murmuration.server import training
-from murmuration.server.config import RunConfig
 from murmuration.server.policies import commit
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 
 GOLDEN = Path(__file__).with_name("golden_runs.json")
 STEPS = {"rounds": 6, "cohort": 20}

@@ -16,9 +16,9 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.mechanisms.filtered_mean import FilteredMean
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
-from murmuration.server.reporting.report import write_report
-from murmuration.sims.runtimes.progress import RoundProgress
-from murmuration.sims.runtimes.tracking import TRACKERS, Channel
+from murmuration.reporting.live.progress import RoundProgress
+from murmuration.reporting.live.tracking import TRACKERS, Channel
+from murmuration.reporting.report import write_report
 
 
 @pytest.fixture

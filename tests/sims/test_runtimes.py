@@ -10,10 +10,10 @@ from safetensors.numpy import load_file
 
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.config import RunConfig
 from murmuration.sims.population.population import Population, own_texts, write
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.config import RunConfig
 
 SMALL = RunConfig(rounds=6, cohort=30, epsilon=8.0, delta=1e-3, seed=5)
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from murmuration.cli.run import settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.grid_noise import OnGrid
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.server.config import RunConfig
-from murmuration.sims.cli.run import settings
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.strategies.config import RunConfig
 
 SMALL = RunConfig(rounds=4, cohort=30, epsilon=1.0, delta=1e-3, seed=5, adjacency="zero-out")
 

@@ -5,10 +5,10 @@ that nobody here has thought of.
 import pytest
 
 from murmuration.client.app import app as client_app
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 #: A number that is nowhere by chance.

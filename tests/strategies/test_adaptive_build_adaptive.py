@@ -10,12 +10,12 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.adaptive import Adaptive, AdaptivePlan
 from murmuration.strategies.aup.centred import AupCentred
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan
 from murmuration.strategies.base import Participants
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build, named

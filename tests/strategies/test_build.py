@@ -12,10 +12,10 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, sums, uls
 from murmuration.strategies.base import Participants
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import noise_limited_rate
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan

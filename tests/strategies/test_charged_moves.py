@@ -13,12 +13,12 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.events import PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger, read_account
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.config import RunConfig
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, spec, uls
 from murmuration.strategies.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.uls import Uls, UlsPlan
 

@@ -10,9 +10,9 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import HoldOut, PoissonGaussian
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

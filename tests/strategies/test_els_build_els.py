@@ -15,10 +15,10 @@ from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.median import GRID
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import els, sums
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.els import MEDIAN_SHARE
 
 #: Of who is held out at ε = 0.5: the coins, and what is told.

@@ -18,8 +18,8 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.config import RunConfig
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.planning import Asked
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan

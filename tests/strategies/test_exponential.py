@@ -172,7 +172,7 @@ def test_what_a_run_says(choice_config):
     assert choice["name"] in card and choice["digest"] in card and "LoRA" not in card
     assert "load_scorer" in card
     told = json.loads((folder / "model" / "privacy.json").read_text())
-    assert [run["ledger_head"] for run in told["runs"]] == [result["ledger_head"]]
+    assert [run["ledger_head"] for run in told["promise"]["runs"]] == [result["ledger_head"]]
 
 
 def test_without_a_test_the_choice_and_the_accuracy_are_paid_for(choice_config):

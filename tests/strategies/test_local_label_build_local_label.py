@@ -13,12 +13,11 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import RandomizedLabels
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
-from murmuration.server.config import RunConfig
-from murmuration.server.reporting.model_card import model_card
-from murmuration.server.reporting.report import page
+from murmuration.reporting.report import page
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -78,7 +77,9 @@ def test_item_level_is_never_taken_for_a_users(config):
     report = page(result, IMAGES)
     assert "<h1>ε = 0.500 for single judgements, not for whole users" in report
     assert "in the labels of one user" not in " ".join(report.split())
-    assert "not for whole users" in " ".join(model_card(result | {"features": {}}).split())
+    assert "not for whole users" in " ".join(
+        (Path(result["out"]) / "model" / "README.md").read_text().split()
+    )
     (line,) = (Path(result["out"]) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["epsilon"] == 0.5
 

@@ -9,8 +9,8 @@ from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.config import RunConfig
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.settings import setting
 from murmuration.strategies.spec import NodeHalf, Strategy

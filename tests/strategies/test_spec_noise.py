@@ -7,8 +7,8 @@ import pytest
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.mechanisms.discrete_gaussian import MOST_COORDINATES, DiscreteNoise
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
-from murmuration.server.config import RunConfig
 from murmuration.strategies import registry, spec
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import NoiseChoice
 
 CENTRED = [("uls", ""), ("dp-fedavg", ""), ("els", ""), ("adaptive", ""), ("aup", "centred")]

@@ -18,9 +18,9 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import Tally
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan

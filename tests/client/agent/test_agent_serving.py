@@ -265,7 +265,7 @@ def program(tmp_path, data, policy, *site):
     """The agent's program, answering at a socket, and in the end what it said."""
     path, said = tmp_path / "p.sock", []
     (tmp_path / "policy.toml").write_text(policy)
-    command = [sys.executable, "-m", "murmuration.sims.main", "agent", "--data", data]
+    command = [sys.executable, "-m", "murmuration.cli.main", "agent", "--data", data]
     command += ["--policy", str(tmp_path / "policy.toml"), "--state", str(tmp_path / "state")]
     agent = subprocess.Popen(
         [*command, "--socket", str(path)],

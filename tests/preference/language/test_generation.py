@@ -239,7 +239,7 @@ def test_a_public_seed_reaches_no_noise_or_cohort(tmp_path):
     """What align, synthesize and winrate are seeded with cannot seed a private run: not by type."""
     from murmuration import train
     from murmuration.privacy.mechanisms.randomness import Randomness
-    from murmuration.server.config import RunConfig
+    from murmuration.strategies.config import RunConfig
 
     seed = PublicSeed(3)
     with pytest.raises(TypeError, match="a whole number"):

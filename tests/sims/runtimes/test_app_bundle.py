@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import murmuration
-from murmuration.sims.runtimes.app_bundle import ROOMS, write_bundle
+from murmuration.sims.runtimes.app_bundle import BUNDLED, write_bundle
 
 
 def read_config(directory):
@@ -23,13 +23,16 @@ def read_config(directory):
 def test_our_own_packages_are_copied_and_nothing_else(tmp_path):
     app = write_bundle(tmp_path / "app", {"seed": 0})
     top = Path(murmuration.__file__).parent
-    expected = {f"murmuration/{file.name}": file for file in top.glob("*.py")}
-    for room in ROOMS:
-        for file in (top.parent / room).rglob("*.py"):
-            expected[f"murmuration/{file.relative_to(top.parent).as_posix()}"] = file
+    expected = {
+        f"murmuration/{file.relative_to(top).as_posix()}": file
+        for pattern in BUNDLED
+        for file in top.glob(pattern)
+    }
     found = {file.relative_to(app).as_posix() for file in app.rglob("*") if file.is_file()}
     assert found == {*expected, "pyproject.toml"}
-    assert "murmuration/sims/runtimes/app_bundle.py" in found
+    assert "murmuration/server/app.py" in found
+    rooms = {name.split("/")[1] for name in found if name.count("/") > 1}
+    assert rooms.isdisjoint({"alignment", "audits", "cli", "deploy", "research"})
     for name, file in expected.items():
         assert (app / name).read_bytes() == file.read_bytes()
 

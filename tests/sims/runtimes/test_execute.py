@@ -10,11 +10,11 @@ import pytest
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.reward import RewardModel
-from murmuration.server.config import RunConfig
 from murmuration.server.run_lock import RunLock
 from murmuration.sims.runtimes import execute as execution
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.shown_prompts import PLACE, shown
+from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 

@@ -9,8 +9,8 @@ from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
 from murmuration.server.app import app as server_app
-from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid, run_local
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.exchange import exchange
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.execute import execute
+from murmuration.strategies.config import RunConfig
 
 SMALL = ["--epsilon", 8, "--delta", 1e-3, "--rounds", 2, "--cohort", 10]
 

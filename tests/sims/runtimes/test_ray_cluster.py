@@ -119,7 +119,7 @@ def test_what_ray_can_give(gpus):
 
 
 def run(*arguments, **environment):
-    command = [sys.executable, "-m", "murmuration.sims.main", "run", "--runtime", "ray", "--json"]
+    command = [sys.executable, "-m", "murmuration.cli.main", "run", "--runtime", "ray", "--json"]
     environment = {**os.environ, **environment}
     return subprocess.run(
         [*command, *map(str, arguments)],
@@ -203,7 +203,7 @@ def test_a_submitted_job(crowd, crowd_test, tmp_path):
         "--",
         "python",
         "-m",
-        "murmuration.sims.main",
+        "murmuration.cli.main",
         "run",
     ]
     job += ["--runtime", "ray", "--test", crowd_test, "--rounds", "3", "--cohort", "10"]

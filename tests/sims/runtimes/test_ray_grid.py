@@ -21,12 +21,12 @@ from murmuration.client.app import app as client_app
 from murmuration.client.store import load
 from murmuration.preference.language.base_model import usual_device
 from murmuration.server.app import app as server_app
-from murmuration.server.config import RunConfig
 from murmuration.server.training import train
 from murmuration.sims.runtimes import ray_grid
 from murmuration.sims.runtimes.local import run_local
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import RayGrid, run_ray
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.exchange import exchange
 
@@ -188,7 +188,7 @@ def test_an_interrupted_run_resumed_is_the_uninterrupted_one(crowd, crowd_test, 
             *(
                 sys.executable,
                 "-m",
-                "murmuration.sims.main",
+                "murmuration.cli.main",
                 "run",
                 "--runtime",
                 "ray",

@@ -11,10 +11,10 @@ import pytest
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import LedgerInUse
-from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes import sweep
 from murmuration.sims.runtimes.sweep import Failed, on_cluster, one_by_one
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import NodeHalf, clip_norm
 
 

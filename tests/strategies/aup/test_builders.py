@@ -4,16 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cards import model_card
 
 from murmuration.client.app import app as client_app
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.config import RunConfig
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.aup.corrected import AupCorrected
 from murmuration.strategies.aup.published import AupPublished
 from murmuration.strategies.base import Participants
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build, named
@@ -98,8 +99,7 @@ def test_published_takes_plain_steps_only(made):
 
 
 def test_a_run_that_is_not_proven_says_so_everywhere():
-    from murmuration.server.reporting.model_card import model_card
-    from murmuration.server.reporting.report import page
+    from murmuration.reporting.report import page
 
     result = {
         "private": True,

@@ -10,7 +10,7 @@ import torch
 from murmuration.preference.estimation.public_likelihood import PublicLikelihood, label_linear_model
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.sims.reproductions.btl import Population, without_labels
+from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.strategies.solved.moment_solver import (
     Moment,
     MomentSolver,

@@ -13,7 +13,7 @@ from murmuration.privacy.accounting.analytic_gaussian import least_noise
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.sims.reproductions.btl import Population, without_labels
+from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.solved import objective_perturbation

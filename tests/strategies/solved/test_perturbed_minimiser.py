@@ -10,7 +10,7 @@ import torch
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.objective_noise import FullObjective, LabelObjective
-from murmuration.sims.reproductions.btl import Population
+from murmuration.research.reproductions.btl import Population
 from murmuration.strategies.solved import perturbed_minimiser as module
 from murmuration.strategies.solved.perturbed_minimiser import (
     perturbed_minimiser,

@@ -1,0 +1,466 @@
+"""Who wins: models' answers to the same prompts, beside those of one other, before one judge.
+
+Decisions:
+- Intervals are bootstrapped over prompts, at 95 %: all answers to one prompt, also where it is
+  asked twice, are drawn together. All figures come from the same draws, so that differences between
+  models are paired. Where every prompt says the same, draws show no spread, and Wilson's interval
+  over prompts stands in.
+- The first answer of a model is compared with the first of the other, the second with the second.
+- The divergence of a model from the other is the mean of log pi - log ref over answers that the
+  model wrote: an unbiased estimate of KL(pi || ref) of whole answers if they were drawn at
+  temperature 1 from everything. It is only taken where both read the same texts as the same tokens.
+
+Legend: T prompts, N answers to each, C different prompts, B draws.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from murmuration.alignment.judges import Judge
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.data.loading import load_responses
+from murmuration.preference.data.sources import first_line
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
+from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
+from murmuration.reporting.provenance import without_folders
+from murmuration.server.lineage import lineage_of_model, lineage_of_rows
+from murmuration.sims.population.win_rate import Estimate, wilson
+from murmuration.sims.population.wording import WORD
+
+FORMAT = "murmuration-comparison-1"
+_FILE = re.compile(r".*\.jsonl(\.gz)?", re.IGNORECASE | re.DOTALL)
+_DRAWS = 2000
+_AT_A_TIME = 2**22  # numbers of a draw that are held together
+_UNREADABLE = 0.3  # as a share of answers; beyond, this is told
+_STREAM = 0x77696E  # apart from the draws of answers, which begin with the same seed
+_SIDES = 2**16  # more models than anybody compares: a sample and a model as one number
+
+Answers = list[list[str]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is compared, and how.
+
+    Attributes:
+        models: folders or names of models, or `.jsonl` files of answers.
+        against: the one that all are compared with, likewise.
+        prompts: T of them; may repeat.
+        source: where these are from, for the result.
+        samples: answers to each.
+        sampling: how they are drawn.
+        kl: whether to estimate divergences.
+        seed: of answers, intervals and what a page shows.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    models: Sequence[str]
+    against: str
+    prompts: Sequence[str]
+    source: str
+    samples: int = 1
+    sampling: Sampling = field(default_factory=Sampling)
+    kl: bool = True
+    seed: PublicSeed = field(default_factory=PublicSeed)
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise InputError("name a model to compare")
+        if self.samples < 1:
+            raise InputError(f"--samples must be at least 1; got {self.samples}")
+        if len(self.prompts) < 2:
+            raise InputError("there must be two prompts at least")
+
+
+@dataclass(frozen=True)
+class Side:
+    """A model and what it answered.
+
+    Attributes:
+        model: as it was named.
+        answers_TN: N to each of T prompts.
+        log_ratio_TN: log pi - log ref of each, nats; NaN where it does not fit into the context;
+            None without an estimate.
+        no_kl: why there is none.
+    """
+
+    model: str
+    answers_TN: Answers
+    log_ratio_TN: np.ndarray | None = None
+    no_kl: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of it: ``result`` is what ``result.json`` holds; ``wins`` are 1, 0 or 0.5, (T, N),
+    of each model."""
+
+    asked: Asked
+    sides: Sequence[Side]
+    against: Side
+    wins: Sequence[np.ndarray]
+    result: Mapping[str, Any] = field(repr=False)
+
+
+class PromptBootstrap:
+    """Intervals for means over answers, for other prompts like these; see the module."""
+
+    def __init__(self, prompts: Sequence[str], seed: int) -> None:
+        self._seed = seed
+        self._cluster_T = np.unique(np.array(prompts, dtype=object), return_inverse=True)[1]
+        self.clusters = int(self._cluster_T.max()) + 1
+
+    def mean(self, values_TN: np.ndarray) -> Estimate:
+        """The mean of T prompts' N values, and its interval; NaN are left out."""
+        sums_C, sizes_C = self._sums(values_TN)
+        if not sizes_C.sum():
+            return Estimate(np.nan, np.nan, np.nan)
+        means: list[np.ndarray] = []
+        generator = np.random.default_rng([self._seed, _STREAM])
+        rows = max(1, _AT_A_TIME // self.clusters)
+        for at in range(0, _DRAWS, rows):
+            draws = min(rows, _DRAWS - at)
+            drawn_BC = generator.integers(self.clusters, size=(draws, self.clusters))
+            drawn_BC += np.arange(draws)[:, None] * self.clusters
+            counts = np.bincount(drawn_BC.ravel(), minlength=draws * self.clusters)
+            counts_BC = counts.reshape(draws, self.clusters).astype(float)
+            with np.errstate(invalid="ignore"):  # of a draw in which there is no value
+                means.append((counts_BC @ sums_C) / (counts_BC @ sizes_C))
+        low, high = np.nanpercentile(np.concatenate(means), [2.5, 97.5])
+        return Estimate(float(sums_C.sum() / sizes_C.sum()), float(low), float(high))
+
+    def share(self, values_TN: np.ndarray) -> Estimate:
+        """As `mean`, of values from 0 to 1."""
+        sums_C, sizes_C = self._sums(values_TN)
+        means_C = sums_C / np.maximum(sizes_C, 1)
+        return wilson(means_C) if np.ptp(means_C) < 1e-12 else self.mean(values_TN)
+
+    def _sums(self, values_TN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and numbers of values of each different prompt."""
+        known_TN = np.isfinite(values_TN)
+        summed_T = np.where(known_TN, values_TN, 0.0).sum(1)
+        return (
+            np.bincount(self._cluster_T, summed_T, self.clusters),
+            np.bincount(self._cluster_T, known_TN.sum(1).astype(float), self.clusters),
+        )
+
+
+def is_answers(named: str) -> bool:
+    """Whether a model is a file of answers."""
+    return _FILE.fullmatch(str(named)) is not None
+
+
+def prompts_in(path: str, limit: int | None = None) -> list[str]:
+    """The different prompts of a file of answers, in their order.
+
+    Raises:
+        InputError: it cannot be read, or has none.
+    """
+    return list(_answers_in(path))[:limit]
+
+
+def read_answers(path: str, prompts: Sequence[str], samples: int) -> Answers:
+    """Answers of a file to T prompts: of each prompt's the first ``samples``, in their order.
+
+    A prompt that is asked m times shares the file's answers to it out in m equal parts, which is
+    how ``murmuration respond`` writes them.
+
+    Raises:
+        InputError: it cannot be read, or has too few answers to some prompt.
+    """
+    there, asked = _answers_in(path), Counter(prompts)
+    short = [prompt for prompt in asked if len(there.get(prompt, ())) < samples * asked[prompt]]
+    if short:
+        need, has = samples * asked[short[0]], len(there.get(short[0], ()))
+        raise InputError(
+            f"{path}: {len(short):,} of {len(asked):,} prompts have too few answers there, the "
+            f"first {has:,} of {need:,}: {_cut(short[0])!r}. Lower --samples, or take --prompts "
+            "that it answers"
+        )
+    seen: Counter[str] = Counter()
+    found: Answers = []
+    for prompt in prompts:
+        part = len(there[prompt]) // asked[prompt]
+        at = seen[prompt] * part
+        found.append(there[prompt][at : at + samples])
+        seen[prompt] += 1
+    return found
+
+
+def _answers_in(path: str) -> dict[str, list[str]]:
+    """Each prompt's answers."""
+    found: dict[str, list[str]] = {}
+    for prompt, response in load_responses(path):
+        found.setdefault(prompt, []).append(response)
+    if not found:
+        raise InputError(f"{path}: holds no answers")
+    return found
+
+
+Said = Callable[[str], None]
+
+
+def write_sides(
+    asked: Asked,
+    said: Said = lambda text: None,
+    kept: Callable[[int, Side], None] = lambda place, side: None,
+) -> tuple[list[Side], Side]:
+    """What each model answers, and what the one does that they are compared with.
+
+    Args:
+        asked: what is compared.
+        said: is told what is being done.
+        kept: is given each side when it is there, with its place from 1 on; 0 is the other one's.
+
+    Raises:
+        InputError: a model cannot be loaded or writes nothing, or a file does not fit the prompts.
+    """
+    for path in (asked.against, *asked.models):  # what is quick to refuse comes first
+        if is_answers(path):
+            read_answers(path, asked.prompts, asked.samples)
+    reference = None
+    if is_answers(asked.against):
+        against = Side(asked.against, read_answers(asked.against, asked.prompts, asked.samples))
+    else:
+        answers_TN, reference = _written(asked, asked.against, 1, said)
+        against = Side(asked.against, answers_TN)
+    kept(0, against)
+    if not asked.kl or all(map(is_answers, asked.models)):
+        reference = None  # and its memory is free
+    sides = []
+    for place, path in enumerate(asked.models, start=1):
+        sides.append(_side(asked, path, place, reference, said))
+        kept(place, sides[-1])
+    return sides, against
+
+
+def _side(
+    asked: Asked, path: str, place: int, reference: SavedLikelihood | None, said: Said
+) -> Side:
+    if is_answers(path):
+        return Side(
+            path,
+            read_answers(path, asked.prompts, asked.samples),
+            no_kl="answers are from a file, without the model",
+        )
+    # The other one draws by number 1, whoever is compared with it; the models by 0, 2, 3, …
+    answers_TN, model = _written(asked, path, place if place > 1 else 0, said)
+    if not asked.kl:
+        return Side(path, answers_TN, no_kl="not asked for")
+    if reference is None:
+        return Side(path, answers_TN, no_kl=f"{asked.against} is a file, without the model")
+    said(f"{path}: how likely its answers are")
+    prompts = [prompt for prompt in asked.prompts for _ in range(asked.samples)]
+    ratio = log_ratios(model, reference, prompts, [*chain.from_iterable(answers_TN)])
+    if ratio is None:
+        return Side(
+            path, answers_TN, no_kl=f"texts are other tokens there than for {asked.against}"
+        )
+    return Side(path, answers_TN, ratio.reshape(-1, asked.samples))
+
+
+def _written(asked: Asked, path: str, number: int, said: Said) -> tuple[Answers, SavedLikelihood]:
+    said(f"{path}: loading")
+    network, texts = load_next_token(path)
+    writer, found = Writer(network, texts), []
+    for sample in range(asked.samples):
+
+        def progress(done: int, of: int, before: int = sample * len(asked.prompts)) -> None:
+            said(f"{path}: {before + done:,} of {asked.samples * of:,} answers")
+
+        draws = (asked.seed.value, number + _SIDES * sample)
+        found.append(writer.write(asked.prompts, asked.sampling, draws, progress))
+    return [list(answers) for answers in zip(*found, strict=True)], SavedLikelihood(network, texts)
+
+
+def log_ratios(
+    policy: SavedLikelihood,
+    reference: SavedLikelihood,
+    prompts: Sequence[str],
+    answers: Sequence[str],
+) -> np.ndarray | None:
+    """log pi - log ref of answers after their prompts, nats; NaN of one that does not fit into a
+    context; None if the two models read them as other tokens.
+
+    Their ends are counted, also of answers that broke off.
+    """
+    fits = policy.texts.fits(prompts, answers, ended=True)
+    fits &= reference.texts.fits(prompts, answers, ended=True)
+    found = np.full(len(answers), np.nan)
+    if not fits.any():
+        return found
+    kept = [
+        (prompt, answer) for prompt, answer, fit in zip(prompts, answers, fits, strict=True) if fit
+    ]
+    said = [prompt for prompt, _ in kept], [answer for _, answer in kept]
+    mine, its = (model.texts(*said, ended=True) for model in (policy, reference))
+    words, other_words = (m.texts.tokenizer.get_vocab() for m in (policy, reference))
+    same = words == other_words and np.array_equal(mine.start_T, its.start_T)
+    same = same and np.array_equal(mine.second_T, its.second_T)
+    if not (same and np.array_equal(mine.ids, its.ids)):
+        return None
+    found[fits] = policy.score(*said) - reference.score(*said)
+    return found
+
+
+def compare(asked: Asked, sides: Sequence[Side], against: Side, judge: Judge) -> Comparison:
+    """What the judge says of each model's answers beside the other's.
+
+    Raises:
+        InputError: as the judge does.
+    """
+    flat = [prompt for prompt in asked.prompts for _ in range(asked.samples)]
+    other = [*chain.from_iterable(against.answers_TN)]
+    won = [
+        judge.preferred(flat, [*chain.from_iterable(side.answers_TN)], other).reshape(
+            -1, asked.samples
+        )
+        for side in sides
+    ]
+    drawn = PromptBootstrap(asked.prompts, asked.seed.value)
+    figures = [
+        {
+            **_figures(side, judge, flat),
+            "win_rate": drawn.share(wins_TN),
+            "wilson": wilson(wins_TN.mean(1)),
+            "wins": int((wins_TN == 1).sum()),
+            "ties": int((wins_TN == 0.5).sum()),
+            "losses": int((wins_TN == 0).sum()),
+            **_divergence(side, drawn),
+        }
+        for side, wins_TN in zip(sides, won, strict=True)
+    ]
+    result = {
+        "format": FORMAT,
+        "prompts": {
+            "source": asked.source,
+            "count": len(asked.prompts),
+            "different": drawn.clusters,
+        },
+        "samples": asked.samples,
+        "sampling": asdict(asked.sampling),
+        "seed": asked.seed.value,
+        "judge": judge.about(),
+        "against": _figures(against, judge, flat),
+        "models": figures,
+        "beside_the_first": [
+            {"model": side.model, "win_rate_difference": drawn.mean(wins_TN - won[0])}
+            for side, wins_TN in zip(sides[1:], won[1:], strict=True)
+        ],
+    }
+    for each in figures:
+        if says_nothing(each, result):  # half of every tie would look like a result
+            each["win_rate"] = each["wilson"] = Estimate(math.nan, math.nan, math.nan)
+    result["caveats"] = _caveats(asked, sides, result)
+    return Comparison(asked, sides, against, won, _plain(result))
+
+
+def _figures(side: Side, judge: Judge, prompts: Sequence[str]) -> dict[str, Any]:
+    answers = [*chain.from_iterable(side.answers_TN)]
+    words = [sum(word[0].isalnum() for word in WORD.findall(answer)) for answer in answers]
+    found = {"model": side.model, "words": float(np.mean(words))}
+    found["promise"] = promise_told(side.model)
+    return found | judge.figures(prompts, answers)
+
+
+def promise_told(path: str) -> str:
+    """Return what users were promised by a model, or by those that wrote a file of answers."""
+    try:
+        if is_answers(path):
+            promise = lineage_of_rows("answers", path, "--privacy", "")
+        else:
+            promise = lineage_of_model("model", path, "take its folder as its run left it")
+    except InputError as error:
+        return f"not known: {without_folders(first_line(error))}"
+    return str(promise) if promise.runs or promise.public else "none stated"
+
+
+def _divergence(side: Side, drawn: PromptBootstrap) -> dict[str, Any]:
+    if side.log_ratio_TN is None:
+        return {"kl": None, "no_kl": side.no_kl}
+    return {"kl": drawn.mean(side.log_ratio_TN), "no_kl": ""}
+
+
+def _caveats(asked: Asked, sides: Sequence[Side], result: Mapping[str, Any]) -> list[str]:
+    found = [*result["judge"]["caveats"]]
+    if blind := [each["model"] for each in result["models"] if says_nothing(each, result)]:
+        found.append(
+            f"No answer of {', '.join(blind)} can be read, and none of "
+            f"{result['against']['model']}: there is no win rate."
+        )
+    for each in (*result["models"], result["against"]):
+        share = each.get("unreadable", [0.0])[0]
+        if share > _UNREADABLE:
+            found.append(
+                f"{100 * share:.0f} % of the answers of {each['model']} cannot be read: wins say "
+                "little about its quality."
+            )
+    found.append(
+        "Intervals are for other prompts of this kind and other draws of the same models, at 95 %; "
+        "another training run of a model may do better or worse than they say."
+    )
+    if len(sides) > 1:
+        found.append("Each interval is for one model: the best of several looks better by chance.")
+    if any(side.log_ratio_TN is not None for side in sides):
+        drawn = asked.sampling
+        if drawn.temperature != 1 or drawn.top_p != 1:
+            found.append(
+                f"Answers were drawn at temperature {drawn.temperature:g} and top-p "
+                f"{drawn.top_p:g}, so the mean log-ratio is that of what was said, and not the "
+                "divergence of the models, for which both are 1."
+            )
+        lost = sum(
+            int(np.isnan(side.log_ratio_TN).sum())
+            for side in sides
+            if side.log_ratio_TN is not None
+        )
+        if lost:
+            found.append(
+                f"{lost:,} answers do not fit into a context with their end: no log-ratio."
+            )
+    if asked.kl:
+        for why in dict.fromkeys(side.no_kl for side in sides if side.no_kl):
+            which = ", ".join(side.model for side in sides if side.no_kl == why)
+            found.append(f"No divergence for {which}: {why}.")
+    return found
+
+
+def says_nothing(model: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+    """Whether no answer of a model can be read, and none of what it is compared with: all ties."""
+    shares = (each.get("unreadable", [0.0])[0] for each in (model, result["against"]))
+    return all(share == 1.0 for share in shares)
+
+
+def _plain(value: Any) -> Any:
+    """For JSON, which has no NaN; an interval as value, low and high."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
+
+
+def answer_lines(prompts: Sequence[str], answers_TN: Answers) -> bytes:
+    """Answers as a file that `read_answers` reads."""
+    rows = (
+        {"prompt": prompt, "response": answer}
+        for prompt, answers in zip(prompts, answers_TN, strict=True)
+        for answer in answers
+    )
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def _cut(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

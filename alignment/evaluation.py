@@ -1,0 +1,260 @@
+"""How good a policy's answers are, and how far it has gone from its reference for that.
+
+Of the same public prompts each time, by draws that depend on seed and step alone: the reward that
+is climbed (the proxy), a true reward that was not, and the divergence from the reference.
+
+Legend: P prompts, L tokens.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import nan, sqrt
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from murmuration.alignment.rewards import AnswerReward, Scores
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.tokens import length_batches
+from murmuration.sims.population.population import Population, Weights, true_reward
+from murmuration.sims.population.win_rate import worth
+from murmuration.sims.population.wording import STRENGTHS
+
+POPULATION = "population"
+_NORMAL = 1.959964
+
+
+class Truth(Protocol):
+    """What answers are really worth, or what is taken for that."""
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """(P,) float64; NaN of an answer that has no worth because it cannot be read."""
+        ...
+
+    @property
+    def worst(self) -> float:
+        """What an answer that cannot be read counts as."""
+        ...
+
+
+class PopulationTruth:
+    """The embedded population's crowd mean, at the axes that an answer's words have."""
+
+    def __init__(self, weights: Weights = Population.crowd) -> None:
+        self._weights = weights
+        most = max(strength for strength, _ in STRENGTHS)
+        corners = [(a, b, c) for a in (-most, most) for b in (-1.0, 1.0) for c in (0.0, 1.0)]
+        self._worst = min(true_reward(self._weights, corner) for corner in corners)
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """As `Truth`; raises InputError for a prompt that is none of the population's."""
+        return worth(prompts, responses, self._weights).rewards_P
+
+    @property
+    def worst(self) -> float:
+        """The least that any answer of the population can be worth."""
+        return self._worst
+
+
+class ModelTruth:
+    """A reward model that the policy was not trained on: an opinion, and none that is proven."""
+
+    def __init__(self, folder: str) -> None:
+        self._reward = AnswerReward.load(folder)
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """As `Truth`, of all answers."""
+        return self._reward(prompts, responses)
+
+    @property
+    def worst(self) -> float:
+        """There is none: every answer has a reward."""
+        return nan
+
+
+def truth_of(named: str) -> Truth:
+    """By ``population``, or the folder of a reward model; raises InputError if it is neither."""
+    return PopulationTruth() if named == POPULATION else ModelTruth(named)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a policy's answers came to.
+
+    Attributes:
+        step: of training; 0 of the reference.
+        proxy: mean reward by the model that is climbed, over that of the reference's answers to the
+            same prompts.
+        kl: nats by which an answer is likelier under the policy than under the reference, on
+            average over answers of the policy, at the temperature that it writes at; `kl_is` says
+            what that estimates.
+        kl_error: the standard error of that.
+        truth: mean true reward, unread answers at the worst; None without a truth.
+        truth_error: its standard error.
+        unreadable: share of answers that have no true reward.
+        words: mean number of words.
+    """
+
+    step: int
+    proxy: float
+    kl: float
+    kl_error: float
+    truth: float | None
+    truth_error: float | None
+    unreadable: float | None
+    words: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Figures for a line of JSON, which has no NaN."""
+        return {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+class Evaluator:
+    """Evaluates a policy while it is trained."""
+
+    def __init__(
+        self,
+        base: LanguageBase,
+        prompts: Sequence[str],
+        reward: Scores,
+        truth: Truth | None,
+        sampling: Sampling,
+        seed: int,
+    ) -> None:
+        """``base`` is the policy, whatever weights it has, with its LoRA layers."""
+        self._base, self.prompts, self._reward = base, list(prompts), reward
+        self._truth, self._sampling, self._seed = truth, sampling, seed
+        self._openings = base.texts.openings(prompts, sampling.max_new_tokens)
+        self._zero = 0.0
+        #: By step.
+        self.truth_P: dict[int, np.ndarray] = {}
+        self.answers: dict[int, list[str]] = {}
+
+    def __call__(
+        self, step: int, progress: Callable[[int, int], None] = lambda *_: None
+    ) -> Evaluation:
+        """What the policy is at now; the first call is of the reference.
+
+        Raises:
+            InputError: an answer has no finite reward, or the policy is not finite.
+        """
+        writer = Writer(self._base.model, self._base.texts)
+        tokens = writer.continue_tokens(
+            self._openings, self._sampling, (self._seed, 1 + step), progress, ended=True
+        )
+        decode = self._base.texts.tokenizer.decode
+        ends = set(self._base.texts.ends)
+        said = [ids[:-1] if ends.intersection(ids[-1:]) else ids for ids in tokens]
+        answers = [decode(ids, clean_up_tokenization_spaces=False).strip() for ids in said]
+        kl_P = divergences(self._base, self._openings, tokens, self._sampling)
+        if not np.isfinite(kl_P).all():
+            raise InputError(f"the policy of step {step} is not finite: lower --learning-rate")
+        proxy, unreadable = self.remember(step, answers)
+        truth = error = None
+        if self._truth is not None:
+            truth, error = float(self.truth_P[step].mean()), _error(self.truth_P[step])
+        return Evaluation(
+            step=step,
+            proxy=proxy,
+            kl=float(kl_P.mean()),
+            kl_error=_error(kl_P),
+            truth=truth,
+            truth_error=error,
+            unreadable=unreadable,
+            words=float(np.mean([len(answer.split()) for answer in answers])),
+        )
+
+    def remember(self, step: int, answers: Sequence[str]) -> tuple[float, float | None]:
+        """Take answers for what the policy wrote at a step; those of step 0 first.
+
+        What comes back is as of `Evaluation`: the proxy, and how many are unreadable.
+        """
+        proxy = float(self._reward(self.prompts, answers).mean())
+        if not step:
+            self._zero = proxy
+        self.answers[step], unreadable = list(answers), None
+        if self._truth is not None:
+            found_P = self._truth(self.prompts, answers)
+            unreadable = float(np.isnan(found_P).mean())
+            if unreadable:
+                found_P = np.where(np.isnan(found_P), self._truth.worst, found_P)
+            self.truth_P[step] = found_P
+        return proxy - self._zero, unreadable
+
+    def worse(self, step: int, best: int) -> bool:
+        """Whether answers at a step are truly worse than at another, beyond what 95 % of chance
+        does to their difference by prompt."""
+        apart_P = self.truth_P[step] - self.truth_P[best]
+        return float(apart_P.mean()) < -_NORMAL * _error(apart_P)
+
+
+def _error(values_P: np.ndarray) -> float:
+    return float(values_P.std(ddof=1)) / sqrt(len(values_P)) if len(values_P) > 1 else nan
+
+
+def divergences(
+    base: LanguageBase,
+    openings: Sequence[list[int]],
+    answers: Sequence[list[int]],
+    sampling: Sampling,
+) -> np.ndarray:
+    """Nats by which each answer is likelier under the policy than with its LoRA layers off, (P,).
+
+    Both at the temperature of ``sampling``; an answer has the token that ended it, unless it broke
+    off. Their mean over answers that the policy wrote is its divergence from the reference, without
+    bias if they were drawn from everything (top-p 1); a single one can be negative. At temperature
+    0 nothing is drawn, and temperature 1 is taken.
+    """
+    temperature = sampling.temperature or 1.0
+    policy_P = _log_likelihoods(base, openings, answers, temperature)
+    network: Any = base.model
+    with network.disable_adapter():
+        return policy_P - _log_likelihoods(base, openings, answers, temperature)
+
+
+def kl_is(sampling: Sampling) -> str:
+    """What the mean of `divergences` estimates: the divergence only where everything was drawn
+    from."""
+    return "KL" if sampling.top_p == 1 else "mean log-ratio"
+
+
+def _log_likelihoods(
+    base: LanguageBase,
+    openings: Sequence[list[int]],
+    answers: Sequence[list[int]],
+    temperature: float,
+) -> np.ndarray:
+    """Of each answer after its opening, (P,) float64."""
+    whole = [[*opening, *answer] for opening, answer in zip(openings, answers, strict=True)]
+    found_P = np.zeros(len(whole))
+    pad = base.tokenizer.pad_token_id
+    most = min(base.batch_tokens, max(1, base.most_logits // base.words))
+    for places in length_batches(np.array([len(ids) for ids in whole]), most):
+        length = max(len(whole[place]) for place in places)
+        ids_RL = torch.tensor(
+            [whole[place] + [pad] * (length - len(whole[place])) for place in places],
+            device=base.device,
+        )
+        with torch.inference_mode(), base.computing():
+            logits_RLV = base.model(input_ids=ids_RL).logits
+        for row, place in enumerate(places.tolist()):
+            first, end = len(openings[place]), len(whole[place])
+            log_LV = (logits_RLV[row, first - 1 : end - 1].double() / temperature).log_softmax(1)
+            found_P[place] = float(log_LV.gather(1, ids_RL[row, first:end, None]).sum())
+    return found_P
+
+
+def check_readable(evaluation: Evaluation, base: str) -> None:
+    """InputError where most of the reference's answers have no true reward."""
+    if (evaluation.unreadable or 0.0) > 0.5:
+        raise InputError(
+            f"--base {base}: {evaluation.unreadable:.0%} of its answers cannot be read, so a true "
+            "reward says nothing: lower --temperature, or train the base for longer"
+        )

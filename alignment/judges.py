@@ -1,0 +1,163 @@
+"""Who says which of two answers is better: a truth, a reward model, or a language model.
+
+Legend: P pairs of answers.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.reward import RewardModel
+from murmuration.sims.population.population import Population
+from murmuration.sims.population.win_rate import Worth, wins, worth
+
+POPULATION = "population"
+
+
+class Judge(Protocol):
+    """Whoever compares answers."""
+
+    def preferred(
+        self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
+    ) -> np.ndarray:
+        """Which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a tie.
+
+        One whose verdict may depend on the order asks for both.
+
+        Raises:
+            InputError: it cannot judge these, and why.
+        """
+        ...
+
+    def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
+        """What it says of answers by themselves, for a result; may be nothing."""
+        ...
+
+    def about(self) -> dict[str, Any]:
+        """Its ``kind`` and ``name``, ``how`` it judged in a sentence, and ``caveats``; for a
+        result."""
+        ...
+
+
+class PopulationJudge:
+    """The embedded population's true reward at its crowd mean.
+
+    An answer that cannot be read loses against one that can.
+    """
+
+    def preferred(
+        self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
+    ) -> np.ndarray:
+        """As `Judge`; raises InputError for a prompt that is none of the population's."""
+        return wins(_worth(prompts, first), _worth(prompts, second))
+
+    def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
+        """True reward of what can be read, the share of what cannot, and why it cannot."""
+        found = _worth(prompts, answers)
+        return {
+            "reward": found.reward,
+            "unreadable": found.unreadable,
+            "why_not": dict(found.why_not),
+        }
+
+    def about(self) -> dict[str, Any]:
+        """As `Judge`."""
+        return {
+            "kind": POPULATION,
+            "name": "the embedded population",
+            "how": (
+                "The true reward of the embedded population's crowd, read from an answer's words. "
+                "An answer that cannot be read loses; equal rewards tie."
+            ),
+            "caveats": [
+                "The population is synthetic: this is a truth about the method and says nothing of "
+                "people."
+            ],
+        }
+
+
+class RewardJudge:
+    """A saved reward model, linear or a language model; a tie only where scores are equal."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Raises InputError if the folder holds none."""
+        try:
+            self._reward, self._name = RewardModel.load(folder), str(folder)
+        except InputError as error:
+            raise InputError(f"--judge {error}") from None
+
+    def preferred(
+        self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
+    ) -> np.ndarray:
+        """As `Judge`; raises InputError for an answer that it cannot read, or a score that is no
+        number."""
+        try:
+            one_P, other_P = (self._reward.score(prompts, side) for side in (first, second))
+        except InputError as error:
+            raise InputError(f"--judge {self._name}: {error}") from None
+        if not (np.isfinite(one_P).all() and np.isfinite(other_P).all()):
+            raise InputError(f"--judge {self._name}: it gives a score that is not a finite number")
+        return np.where(one_P == other_P, 0.5, (one_P > other_P).astype(float))
+
+    def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
+        """Nothing: only differences of its scores mean anything."""
+        return {}
+
+    def about(self) -> dict[str, Any]:
+        """As `Judge`."""
+        return {
+            "kind": "reward",
+            "name": self._name,
+            "how": "The answer with the higher score of a saved reward model wins.",
+            "caveats": [
+                "It is a model's opinion and no truth. A policy that was trained to please this "
+                "reward, or one of the same judgements, wins here whether or not people would "
+                "like it."
+            ],
+        }
+
+
+def judge_of(
+    named: str,
+    *,
+    model: str = "",
+    price: tuple[float, float] | None = None,
+    kept: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Judge:
+    """The judge that `--judge` names: ``population``, an address, or the folder of a reward model.
+
+    Args:
+        named: which.
+        model: of an endpoint, which of its models; needed there, and of no use elsewhere.
+        price: of a million tokens in and out, for an endpoint.
+        kept: where an endpoint's verdicts are kept; needed there.
+        progress: is told how many of how many verdicts there are.
+
+    Raises:
+        InputError: there is no such judge, or an option is missing or of no use.
+    """
+    if named.startswith(("http://", "https://")):
+        from murmuration.alignment.endpoint import Endpoint, EndpointJudge
+
+        endpoint = Endpoint(named, model, price)
+        if kept is None:
+            raise InputError("--judge by an endpoint needs --out: what was paid for is kept there")
+        return EndpointJudge(endpoint, kept, progress)
+    if model or price:
+        option = "--judge-model" if model else "--judge-price"
+        raise InputError(f"{option} is for a --judge behind an address, not for {named}")
+    return PopulationJudge() if named == POPULATION else RewardJudge(named)
+
+
+def _worth(prompts: Sequence[str], answers: Sequence[str]) -> Worth:
+    try:
+        return worth(prompts, answers, Population().crowd)
+    except InputError as error:
+        raise InputError(
+            f"--judge {POPULATION}: {error}; take --prompts population:seen or "
+            "population:unseen, or another --judge"
+        ) from None

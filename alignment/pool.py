@@ -1,0 +1,78 @@
+"""Several answers to each of many prompts, and what a saved reward says of each of them.
+
+Best of n, synthetic preferences and whatever else chooses among answers begin with this. A reward
+that a private run released may be asked as often as one likes: that is post-processing, and no
+user's data are touched.
+
+Legend: P prompts, N answers to each.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from murmuration.alignment.rewards import AnswerReward
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.reward import SavedReward
+from murmuration.preference.reward import RewardModel
+
+#: What scores answers.
+Reward = RewardModel | SavedReward
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """N answers to each of P prompts.
+
+    Attributes:
+        prompts: P of them.
+        answers: for each prompt N texts.
+        rewards_PN: float64, finite; only differences within a prompt mean anything.
+    """
+
+    prompts: Sequence[str]
+    answers: Sequence[Sequence[str]]
+    rewards_PN: np.ndarray
+
+
+def draw(
+    writer: Writer,
+    reward: Reward,
+    prompts: Sequence[str],
+    samples: int,
+    sampling: Sampling = Sampling(),  # noqa: B008  frozen
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> Pool:
+    """A pool of ``samples`` answers to each prompt, those that `murmuration respond` would write.
+
+    ``progress`` is told how many answers there are, and how many there will be.
+
+    Raises:
+        InputError: as the writer and the reward raise it, or a reward is not finite.
+    """
+    written = []
+    for sample in range(samples):
+
+        def done(answers: int, of: int, before: int = sample * len(prompts)) -> None:
+            progress(before + answers, samples * of)
+
+        written.append(writer.write(prompts, sampling, (seed, sample), done))
+    answers = [list(row) for row in zip(*written, strict=True)]
+    return Pool(prompts, answers, rewards(reward, prompts, answers))
+
+
+def rewards(reward: Reward, prompts: Sequence[str], answers: Sequence[Sequence[str]]) -> np.ndarray:
+    """The rewards of answers, (P, N) float64; equal texts have equal ones, to the last bit.
+
+    Each text is scored once: in batches a language model's last digits depend on the others.
+
+    Raises:
+        InputError: a reward is not finite.
+    """
+    asked = [(prompt, text) for prompt, row in zip(prompts, answers, strict=True) for text in row]
+    place = {pair: number for number, pair in enumerate(dict.fromkeys(asked))}
+    found_T = AnswerReward(reward)([prompt for prompt, _ in place], [text for _, text in place])
+    rows = np.array([found_T[place[pair]] for pair in asked], dtype=np.float64)
+    return rows.reshape(len(prompts), -1)

@@ -1,0 +1,254 @@
+"""Policy gradients against a reward, by TRL's trainers: RLOO or GRPO of LoRA layers.
+
+What is TRL's: sampling, advantages, the KL penalty, the optimizer, checkpoints. What is ours: how
+prompts are written down (`preference.language.tokens`, as in every other training and use of the
+model; TRL would hand the prompt's text to the tokenizer as it stands), how answers are read off the
+tokens, and the reward.
+
+PPO, which papers name, is left out: TRL has no trainer of it any more. RLOO (Ahmadian et al. 2024)
+takes the same reward with the same penalty β on log π − log π_ref, and the mean of the prompt's
+other answers where PPO learns a value function.
+"""
+
+import json
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from murmuration.alignment.rewards import Scores
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.language.generation import Sampling
+
+METHODS = ("rloo", "grpo")
+OPTIMIZERS = ("rmsprop", "adamw_torch")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How a policy climbs.
+
+    Attributes:
+        method: one of `METHODS`.
+        steps: how many.
+        batch: answers of a step.
+        answers: to each of its prompts; divides ``batch``.
+        rate: the learning rate of LoRA's factors.
+        beta: what a nat of divergence costs, in the reward's logits.
+        optimizer: one of `OPTIMIZERS`.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    method: str = "rloo"
+    steps: int = 100
+    batch: int = 64
+    answers: int = 4
+    rate: float = 1e-3
+    beta: float = 0.15
+    optimizer: str = "rmsprop"
+
+    def __post_init__(self) -> None:
+        for name, known in (("method", METHODS), ("optimizer", OPTIMIZERS)):
+            if getattr(self, name) not in known:
+                said = ", ".join(known)
+                raise InputError(f"--{name} must be one of {said}; got {getattr(self, name)!r}")
+        if self.steps < 1:
+            raise InputError(f"--steps must be at least 1; got {self.steps}")
+        if self.answers < 2 or self.batch < 2 or self.batch % self.answers:
+            raise InputError(
+                "--answers must be at least 2, since a reward counts beside those of the prompt's "
+                f"other answers, and divide --batch; got {self.answers} and {self.batch}"
+            )
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise InputError(f"--learning-rate must be a positive number; got {self.rate}")
+        if not (math.isfinite(self.beta) and self.beta >= 0):
+            raise InputError(f"--beta must not be negative; got {self.beta}")
+
+
+def climb(
+    base: LanguageBase,
+    prompts: Sequence[str],
+    reward: Scores,
+    steps: Steps,
+    sampling: Sampling,
+    seed: int,
+    folder: Path,
+    on_step: Callable[[int], bool],
+    every: int,
+) -> None:
+    """Train the LoRA layers of ``base`` in place.
+
+    Args:
+        base: with ``train="lora"`` and a task that says the next token.
+        prompts: public ones.
+        reward: of answers to them, finite.
+        steps: how.
+        sampling: of answers.
+        seed: of prompts' order and of answers.
+        folder: for checkpoints; where there is one already, training goes on from it.
+        on_step: called every ``every`` steps and after the last, with how many are done, before a
+            checkpoint is written; training ends where it says True.
+        every: also how often a checkpoint is written.
+
+    Raises:
+        InputError: TRL is not installed, there are fewer prompts than a step takes, or a step is
+            not finite.
+    """
+    if len(prompts) < steps.batch // steps.answers:  # of which TRL would make no step, and no word
+        raise InputError(
+            f"{len(prompts):,} prompts are fewer than the {steps.batch // steps.answers:,} of a "
+            "step: give more, or lower --batch"
+        )
+    try:
+        import datasets
+        import peft
+        from transformers import PrinterCallback, TrainerCallback
+        from trl.trainer.grpo_config import GRPOConfig
+        from trl.trainer.grpo_trainer import GRPOTrainer
+        from trl.trainer.rloo_config import RLOOConfig
+        from trl.trainer.rloo_trainer import RLOOTrainer
+    except ImportError as error:
+        raise InputError(
+            f"align needs {error.name}: pip install 'murmuration-rlhf[align]'"
+        ) from None
+    trainer_class, config_class = {
+        "rloo": (RLOOTrainer, RLOOConfig),
+        "grpo": (GRPOTrainer, GRPOConfig),
+    }[steps.method]
+    if not hasattr(trainer_class, "_tokenize_prompts"):
+        raise InputError(
+            "this version of trl writes prompts down in another way than is known here: "
+            "pip install 'murmuration-rlhf[align]' takes one that fits"
+        )
+    texts = base.texts
+
+    class OurTemplating(trainer_class):  # type: ignore[misc, valid-type]
+        def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict]:
+            return texts.openings(prompts, sampling.max_new_tokens), None, {}
+
+    def rewards(prompts: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        answers = [_read(texts, ids) for ids in completion_ids]
+        return reward(prompts, answers).tolist()
+
+    last = last_checkpoint(folder)
+
+    class AfterSteps(TrainerCallback):
+        def on_train_begin(self, args, state, control, **kwargs):  # type: ignore[override]
+            if last is None:
+                return
+            # Of two adapters, ours and TRL's copy of where it began, transformers brings the copy
+            # back alone.
+            weights = peft.utils.load_peft_weights(last, device=str(base.device))
+            peft.set_peft_model_state_dict(base.model, weights, adapter_name="default")
+
+        def on_log(self, args, state, control, logs=None, **kwargs):  # type: ignore[override]
+            length = (logs or {}).get("grad_norm")
+            if length is not None and not math.isfinite(float(length)):
+                raise InputError("a step of the policy is not finite: lower --learning-rate")
+
+        def on_step_end(self, args, state, control, **kwargs):  # type: ignore[override]
+            done = state.global_step
+            if done % every == 0 or done == steps.steps:
+                base.model.eval()
+                control.should_training_stop = on_step(done) or control.should_training_stop
+                control.should_save = True
+                base.model.train()
+            return control
+
+    network: Any = base.model
+    network.generation_config.eos_token_id = texts.ends or None
+    for parameter in base.trained:
+        parameter.requires_grad_(True)
+    ordered = _in_order(list(prompts), steps, seed)
+    quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "logging_strategy": "steps"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of libraries, about each other
+        config = config_class(
+            output_dir=str(folder),
+            max_steps=steps.steps,
+            per_device_train_batch_size=steps.batch,
+            gradient_accumulation_steps=1,
+            num_generations=steps.answers,
+            shuffle_dataset=False,
+            max_completion_length=sampling.max_new_tokens,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            beta=steps.beta,
+            learning_rate=steps.rate,
+            optim=steps.optimizer,
+            lr_scheduler_type="linear",
+            save_strategy="no",
+            logging_steps=1,
+            gradient_checkpointing=base.settings.checkpointing,
+            bf16=False,
+            seed=seed,
+            use_cpu=base.device.type == "cpu",
+            dataloader_pin_memory=False,
+            save_total_limit=1,
+            **quiet,
+        )
+        trainer = OurTemplating(
+            model=base.model,
+            reward_funcs=rewards,
+            args=config,
+            train_dataset=datasets.Dataset.from_dict({"prompt": ordered}),
+            processing_class=base.tokenizer,
+            callbacks=[AfterSteps()],
+        )
+        trainer.remove_callback(PrinterCallback)
+        try:
+            trainer.train(resume_from_checkpoint=last)
+        except RuntimeError as error:
+            if "probability tensor" not in str(error):  # torch's words for draws by NaN
+                raise
+            raise InputError("the policy is not finite: lower --learning-rate") from None
+        finally:
+            for parameter in base.trained:
+                parameter.requires_grad_(False)
+                parameter.grad = None
+            base.model.eval()
+    if "ref" in network.peft_config:
+        network.delete_adapter("ref")
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The last checkpoint in a folder that was written to its end; None if there is none.
+
+    Whoever writes one writes ``trainer_state.json`` last, and removes the former one after that.
+    """
+    found = {}
+    for state in folder.glob("checkpoint-*/trainer_state.json"):
+        step = re.fullmatch(r"checkpoint-(\d+)", state.parent.name)
+        try:
+            json.loads(state.read_bytes())
+        except ValueError:
+            continue
+        if step:
+            found[int(step[1])] = str(state.parent)
+    return found[max(found)] if found else None
+
+
+def _in_order(prompts: list[str], steps: Steps, seed: int) -> list[str]:
+    """The prompts of all steps: passes over all of them, each in another order.
+
+    Written down here, since a trainer that goes on in a second pass shuffles as in its first.
+    """
+    generator, needed = np.random.default_rng([seed, 2]), steps.steps * steps.batch // steps.answers
+    passes = -(-needed // len(prompts))
+    order = np.concatenate([generator.permutation(len(prompts)) for _ in range(passes)])
+    return [prompts[place] for place in order[:needed].tolist()]
+
+
+def _read(texts: Any, ids: Sequence[int]) -> str:
+    """An answer's text, as `generation.Writer` reads it."""
+    ends = set(texts.ends)
+    end = next((at for at, token in enumerate(ids) if token in ends), len(ids))
+    return texts.tokenizer.decode(ids[:end], clean_up_tokenization_spaces=False).strip()

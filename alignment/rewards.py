@@ -1,0 +1,265 @@
+"""A saved reward as what optimization climbs: one batched callable, and guards against gaming it.
+
+A private reward is right about answers like those that people judged, and a policy that climbs it
+leaves those: to length without end, to words that happen to have large weights, to whatever noise
+has made attractive. Guards are fitted to the reference's own answers to public prompts, so they
+touch nobody's data and cost no privacy:
+
+- **centred**: of each prompt the mean reward of the reference's answers is taken off, so that a
+  prompt whose answers all score high is worth no more than another;
+- **clipped**: to the range that the reference's answers have, centred: beyond what was ever seen a
+  reward says nothing;
+- **length**: ``penalise`` takes off a number for each doubling of an answer's length beyond the
+  reference's mean for the prompt; ``match`` takes off what length alone explains of the reward of
+  the reference's answers (least squares on log words, within prompts), so that longer is no better;
+- **pessimism**: of language models it takes off Γ standard deviations of the last rounds' rewards
+  (``alignment.iterates``); of linear heads Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9 of
+  Chowdhury et al. on label-private rewards, so that directions which the reference hardly ever
+  writes are not climbed. There Σ is of the judgements. Those are private here, so Σ is of the
+  reference's answers to public prompts, φ̄ their mean for the prompt and λ the mean of Σ's diagonal;
+  the norm is counted in its mean over those answers. It says how unusual an answer is, and is no
+  confidence bound.
+
+An ensemble over noise seeds of one release is impossible: there is one release, and every further
+one costs another ε. Noise drawn anew on top of it is independent of the error that it has.
+
+Legend: R answers, P prompts, K answers of the reference to each, D features.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from murmuration.alignment.iterates import Disagreement, Iterates
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import FeatureMap
+from murmuration.preference.language.reward import SavedReward
+from murmuration.preference.reward import RewardModel
+
+LENGTHS = ("none", "penalise", "match")
+_AT_A_TIME = 1000
+
+
+class Scores(Protocol):
+    """What gives R answers their rewards; only differences for one prompt mean anything."""
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """(R,) float64."""
+        ...
+
+
+class AnswerReward:
+    """The reward of a model folder, for any number of answers at a time.
+
+    The texts go to the model as `murmuration score` gives them to it: its own templating, and no
+    tokens of whoever wrote the answers. One that is too long for a language model's reward is worth
+    as little as the worst of those that it is given with: to go on for ever must not pay, and one
+    answer must not end a run.
+
+    Attributes:
+        model: what it is of.
+        too_long: how many answers were, so far.
+        iterates: of a language model, where they were asked for.
+    """
+
+    def __init__(self, model: RewardModel | SavedReward) -> None:
+        self.model, self.too_long = model, 0
+        self.iterates: Iterates | None = None
+
+    @classmethod
+    def load(cls, folder: str | Path, *, iterates: bool = False) -> "AnswerReward":
+        """From RUN/model, of a language model with the run's ``iterates`` if they are asked for;
+        raises InputError if it is not a reward, or they are not there."""
+        found = cls(RewardModel.load(folder))
+        if iterates and isinstance(found.model, SavedReward):
+            found.iterates = Iterates.beside(folder)
+        return found
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """As `Scores`.
+
+        Raises:
+            InputError: a reward is not finite, or no answer fits into the model's context.
+        """
+        prompts, responses = list(prompts), list(responses)
+        read_R = np.ones(len(responses), dtype=bool)
+        if isinstance(self.model, SavedReward):
+            read_R = self.model.fits(prompts, responses)
+        if len(responses) and not read_R.any():
+            raise InputError(
+                "--reward: every answer is too long for it to read: lower --max-new-tokens, or "
+                "train the reward with more --max-tokens"
+            )
+        places, rewards_R = np.flatnonzero(read_R), np.empty(len(responses))
+        for at in range(0, len(places), _AT_A_TIME):
+            some = places[at : at + _AT_A_TIME].tolist()
+            rewards_R[some] = self.model.score(
+                [prompts[place] for place in some], [responses[place] for place in some]
+            )
+        if len(places) < len(responses):
+            rewards_R[~read_R] = rewards_R[read_R].min()
+            self.too_long += len(responses) - len(places)
+        if not np.isfinite(rewards_R).all():
+            raise InputError("--reward: a reward is not finite; nothing can be learnt from it")
+        return rewards_R
+
+
+@dataclass(frozen=True)
+class Guards:
+    """How a reward is kept from being gamed.
+
+    Attributes:
+        clip: whether centred rewards are clipped to the reference's range.
+        length: one of `LENGTHS`.
+        length_penalty: of ``penalise``, in the reward's own logits for each doubling.
+        pessimism: Γ: of a linear head in logits for an answer as unusual as the reference's are on
+            average, of a language model in standard deviations over iterates.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    clip: bool = True
+    length: str = "none"
+    length_penalty: float = 0.5
+    pessimism: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.length not in LENGTHS:
+            raise InputError(f"--length must be one of {', '.join(LENGTHS)}; got {self.length!r}")
+        for name in ("length_penalty", "pessimism"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                option = "--" + name.replace("_", "-")
+                raise InputError(f"{option} must be a number that is not negative; got {value}")
+
+    def check(self, scores: "Scores") -> None:
+        """InputError if a reward has not what they need."""
+        known = isinstance(getattr(scores, "model", None), RewardModel)
+        if self.pessimism and not (known or getattr(scores, "iterates", None)):
+            raise InputError(
+                "--pessimism is for linear heads, whose features say how unusual an answer is, and "
+                "for language models that were trained with --keep-last"
+            )
+
+
+class GuardedReward:
+    """A reward with guards that were fitted to the reference's answers to P prompts.
+
+    Attributes:
+        low, high: the range of these answers' centred rewards, after length and pessimism.
+        slope: what ``match`` takes off for each unit of log words.
+        clipped: how many answers were beyond the range so far, and how many there were.
+    """
+
+    def __init__(
+        self,
+        scores: Scores,
+        guards: Guards,
+        prompts: Sequence[str],
+        answers_PK: Sequence[Sequence[str]],
+    ) -> None:
+        """Raises InputError if there are fewer than two answers to a prompt, or pessimism is asked
+        of a reward that has no features."""
+        guards.check(scores)
+        if not prompts or min(map(len, answers_PK)) < 2:
+            raise InputError("guards need at least two answers of the reference to each prompt")
+        self._scores, self.guards = scores, guards
+        flat = [answer for answers in answers_PK for answer in answers]
+        asked = [
+            prompt for prompt, answers in zip(prompts, answers_PK, strict=True) for _ in answers
+        ]
+        place_R = np.repeat(np.arange(len(prompts)), [len(answers) for answers in answers_PK])
+        self._place: Mapping[str, int] = {prompt: at for at, prompt in enumerate(prompts)}
+        counts_P = np.bincount(place_R, minlength=len(prompts)).astype(float)
+
+        def mean_P(values_R: np.ndarray) -> np.ndarray:
+            return np.bincount(place_R, values_R, len(prompts)) / counts_P
+
+        raw_R, log_R = scores(asked, flat), _log_words(flat)
+        self._reward_P, self._log_P = mean_P(raw_R), mean_P(log_R)
+        self._words_P = mean_P(np.exp(log_R))
+        apart_R, longer_R = raw_R - self._reward_P[place_R], log_R - self._log_P[place_R]
+        spread = float(longer_R @ longer_R)
+        self.slope = float(longer_R @ apart_R) / spread if spread else 0.0
+        self._unusual: _Unusual | Disagreement | None = None
+        if guards.pessimism:
+            assert isinstance(scores, AnswerReward)  # as was checked
+            if scores.iterates:
+                self._unusual = Disagreement(scores.iterates, asked, flat, place_R)
+            else:
+                features = scores.model.features  # type: ignore[union-attr]
+                self._unusual = _Unusual(features, asked, flat, place_R)
+        self.low, self.high, self.clipped, self.seen = -math.inf, math.inf, 0, 0
+        found_R = self(asked, flat)
+        self.low, self.high = float(found_R.min()), float(found_R.max())
+        self.clipped = self.seen = 0
+
+    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """As `Scores`; of the prompts that guards were fitted to.
+
+        Raises:
+            InputError: another prompt.
+        """
+        try:
+            place_R = np.array([self._place[prompt] for prompt in prompts], dtype=int)
+        except KeyError as error:
+            raise InputError(f"guards were not fitted to the prompt {error}") from None
+        guards, log_R = self.guards, _log_words(responses)
+        found_R = self._scores(prompts, responses) - self._reward_P[place_R]
+        if guards.length == "match":
+            found_R -= self.slope * (log_R - self._log_P[place_R])
+        if guards.length == "penalise":
+            doublings_R = (log_R - np.log(self._words_P[place_R])) / math.log(2.0)
+            found_R -= guards.length_penalty * np.maximum(doublings_R, 0.0)
+        if self._unusual is not None:
+            found_R -= guards.pessimism * self._unusual(prompts, responses, place_R)
+        self.seen += len(found_R)
+        self.clipped += int(((found_R < self.low) | (found_R > self.high)).sum())
+        return found_R.clip(self.low, self.high) if guards.clip else found_R
+
+
+def _log_words(texts: Sequence[str]) -> np.ndarray:
+    """log(number of words), of none as of one, (R,)."""
+    return np.log([max(1, len(text.split())) for text in texts])
+
+
+class _Unusual:
+    """How far features lie from the reference's for the prompt, in the mean of its own answers."""
+
+    def __init__(
+        self,
+        features: FeatureMap,
+        prompts: Sequence[str],
+        answers: Sequence[str],
+        place_R: np.ndarray,
+    ) -> None:
+        self._features = features
+        phi_RD = np.asarray(self._features(list(prompts), list(answers)), dtype=np.float64)
+        counts_P = np.bincount(place_R)[:, None]
+        self._mean_PD = np.zeros((len(counts_P), phi_RD.shape[1]))
+        np.add.at(self._mean_PD, place_R, phi_RD)
+        self._mean_PD /= counts_P
+        apart_RD = phi_RD - self._mean_PD[place_R]
+        cov_DD = apart_RD.T @ apart_RD / len(apart_RD)
+        ridge = float(np.trace(cov_DD)) / len(cov_DD)
+        if not ridge:
+            raise InputError("--pessimism: the reference gives each prompt only one answer")
+        self._root_DD = np.linalg.cholesky(cov_DD + ridge * np.eye(len(cov_DD)))
+        self._usual = float(self._norms(apart_RD).mean())
+
+    def __call__(
+        self, prompts: Sequence[str], responses: Sequence[str], place_R: np.ndarray
+    ) -> np.ndarray:
+        phi_RD = np.asarray(self._features(list(prompts), list(responses)), dtype=np.float64)
+        return self._norms(phi_RD - self._mean_PD[place_R]) / self._usual
+
+    def _norms(self, apart_RD: np.ndarray) -> np.ndarray:
+        from scipy.linalg import solve_triangular
+
+        whitened_DR = solve_triangular(self._root_DD, apart_RD.T, lower=True)
+        return np.sqrt((whitened_DR**2).sum(0))

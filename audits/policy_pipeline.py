@@ -1,0 +1,244 @@
+"""Audits of whole runs that learn a policy: canary users of a tiny language model.
+
+The runs, the attackers and the bound are those of `audits.pipeline`; what learns is a network
+of GPT-2's kind with random layers, all of it trained, on judgements of two words each, by their
+likelihoods under a policy and its reference.
+
+Directions of users are not orthogonal in a language model: they share its layers, and a model moves
+with everybody who was in it. What is a canary's own are the two rows of the head for the next token
+that belong to their words. With answers of one word nobody else's gradient is anything there: what
+all words share of a log-likelihood, the sum over the vocabulary, is the same of both answers and
+cancels in their difference. The head begins at zero, as a new one does, so that a first gradient
+lies in these rows alone; with the noise in the head more and more of it lies in the layers below.
+The white-box attacker looks at the rows only, and knows how long a canary's clipped gradient is
+there: he computes it at the model that was sent.
+
+How long that is depends on all canaries, through the model. So outcomes are not independent, and
+the bound is that of one run, which does not need them to be (Steinke, Nasr and Jagielski 2023). The
+black-box attacker asks the released policy how much likelier the one word is than the other.
+
+Legend: M canaries, D trained parameters, V words, H width.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import Message
+
+from murmuration.audits.pipeline import (
+    CLIP,
+    ONE_RUN_EPSILON,
+    PROMPT,
+    SHARE,
+    Outcome,
+    Watching,
+    one_run,
+    row_of,
+    run_canaries,
+)
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase, language_base
+from murmuration.preference.language.likelihood import SavedLikelihood
+from murmuration.preference.language.policies import policy_examples
+from murmuration.preference.models import preference_model
+from murmuration.privacy.auditing import Measured, Target, Task
+
+_WIDTH, _LAYERS, _HEADS = 8, 1, 2
+#: A reward of one for a log-ratio of one, so that gradients are far longer than the clip norm.
+_BETA = 1.0
+#: How far a noise of one clip norm moves θ, over epsilon, to which noise is about inversely
+#: proportional: by enough for the layers below the head to learn from the second round on, and not
+#: so much that most of a gradient lies there.
+_STEP = 0.0125
+#: How many times too long a fault lets vectors be. Of a few dozen users that go into directions of
+#: their own, sums are still shorter than so many honest users can make them.
+_LOOSE = 6
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy of canaries' words from a base in ``folder``; see `tiny_policy`."""
+
+    folder: Path
+    canaries: int
+    epsilon: float
+    base: None = None
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Two words of each."""
+        return [(f"yes{number}", f"no{number}") for number in range(self.canaries)]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """A policy, all of it trained."""
+        return {
+            "task": "policy",
+            "base": str(self.folder),
+            "train": "full",
+            "beta": _BETA,
+            "learning_rate": _STEP * self.epsilon * round(SHARE * self.canaries) / CLIP,
+        }
+
+    @cached_property
+    def network(self) -> LanguageBase:
+        """The base, loaded."""
+        path, train = str(self.folder), str(self.settings["train"])
+        return language_base(vars(BaseSettings(path, train, task="policy", beta=_BETA)))
+
+    def gradients(self, theta_D: np.ndarray) -> Iterator[torch.Tensor]:
+        """Canaries' gradients at θ, in their order, some at a time, (B, D)."""
+        rows = [row_of(str(number), *pair) for number, pair in enumerate(self.pairs)]
+        examples = policy_examples(Judgements.from_rows(rows), self.network)
+        every_M = torch.arange(self.canaries)
+        return examples.user_gradients(
+            torch.from_numpy(theta_D),
+            every_M,
+            torch.ones_like(every_M),
+            preference_model("btl"),
+            batch_users=True,
+        )
+
+    def own(self, vectors_BD: torch.Tensor, canaries_B: np.ndarray) -> torch.Tensor:
+        """The part of vectors that is some canaries' own, (B, 2·H)."""
+        network: Any = self.network.model
+        head_VH, start = network.get_output_embeddings().weight, 0
+        for parameter in self.network.trained:
+            if parameter is head_VH:
+                break
+            start += parameter.numel()
+        table_BVH = vectors_BD[:, start : start + head_VH.numel()].view(-1, *head_VH.shape)
+        words = [self.pairs[canary] for canary in canaries_B]
+        ids_B2 = torch.tensor([self.network.tokenizer.convert_tokens_to_ids([*w]) for w in words])
+        every_B1 = torch.arange(len(table_BVH))[:, None] if len(table_BVH) > 1 else 0
+        return table_BVH[every_B1, ids_B2].flatten(1).double()
+
+    def seen(self, before_D: np.ndarray, noisy_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Along what is their own of their gradient, of which clipping leaves as much."""
+        x_M, length_M, at = [], [], 0
+        for grads_BD in self.gradients(before_D):
+            canaries_B = np.arange(at, at + len(grads_BD))
+            own_BK = self.own(grads_BD, canaries_B)
+            own_B = own_BK.norm(dim=1)
+            noisy_BK = self.own(torch.from_numpy(noisy_D)[None], canaries_B)
+            x_M.append((own_BK * noisy_BK).sum(dim=1) / own_B)
+            length_M.append(own_B / grads_BD.double().norm(dim=1).clamp(min=CLIP))
+            at += len(grads_BD)
+        return torch.cat(x_M).numpy(), torch.cat(length_M).numpy()
+
+    def released(self, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+        """θ, and differences of log-likelihoods: under the reference, whose head is zero, all words
+        are as likely."""
+        saved = LanguageBase(BaseSettings(str(folder), self.network.settings.train, task="policy"))
+        self.network.put(torch.zeros(self.network.dimension))
+        moved_D = _flat(saved) - _flat(self.network)
+        unit_D = self.network.to_theta(torch.ones(1, self.network.dimension))[0]
+        said = SavedLikelihood.load(folder)
+        first_M, other_M = (
+            said.score([PROMPT] * self.canaries, [pair[side] for pair in self.pairs])
+            for side in (0, 1)
+        )
+        return (moved_D / unit_D.double()).numpy(), first_M - other_M
+
+
+def _flat(base: LanguageBase) -> torch.Tensor:
+    return torch.cat([parameter.detach().double().flatten() for parameter in base.trained])
+
+
+@contextmanager
+def tiny_policy(canaries: int, epsilon: float) -> Iterator[Policy]:
+    """A policy of so many canaries for a run at ``epsilon``, whose base is there within.
+
+    Raises:
+        InputError: there is no transformers.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        policy = Policy(Path(name), canaries, epsilon)
+        _write_base(policy)
+        yield policy
+
+
+def _write_base(policy: Policy) -> None:
+    try:
+        from tokenizers import Tokenizer, models, pre_tokenizers
+        from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, logging
+    except ImportError:
+        raise InputError(
+            "this audit needs transformers: pip install 'murmuration-rlhf[lm]'"
+        ) from None
+    logging.disable_progress_bar()
+    # No end of text: it would follow on all answers, and be learnt from each.
+    plain = ["[PAD]", "[UNK]", "Which", "?", "yes", "no"]
+    listed = [*plain, *(word for pair in policy.pairs for word in pair)]
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(listed)}, "[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    config = GPT2Config(
+        vocab_size=len(listed),
+        n_positions=8,
+        n_embd=_WIDTH,
+        n_layer=_LAYERS,
+        n_head=_HEADS,
+        initializer_range=0.5,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        model = GPT2LMHeadModel(config)
+        torch.nn.init.zeros_(model.lm_head.weight)
+    model.save_pretrained(policy.folder)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]"
+    )
+    tokenizer.save_pretrained(policy.folder)
+
+
+class LooseClip(Watching):
+    """A grid whose nodes are told to clip at many times the norm that noise is for."""
+
+    def push_messages(self, messages_: Iterable[Message]) -> Iterable[str]:
+        """As ever, but for that."""
+        outgoing = list(messages_)
+        for message in outgoing:
+            parameters = message.content.config_records.get("parameters", {})
+            if "clip-norm" in parameters:
+                parameters["clip-norm"] = _LOOSE * CLIP
+        return super().push_messages(outgoing)
+
+
+@lru_cache(maxsize=2)
+def _run(task: Task, grid: Callable[..., Watching]) -> Outcome:
+    with tiny_policy(2 * task.trials, task.epsilon) as policy:
+        return run_canaries(task, 0, grid, learner=policy)
+
+
+def audit_policy(
+    task: Task, *, white: bool = True, grid: Callable[..., Watching] = Watching
+) -> Measured:
+    """One run of a policy, with a canary for each trial; ``grid`` as of `run_canaries`."""
+    return one_run(task, _run(task, grid), white=white)
+
+
+TARGETS = {
+    "pipeline:policy": Target(
+        "one whole run of --task policy with 1,000 canary users, all models seen",
+        audit_policy,
+        trials=500,
+        epsilon=ONE_RUN_EPSILON,
+    ),
+    "pipeline:policy:black-box": Target(
+        "the same, the released policy asked how likely each answer is",
+        partial(audit_policy, white=False),
+        trials=500,
+        epsilon=ONE_RUN_EPSILON,
+    ),
+}

@@ -1,0 +1,37 @@
+"""What ``murmuration audit`` can audit, by name."""
+
+from murmuration.audits import (
+    aup,
+    els,
+    exponential,
+    gaussian,
+    hold_out,
+    labels,
+    median,
+    moments,
+    pipeline,
+    policy_pipeline,
+    threshold,
+)
+from murmuration.privacy.auditing import Target
+
+TARGETS: dict[str, Target] = {
+    **gaussian.TARGETS,
+    **els.TARGETS,
+    **labels.TARGETS,
+    **threshold.TARGETS,
+    **median.TARGETS,
+    **exponential.TARGETS,
+    **moments.TARGETS,
+    **hold_out.TARGETS,
+    **aup.TARGETS,
+    **pipeline.TARGETS,
+    **policy_pipeline.TARGETS,
+}
+
+#: Those that an optional library is needed for.
+NEED = {
+    "distributed-gaussian": "opendp",
+    "discrete-gaussian": "opendp",
+    **dict.fromkeys(policy_pipeline.TARGETS, "transformers"),
+}

@@ -1,0 +1,60 @@
+"""``murmuration agent``: keep a user's data from the node's app, and answer for it by a policy."""
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from murmuration.cli import about_data
+from murmuration.client.agent.agent import Agent, serve
+from murmuration.client.agent.policy import Policy
+from murmuration.client.store import UserStore, load_for_node
+from murmuration.preference.escaping import get_logger
+
+
+def agent(
+    data: Annotated[Path, typer.Option(help="the judgements of this machine's users")],
+    policy: Annotated[Path, typer.Option(help="what may leave: policy.toml")],
+    state: Annotated[
+        Path,
+        typer.Option(help="a private folder: the owner's ledger, and which labels were released"),
+    ],
+    socket: Annotated[Path, typer.Option(help="where the SuperNode's app finds the agent")],
+    group: Annotated[
+        str | None, typer.Option(help="let this group use the socket, not only its owner")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(help="let this user use the socket instead of its owner (as root)")
+    ] = None,
+    columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
+    labels: about_data.Labels = None,
+) -> None:
+    """Answer a node's requests from its users' data, within the owner's policy.
+
+    A row that cannot be used is left out, and reported here; its user and all others stay.
+
+    Runs until you end it. Start it as a user who alone can read the data, and not as the
+    SuperNode's user; give the SuperNode's node-config nothing but agent="SOCKET".
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    get_logger("murmuration.agent")  # in one line each
+    rules = Policy.load(policy)
+    schema = about_data.schema(
+        kind, responses, most_judgements, most_characters, labels, one_user_per_row
+    )
+    named = about_data.renamed(columns, user_column)
+    hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
+    store = UserStore(hosted, place=-1)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    serve(Agent(store, rules, state.expanduser()), socket.expanduser(), group=group, user=user)

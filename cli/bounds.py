@@ -1,0 +1,100 @@
+"""``murmuration bounds``: what the papers prove about the error of a run of this size."""
+
+import json
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.estimation.bounds import (
+    Bound,
+    Case,
+    label_privacy_bounds,
+    user_privacy_bounds,
+)
+from murmuration.reporting.live.tables import console, table_of
+
+
+def all_bounds(case: Case) -> list[Bound]:
+    """Every paper's: by norm and place, lower before upper."""
+    found = [*user_privacy_bounds(case), *label_privacy_bounds(case)]
+    return sorted(found, key=lambda bound: (bound.norm, bound.place, bound.side))
+
+
+def bounds(
+    users: Annotated[int, typer.Option(help="Number of users, n.")],
+    judgements: Annotated[int, typer.Option(help="Judgements of each user, m.")],
+    dimension: Annotated[int, typer.Option(help="Number of features, d.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of a user.")],
+    delta: Annotated[float, typer.Option(help="Delta; 0 for pure epsilon.")],
+    feature_bound: Annotated[
+        float, typer.Option(help="L: bound on the length of a feature vector.")
+    ] = 1.0,
+    model_bound: Annotated[
+        float, typer.Option(help="B: bound on the length of the true model.")
+    ] = 1.0,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            help="Kappa: least eigenvalue of the differences' second moments; "
+            "by default that of independent features in all directions.",
+            show_default=False,
+        ),
+    ] = None,
+    failure: Annotated[
+        float, typer.Option(help="Alpha: probability that upper bounds fail.")
+    ] = 0.05,
+    responses: Annotated[int, typer.Option(help="Responses in each judgement, K.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+) -> None:
+    """Evaluate the papers' upper and lower bounds on the error of the reward model.
+
+    They are rates: true up to constants that the papers do not state. Where a proof gives its
+    constants, the bound with them is shown, too.
+    """
+    try:
+        case = Case(
+            users,
+            judgements,
+            dimension,
+            epsilon,
+            delta,
+            feature_bound,
+            model_bound,
+            coverage,
+            failure,
+            responses,
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    found = all_bounds(case)
+    if as_json:
+        given = {"kappa": case.kappa, "gamma": case.gamma, "total": case.total}
+        print(json.dumps({**given, "rows": [bound.row() for bound in found]}))
+        return
+    terminal = console()
+    terminal.print(_table(found))
+    terminal.print(
+        f"γ = {case.gamma:.4g}, κ = {case.kappa:.4g}, N = {case.total}. Rates are without "
+        "constants: compare how they fall, not how large they are. Lower bounds are for the worst "
+        "θ*. –: the proof states no constants. *: not stated for these numbers.",
+        style="dim",
+        markup=False,
+    )
+
+
+def _table(found: list[Bound]) -> Table:
+    rows = [
+        {
+            "theorem": bound.source + ("" if bound.applies else " *"),
+            "side": bound.side,
+            "norm": "ℓ2" if bound.norm == "l2" else "Σ_D",
+            "privacy": bound.place,
+            "rate": bound.value,
+            "with constants": bound.proved,
+            "formula": bound.formula,
+        }
+        for bound in found
+    ]
+    return table_of(rows, {name: name for name in rows[0]})

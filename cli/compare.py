@@ -1,0 +1,160 @@
+"""``murmuration compare``: which strategy for my users?"""
+
+import json
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.table import Table
+
+from murmuration.cli import about_data
+from murmuration.cli.run import settings
+from murmuration.planning.compare import HEADINGS, Cell, composed_epsilon, write
+from murmuration.planning.compare import compare as compared
+from murmuration.preference.choices import LENGTHS, MODELS
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.live.runs_progress import RunsProgress
+from murmuration.reporting.live.terminal import Terminal
+from murmuration.sims.runtimes.sweep import OnRun, Outcome, on_cluster, one_by_one
+from murmuration.strategies.config import RunConfig
+
+
+class Where(StrEnum):
+    """Where the runs take place."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+def compare(
+    out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the plot.")],
+    data: Annotated[
+        str | None, typer.Option(help="Judgements, as --data of run.", show_default=False)
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="Public test, as --test of run.", show_default=False)
+    ] = None,
+    strategies: Annotated[
+        str, typer.Option(help="Strategies, comma-separated; a variant as in aup:published.")
+    ] = "uls,nonprivate",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(MODELS)),
+    ] = None,
+    epsilon: Annotated[str, typer.Option(help="Epsilons, comma-separated.")] = "1,3,8",
+    columns: about_data.Columns = None,
+    user_column: about_data.UserColumn = None,
+    one_user_per_row: about_data.OneUserPerRow = None,
+    split: about_data.Split = None,
+    data_config: about_data.DataConfig = None,
+    kind: about_data.Kind = None,
+    responses: about_data.Responses = None,
+    most_judgements: about_data.MostJudgements = None,
+    most_characters: about_data.MostCharacters = None,
+    labels: about_data.Labels = None,
+    delta: Annotated[float, typer.Option(help="Delta.")] = 1e-5,
+    adjacency: Annotated[
+        Adjacency, typer.Option(help="Which data sets are neighbours.")
+    ] = Adjacency.ADD_REMOVE,
+    rounds: Annotated[int, typer.Option(help="Rounds.")] = 200,
+    cohort: Annotated[
+        int | None, typer.Option(help="Expected users in a round, as in run.", show_default=False)
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option(help="Number of users to plan for, as in run.", show_default=False)
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds, each a repetition.")] = 3,
+    features: Annotated[
+        str | None, typer.Option(help="Features, as in run.", show_default=False)
+    ] = None,
+    length: Annotated[
+        str | None,
+        typer.Option(help="How length counts, as in run.", click_type=click.Choice(LENGTHS)),
+    ] = None,
+    runtime: Annotated[
+        Where,
+        typer.Option(
+            help="local: one run after the other. ray: side by side, here or on the cluster at "
+            "RAY_ADDRESS; all its machines must then see --out and the files."
+        ),
+    ] = Where.LOCAL,
+    cpus_per_run: Annotated[int, typer.Option(help="ray: processors of one run.", min=1)] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line at the end.")
+    ] = False,
+) -> None:
+    """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
+
+    If it is interrupted, the same command continues it. Strategies without a guarantee under the
+    adjacency are listed as refused.
+    """
+    try:
+        budgets = [float(value) for value in epsilon.split(",")]
+    except ValueError:
+        raise InputError(f"--epsilon {epsilon!r}: numbers separated by commas") from None
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    if seeds < 1 or not names:
+        raise InputError("--seeds must be at least 1 and --strategies must name one")
+    given = {
+        "data": about_data.located(data, split, data_config),
+        "test": test,
+        "model": model,
+        "columns": about_data.renamed(columns, user_column) or None,
+        "one_user_per_row": one_user_per_row,
+        "kind": kind,
+        "responses": responses,
+        "labels": labels,
+        "most_judgements": most_judgements,
+        "most_characters": most_characters,
+        "delta": delta,
+        "adjacency": adjacency.value,
+        "rounds": rounds,
+        "cohort": cohort,
+        "users": users,
+        "features": features,
+        "length": length,
+    }
+    base = settings({**given, "out": str(out / "runs")})
+    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir()):
+        raise InputError(f"--out {out} holds something else; choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    console = Terminal(stderr=as_json)
+    with RunsProgress() as progress:
+
+        def run_all(configs: Sequence[RunConfig], on_run: OnRun) -> list[Outcome]:
+            progress.begin(len(configs))
+            if runtime is Where.RAY:
+                return on_cluster(configs, on_run, cpus_per_run)
+            return one_by_one(configs, on_run)
+
+        cells = compared(base, names, budgets, seeds, out, progress, run_all)
+    composed = composed_epsilon(cells, adjacency, delta)
+    write(cells, composed, base, out)
+    console.print(_table(base, cells))
+    if composed:
+        console.print(
+            f"All of it together would cost ε = {composed:.3g}, had the seeds been secret. They "
+            "are public: release none of it."
+        )
+    console.print(f"table, plot and runs: {out}")
+    if as_json:
+        rows = [cell.row() for cell in cells]
+        finite = composed if math.isfinite(composed) else None
+        print(json.dumps({"rows": rows, "composed_epsilon": finite, "out": str(out)}))
+    if failed := next((cell.failed for cell in cells if cell.failed), None):
+        errors = Terminal(stderr=True, highlight=False)
+        errors.print(f"error: some runs failed, the first: {failed}", style="red")
+        raise typer.Exit(1)
+
+
+def _table(base: RunConfig, cells: list[Cell]) -> Table:
+    table = Table(*HEADINGS, title=f"{base.adjacency}, δ = {base.delta:g}")
+    for cell in cells:
+        style = ("bold red" if cell.failed else "yellow") if cell.missing else ""
+        table.add_row(*cell.line(), style=style)
+    return table

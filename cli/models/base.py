@@ -1,0 +1,62 @@
+"""``murmuration base``: a small language model to try things with, made here in minutes."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from murmuration.reporting.live.terminal import Terminal
+from murmuration.sims.population.population import Population
+from murmuration.sims.population.tiny_language_model import (
+    KINDS,
+    TinyBase,
+    build,
+    public_texts,
+)
+
+_DEFAULT = TinyBase()
+
+
+def base(
+    out: Annotated[Path, typer.Argument(help="Folder for the model.")],
+    kind: Annotated[
+        str, typer.Option(help="Architecture.", click_type=click.Choice(KINDS))
+    ] = _DEFAULT.kind,
+    width: Annotated[int, typer.Option(help="Width of the hidden states.")] = _DEFAULT.width,
+    layers: Annotated[int, typer.Option(help="Number of layers.")] = _DEFAULT.layers,
+    exchanges: Annotated[int, typer.Option(help="Public exchanges to train on.", min=1)] = 10_000,
+    epochs: Annotated[int, typer.Option(help="Passes over the exchanges.")] = _DEFAULT.epochs,
+    batch: Annotated[int, typer.Option(help="Answers in a step.")] = _DEFAULT.batch,
+    rate: Annotated[float, typer.Option(help="Largest learning rate.")] = _DEFAULT.rate,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and order.")] = _DEFAULT.seed,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+) -> None:
+    """Train a small language model on the embedded population's public text.
+
+    No labels and no user's text are used. The folder is for `murmuration run --base`.
+    """
+    shape = TinyBase(
+        kind=kind,
+        width=width,
+        layers=layers,
+        epochs=epochs,
+        batch=batch,
+        rate=rate,
+        seed=seed,
+    )
+    console, started = Terminal(stderr=True), time.monotonic()
+    with console.status("writing public texts") as status:
+
+        def progress(step: int, steps: int, loss: float) -> None:
+            if step % 20 == 0 or step == steps:
+                status.update(f"step {step:,} of {steps:,}, loss {loss:.2f}")
+
+        loss = build(out, shape, public_texts(Population(), exchanges), progress)
+    seconds = round(time.monotonic() - started, 1)
+    if as_json:
+        print(json.dumps({"out": str(out), "loss": loss, "seconds": seconds}))
+    else:
+        print(f"wrote a language model to {out}: loss {loss:.2f} a word, {seconds:.0f} s")

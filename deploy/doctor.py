@@ -1,0 +1,153 @@
+"""``murmuration deploy doctor``: what of a deployment is reachable, registered, version-matched.
+
+And what of it strangers reach: it tries to list nodes and runs and to take an app's task as
+somebody who knows the address and the CA certificate and has no key. From a server's folder that is
+done by another account of the machine (as root); from a client's, by whoever runs it, from there.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from flwr.proto.control_pb2 import ListNodesRequest
+from flwr.supercore.control import ControlHttpClient
+from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
+
+from murmuration.deploy.certificates import days_left
+from murmuration.deploy.client import Client, connection, server_certificate
+from murmuration.deploy.handed_over import SETTINGS
+from murmuration.deploy.init import REGISTRATION, deployed_address
+from murmuration.deploy.outsider import REFUSED, RUNTIME, tried, tried_as
+from murmuration.deploy.register import public_keys
+from murmuration.deploy.templates import EXECUTOR_SECRET, STATE_FILE
+from murmuration.preference.data.judgements import InputError
+from murmuration.server.registration import read_registration
+
+#: An account that every system has and that owns nothing.
+STRANGER = "nobody"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report: what was looked at, whether it is well, and what was seen."""
+
+    what: str
+    well: bool
+    seen: str
+
+
+def examine(folder: Path) -> list[Finding]:
+    """Look at a deployment from its server's machine, or from a client's.
+
+    Raises:
+        InputError: the folder is neither a deployment nor a client's.
+    """
+    folder = folder.expanduser().absolute()
+    if (folder / SETTINGS).exists():
+        return _from_a_client(folder)
+    server = folder / "server"
+    address = deployed_address(server)
+    found = [*_private(folder), _registration(server), _certificate(address, server)]
+    found.append(_plain(address))
+    if found[-2].well:
+        found += [*_strangers(address, server), *_nodes(address, server, folder)]
+    return found
+
+
+def _from_a_client(folder: Path) -> list[Finding]:
+    """What whoever has a client's address and CA certificate reaches from this machine."""
+    address = Client.load(folder).address
+    found = [_certificate(address, folder), _plain(address)]
+    if found[0].well:
+        got = tried(address, (folder / "ca.crt").read_bytes())
+        found += _outcomes("without a key", got, "right only for the account that runs the server")
+    return found
+
+
+def _strangers(address: str, server: Path) -> list[Finding]:
+    """What this account gets without the executors' secret, and what another account gets."""
+    certificate = (server / "ca.crt").read_bytes()
+    mine = {name: said for name, said in tried(address, certificate).items() if name in RUNTIME}
+    found = _outcomes("without a secret", mine, f"start it with server/{EXECUTOR_SECRET}")
+    if os.geteuid() != 0:
+        seen = "not tried: run this as root, or `deploy doctor` with a client's folder elsewhere"
+        return [*found, Finding("other accounts", True, seen)]
+    others = tried_as(STRANGER, address, certificate)
+    return [*found, *_outcomes("other accounts", others, "start it by server/superlink.sh")]
+
+
+def _outcomes(who: str, got: dict[str, str], mend: str) -> list[Finding]:
+    """One line about all that was tried."""
+    bad = [f"{name}: {said}" for name, said in got.items() if said != REFUSED]
+    if bad:
+        return [Finding(who, False, f"{'; '.join(bad)} ({mend})")]
+    return [Finding(who, True, f"refused: {', '.join(got)}")]
+
+
+def _private(folder: Path) -> list[Finding]:
+    secret = [*folder.expanduser().rglob("*.key"), *folder.glob(f"server/{STATE_FILE}*")]
+    keys = [path for path in secret if path.stat().st_mode & 0o077]
+    well = not keys
+    seen = "private" if well else f"others can read {keys[0]}: chmod 600 it"
+    found = [Finding("keys", well, seen)]
+    if (folder.expanduser() / "authority" / "ca.key").exists():
+        found.append(Finding("authority", True, "ca.key is still on this machine; move it off"))
+    return found
+
+
+def _registration(server: Path) -> Finding:
+    """Whom nodes may host, as runs will read it."""
+    try:
+        nodes = read_registration(server / REGISTRATION).nodes
+    except InputError as error:
+        return Finding("users", False, str(error))
+    most = sum(hosted.users for hosted in nodes.values())
+    return Finding("users", True, f"{len(nodes)} keys are registered for at most {most} in all")
+
+
+def _certificate(address: str, server: Path) -> Finding:
+    try:
+        shown = server_certificate(address, server / "ca.crt")
+    except InputError as error:
+        return Finding("SuperLink", False, str(error))
+    left = days_left(shown)
+    return Finding("SuperLink", left > 0, f"{address} answers; certificate has {left} days left")
+
+
+def _plain(address: str) -> Finding:
+    """Whether somebody who does not speak TLS gets anything."""
+    try:
+        with connection(address) as plain:
+            plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            answered = re.match(rb"HTTP/1\.\d 2\d\d", plain.recv(1000)) is not None
+    except OSError:
+        answered = False
+    return Finding("without TLS", not answered, "answered!" if answered else "nothing is answered")
+
+
+def _nodes(address: str, server: Path, folder: Path) -> list[Finding]:
+    certificate, mine = (server / "ca.crt").read_bytes(), version("flwr")
+    try:
+        # This interceptor makes the SuperLink refuse a version that it does not go with.
+        with ControlHttpClient.from_server_address(
+            address, False, certificate, [RuntimeVersionHttpInterceptor(component_name="flwr-cli")]
+        ) as client:
+            nodes = list(client.ListNodes(ListNodesRequest()).nodes_info)
+    except Exception as error:
+        return [Finding("version", False, f"flwr {mine} was refused: {error}")]
+    found, known = [Finding("version", True, f"the SuperLink goes with flwr {mine}")], {}
+    try:
+        known = {key: name for name, key in public_keys(folder).items()}
+    except InputError as error:
+        found.append(Finding("clients", False, str(error)))
+    present = {}
+    for node in nodes:
+        name = known.get(bytes(node.public_key)) or node.name or str(node.node_id)
+        present[name] = node.status
+    for name in sorted({*known.values(), *present}):
+        status = present.get(name)
+        seen = f"registered, {status}" if status else "not registered: run server/register.sh"
+        found.append(Finding(name, status == "online", seen))
+    return found

@@ -1,0 +1,139 @@
+"""One run on a deployment: submitted to its SuperLink, followed, and resumed when it breaks.
+
+The ServerApp runs where the SuperExec is, which is this machine; so is the run directory. A run
+that ends in any other way than completed is submitted again and goes on from its checkpoint: the
+ledger has every release that was charged, so what the crash repeats is charged again.
+"""
+
+import json
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from flwr.proto.control_pb2 import ListRunsRequest
+from flwr.supercore.control import ControlHttpClient
+
+from murmuration.deploy import templates
+from murmuration.deploy.init import CONNECTION, REGISTRATION
+from murmuration.deploy.processes import environment_of
+from murmuration.deploy.watch import Watch
+from murmuration.preference.data.judgements import InputError
+from murmuration.reporting.run_files import handed_over
+from murmuration.sims.runtimes.app_bundle import write_bundle
+from murmuration.strategies.config import RunConfig, refuse_seed
+from murmuration.strategies.protocol.availability import Reason
+from murmuration.strategies.protocol.node_texts import shortened
+
+_POLL = 0.5
+
+
+def run_deployed(
+    server: Path,
+    address: str,
+    config: RunConfig,
+    *,
+    attempts: int = 5,
+    say: Callable[[str], None] = lambda text: None,
+    app_dir: Path | None = None,
+) -> dict[str, object]:
+    """Run ``config`` on the SuperLink of a deployment's ``server`` folder; the result.
+
+    Nodes are held to what the deployment's file registers them for (``server.registration``), and
+    are sent none of the settings. With ``app_dir`` the app is what is in that folder, and there
+    need be no result.
+
+    A run that was aborted because nodes failed is not submitted again: each attempt would be
+    charged, and somebody has to look first.
+
+    Raises:
+        InputError: there is a seed, the run was aborted, or it did not complete in so many
+            attempts; says why the last one ended.
+    """
+    refuse_seed(config)
+    out = Path(config.out)
+    why = ""
+    for attempt in range(attempts):
+        begun = (out / "config.json").exists()
+        if begun and not config.resume and attempt == 0:
+            raise InputError(f"--out {out} holds a run already; continue it with --resume")
+        # Once: what the first attempt has charged again is on the ledger.
+        accept = config.accept_ledger_loss and attempt == 0
+        registration = config.registration or str(server / REGISTRATION)
+        settings = replace(
+            config, resume=begun, accept_ledger_loss=accept, registration=registration
+        )
+        (out / "aborted.json").unlink(missing_ok=True)  # of an attempt before
+        home = Path(templates.server_environment(server)["FLWR_HOME"])
+        with handed_over(settings.to_run_config(), home) as run_config:
+            with tempfile.TemporaryDirectory(prefix="mm-") as scratch:
+                app = write_bundle(Path(scratch) / "app", run_config, app_dir=app_dir)
+                run_id = submit(server, app)
+            say(f"run {run_id} submitted" + (", going on from the checkpoint" if begun else ""))
+            why = follow(server, address, run_id, Watch(out, config.rounds, say))
+        if not why:
+            result = out / "result.json"
+            return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+        why = shortened(why)
+        say(f"run {run_id} ended: {why}")
+        if (aborted := out / "aborted.json").exists():
+            said = json.loads(aborted.read_text(encoding="utf-8"))
+            then = "go on with --resume"
+            if said["aborted"] == Reason.REFUSED:
+                then += (
+                    " when the policies allow it, or begin anew by other numbers in another --out"
+                )
+            raise InputError(
+                f"the run was aborted, {said['aborted']}: {said['because']}. What happened exactly "
+                f"is in {out / 'private' / 'log.jsonl'}; {then}"
+            )
+    raise InputError(f"the run did not complete in {attempts} attempts; the last: {why}")
+
+
+def flwr(server: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Flower's command line, against the SuperLink of a deployment's ``server`` folder."""
+    return subprocess.run(
+        [templates.tool("flwr"), *arguments],
+        env=environment_of(server),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def submit(server: Path, app: Path) -> int:
+    """Hand an app to a deployment's SuperLink; the number of its run.
+
+    Raises:
+        InputError: it was refused; says what Flower said.
+    """
+    done = flwr(server, "run", str(app), CONNECTION, "--format", "json")
+    found = re.search(r'"run-id":\s*"?(\d+)"?', done.stdout)
+    if not found:
+        raise InputError(
+            f"`flwr run` refused the app: {(done.stdout + done.stderr).strip()[-500:]}"
+        )
+    return int(found[1])
+
+
+def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
+    """Wait until a run is over, and watch it; why it did not complete, or nothing."""
+    certificate = (server / "ca.crt").read_bytes()
+    while True:
+        try:
+            with ControlHttpClient.from_server_address(address, False, certificate, []) as client:
+                while True:
+                    listed = client.ListRuns(ListRunsRequest(run_id=run_id))
+                    status = listed.run_dict[run_id].status
+                    watch.look(client)
+                    if status.status == "finished":
+                        completed = status.sub_status == "completed"
+                        return "" if completed else f"{status.sub_status}: {status.details}".strip()
+                    time.sleep(_POLL)
+        except Exception:  # the SuperLink is away for a while: it may come back
+            time.sleep(_POLL)

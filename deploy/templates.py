@@ -1,0 +1,280 @@
+"""The commands, units and explanations that ``murmuration deploy init`` writes."""
+
+import getpass
+import shlex
+import sysconfig
+from collections.abc import Sequence
+from pathlib import Path
+
+from murmuration.client.isolated import OFFLINE, python
+
+#: Variables of a SuperNode and its executor; the server's programs have one more.
+NODE_ENVIRONMENT = {
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
+    "FLWR_TELEMETRY_ENABLED": "0",
+}
+#: What a SuperNode's app is told: where the agent is, and nothing else.
+SOCKET = "/run/murmuration/agent.sock"
+#: What a SuperLink or SuperNode and its executor know, and nobody else. Mode 0600.
+EXECUTOR_SECRET = "superexec.key"
+#: Where the SuperLink keeps runs, nodes' keys and, while a run goes on, what nodes sent.
+STATE_FILE = "state.db"
+DATA, STATE, ETC = "/var/lib/murmuration/judgements.jsonl", "/var/lib/murmuration/state", "/etc"
+#: What a SuperNode keeps that is a system service: its logs.
+NODE_STATE = "/var/lib/murmuration-node"
+
+
+def server_environment(server: Path) -> dict[str, str]:
+    """Variables that the server's programs need."""
+    return {**NODE_ENVIRONMENT, "FLWR_HOME": str(server / "flwr")}
+
+
+def superlink(server: Path, bind: str, port: int) -> list[str]:
+    """The SuperLink: TLS, node authentication, state on disk, the ServerApp in another process.
+
+    With ``--isolation process`` a SuperLink that is killed does not take the ServerApp with it, and
+    gives the ServerApp's task to nobody but an executor that knows the secret. To other accounts
+    and machines its port answers what SuperNodes need and nothing else (``deploy.guarded``).
+    """
+    return [
+        *_guarded("superlink"),
+        *("--host", bind, "--port", str(port)),
+        *("--database", str(server / STATE_FILE)),
+        *("--ssl-ca-certfile", str(server / "ca.crt")),
+        *("--ssl-certfile", str(server / "server.crt")),
+        *("--ssl-keyfile", str(server / "server.key")),
+        "--enable-supernode-auth",
+        *("--isolation", "process"),
+        *("--superexec-auth-secret-file", str(server / EXECUTOR_SECRET)),
+        "--disable-runtime-dependency-installation",
+    ]
+
+
+def superexec(server: Path, port: int) -> list[str]:
+    """What starts the ServerApp of each run."""
+    return [
+        tool("flower-superexec"),
+        *("--runtime-api-address", f"127.0.0.1:{port}"),
+        *("--root-certificates", str(server / "ca.crt")),
+        *("--superexec-auth-secret-file", str(server / EXECUTOR_SECRET)),
+    ]
+
+
+def supernode(place: Path, address: str, socket: str, port: int) -> list[str]:
+    """A SuperNode whose app is told nothing but where the agent is.
+
+    Its port on this machine answers the account that it runs as (``deploy.guarded``), and
+    gives tasks to nobody but an executor that knows the secret: under ``--isolation subprocess``,
+    Flower's default, a SuperNode would ask for none.
+    """
+    return [
+        *_guarded("supernode"),
+        *("--superlink", address),
+        *("--root-certificates", str(place / "ca.crt")),
+        *("--auth-supernode-private-key", str(place / "node.key")),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--node-config", f'agent="{socket}"'),
+        *("--isolation", "process"),
+        *("--superexec-auth-secret-file", str(place / EXECUTOR_SECRET)),
+    ]
+
+
+def node_executor(place: Path, port: int) -> list[str]:
+    """What starts the ClientApp at a SuperNode; they talk over the loopback address."""
+    return [
+        tool("flower-superexec"),
+        "--insecure",
+        *("--runtime-api-address", f"127.0.0.1:{port}"),
+        *("--superexec-auth-secret-file", str(place / EXECUTOR_SECRET)),
+    ]
+
+
+def server_files(server: Path, bind: str, port: int) -> dict[str, str]:
+    """Scripts and units of the server's folder, by name."""
+    first, second = superlink(server, bind, port), superexec(server, port)
+    environment, user = server_environment(server), getpass.getuser()
+    of_unit = {**environment, "PATH": f"{programs()}:/usr/local/bin:/usr/bin:/bin"}
+    after = "After=murmuration-superlink.service\n"
+    return {
+        "superlink.sh": _script("The SuperLink: clients connect to it.", first, environment),
+        "superexec.sh": _script("Starts the ServerApp of each run.", second, environment),
+        "murmuration-superlink.service": _unit("SuperLink of a murmuration", first, of_unit, user),
+        "murmuration-superexec.service": _unit(
+            "ServerApps of a murmuration", second, of_unit, user, more=after
+        ),
+    }
+
+
+def client_units() -> dict[str, str]:
+    """The agent and the SuperNode as two system services, by name.
+
+    The owner's own installation writes them: nothing of a folder that they were handed is in them.
+    """
+    etc, main = f"{ETC}/murmuration", ("-m", "murmuration.cli.main")
+    agent = [
+        *python(*main, "agent", "--data", DATA, "--policy", f"{etc}/policy.toml"),
+        *("--state", STATE, "--socket", SOCKET, "--group", "murmuration-node"),
+    ]
+    node = [
+        *python(*main, "deploy", "client", etc, "--socket", SOCKET),
+        *("--state", NODE_STATE),
+    ]
+    return {
+        "murmuration-agent.service": _unit(
+            "murmuration's agent: the only one who reads the judgements",
+            agent,
+            OFFLINE,
+            user="murmuration-agent",
+            group="murmuration-node",
+            service="RuntimeDirectory=murmuration\nStateDirectory=murmuration\n"
+            "StateDirectoryMode=0700\nPrivateNetwork=yes\n",
+        ),
+        "murmuration-node.service": _unit(
+            "SuperNode of a murmuration: runs what the server sends",
+            node,
+            NODE_ENVIRONMENT,
+            user="murmuration-node",
+            group="murmuration-node",
+            more="After=murmuration-agent.service\nRequires=murmuration-agent.service\n",
+            service="StateDirectory=murmuration-node\nStateDirectoryMode=0700\n"
+            "InaccessiblePaths=-/var/lib/murmuration\n",
+        ),
+    }
+
+
+def client_readme(name: str, address: str) -> str:
+    """What is in a client's folder, for its owner to read."""
+    return CLIENT.format(name=name, address=address)
+
+
+def register(folder: Path) -> str:
+    """A script that tells the SuperLink which clients' keys to accept; as often as one likes."""
+    return _script(
+        "Registers every client's public key that is not registered yet; waits for the SuperLink.",
+        python("-m", "murmuration.cli.main", "deploy", "register", str(folder)),
+        server_environment(folder / "server"),
+    )
+
+
+def readme(address: str, hosts: Sequence[str], clients: Sequence[str], fingerprint: str) -> str:
+    """What was written, and what to do next."""
+    listed = "\n".join(f"   - `clients/{name}/` → {name}'s machine" for name in clients)
+    names = {"address": address, "hosts": ", ".join(hosts), "fingerprint": fingerprint}
+    return SERVER.format(**names, listed=listed)
+
+
+def tool(name: str) -> str:
+    """A program beside this interpreter, or its bare name."""
+    path = programs() / name
+    return str(path) if path.exists() else name
+
+
+def programs() -> Path:
+    """Where the programs of this interpreter's packages are; they find each other there."""
+    return Path(sysconfig.get_path("scripts"))
+
+
+def _guarded(name: str) -> list[str]:
+    """One of Flower's programs, started so that its port answers few."""
+    return python("-m", "murmuration.deploy.guarded", name)
+
+
+def _script(comment: str, command: list[str], environment: dict[str, str]) -> str:
+    exports = "".join(f"export {name}={shlex.quote(v)}\n" for name, v in environment.items())
+    # Flower's programs start each other by name, whatever environment is active.
+    exports += f'export PATH={shlex.quote(str(programs()))}:"$PATH"\n'
+    return f"#!/bin/sh\n# {comment}\n{exports}exec {shlex.join(command)}\n"
+
+
+def _unit(
+    description: str,
+    command: list[str],
+    environment: dict[str, str],
+    user: str,
+    *,
+    group: str = "",
+    more: str = "",
+    service: str = "",
+) -> str:
+    variables = "".join(f'Environment="{name}={v}"\n' for name, v in environment.items())
+    of_group = f"Group={group}\n" if group else ""
+    # In a unit a percent sign introduces a specifier; ours are written as they are.
+    return f"""[Unit]
+Description={description}
+Wants=network-online.target
+After=network-online.target
+{more}
+[Service]
+User={user}
+{of_group}{service}{variables}ExecStart={shlex.join(command)}
+Restart=always
+RestartSec=5
+UMask=0077
+NoNewPrivileges=yes
+ProtectSystem=full
+PrivateTmp=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+REGISTRATION = """\
+# Whom each client's key may host. What a node claims beyond this does not count: the number of its
+# users is its influence on the model. Runs read this file when they begin and at each refresh.
+#
+# users = 200                     # at most so many, whoever they are
+# user-ids = ["ann", "bert"]      # these and nobody else; no other node may claim them
+
+"""
+
+SERVER = """\
+# A deployment of murmuration
+
+The SuperLink is reached at **{address}** (certificate for {hosts}, and the loopback address).
+
+1. `authority/ca.key` can make certificates that every client here believes. Move it off this
+   machine; it is only needed to renew `server/server.crt`, which lasts 825 days.
+2. Hand each client their folder over a channel you trust, then delete it here but for `node.pub`;
+   better, let them make a key of their own (`ssh-keygen -t ecdsa -b 384 -N "" -f node.key`) and
+   send you the `.pub`:
+{listed}
+   The folders are signed. Tell each client, by another channel than the folder takes (on the
+   telephone, say), whose signature it must be, for `--fingerprint`:
+   {fingerprint}
+3. Start `server/superlink.sh` and `server/superexec.sh` (or install the two units), then
+   `server/register.sh`: it waits for the SuperLink, and does no harm a second time. Only keys that
+   are registered are let in, and each counts for as many users as `server/nodes.toml` says.
+4. `murmuration deploy doctor .` says who is reachable, registered and of the right version
+   (`--wait 300`: as soon as all are).
+5. `murmuration deploy run . --out FOLDER` starts a run by the numbers in `server/run.toml`, which
+   every client's `policy.toml` was written to fit, and, if it breaks, resumes it.
+
+The SuperLink has one HTTPS port for everything, and may be reached from anywhere: what clients need
+(`/v1/fleet/`) asks for their keys, and everything else is answered to programs of this account on
+this machine alone. So run steps 3 to 5 as the account that the SuperLink runs as, and never forward
+connections to that port from this account (`ssh -R`, a reverse proxy): whoever came through would
+be taken for you. What a hostile app can and cannot do to a client is in
+docs/explanation/deployments.md.
+"""
+
+CLIENT = """\
+# {name}: a client of a murmuration
+
+| file | what it is |
+|---|---|
+| `node.key`, `node.pub` | your key, which stays secret, and the half that the server knows |
+| `ca.crt` | the server at {address} must show a certificate signed by this; no other is believed |
+| `policy.toml` | what may leave your machine. Yours to edit: the server cannot change it |
+| `run.toml` | what the operator says a run will be; `--check` compares it with the policy |
+| `client.toml` | where the server is, and how many users count here |
+| `SHA256SUMS`, `SHA256SUMS.sig` | digests of all these, and the operator's signature |
+
+Nothing else may be in this folder, and nothing in it is ever run. What is yours (ledger, keys,
+logs) is kept beside it, in a folder that nobody hands you.
+
+`murmuration deploy client FOLDER --data YOUR-FILE --check` says what would leave. How to go on,
+and how to run it as two system services, is in docs/how-to/deploying.md of murmuration itself.
+"""

@@ -1,0 +1,155 @@
+"""One set of numbers for a deployment: what its runs are, and what its clients are asked to allow.
+
+``murmuration deploy init`` writes from it
+
+    server/run.toml             what ``deploy run`` does unless it is told otherwise
+    clients/NAME/run.toml       the same, for the owner: ``deploy client --check`` compares
+    clients/NAME/policy.toml    rules that one run by these numbers fits, and a second does not
+
+so that a run by default is answered by policies as they were handed out. A policy is its owner's to
+edit. What a run really asks is stated by the server when it begins, whatever stands in these files.
+"""
+
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from murmuration.client.agent.policy import Policy
+from murmuration.preference.data.judgements import InputError
+from murmuration.strategies.config import RunConfig
+from murmuration.strategies.settings import usual_cohort
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
+from murmuration.strategies.uls import DEFAULT_CLIP
+
+#: The file of a run's numbers, in the server's folder and in each client's.
+RUN = "run.toml"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The numbers of a deployment's usual run.
+
+    Attributes:
+        users: the nominal number of users to train on, a public constant.
+        cohort: how many of them take part in a round on average; 0: by
+            ``usual_cohort``.
+        epsilon: of one run, which is all that a policy pays for.
+        delta: of the run, and at which the policy counts.
+        rounds: of one run.
+        clip: the length of one user's part of a round.
+        group_size: the most judgements of a user that count in a round.
+        repeats: how often a round, or the accuracy at the end, is answered where a server crashed.
+
+    Raises InputError, naming the option, for numbers of which there is no run or no policy.
+    """
+
+    users: int
+    cohort: int = 0
+    epsilon: float = 3.0
+    delta: float = 1e-6
+    rounds: int = 200
+    clip: float = DEFAULT_CLIP
+    group_size: int = DEFAULT_GROUP_SIZE
+    repeats: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.cohort:
+            object.__setattr__(self, "cohort", usual_cohort(self.users))
+        for name in ("users", "rounds", "group_size", "repeats"):
+            if getattr(self, name) < 1:
+                raise InputError(
+                    f"--{name.replace('_', '-')} must be at least 1; got {getattr(self, name)}"
+                )
+        if self.cohort > self.users:
+            raise InputError(f"--cohort {self.cohort} is more than --users {self.users}")
+        if not self.clip > 0.0:
+            raise InputError(f"--clip must be above 0; got {self.clip}")
+        _ = self.run, self.policy
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of a run by these numbers, by their names in ``RunConfig``."""
+        chosen = {field.name: getattr(self, field.name) for field in fields(self)}
+        del chosen["repeats"]
+        return {"strategy": "uls", "adjacency": Policy().adjacency, **chosen}
+
+    @property
+    def run(self) -> RunConfig:
+        """A run by these numbers: its users, and how often it is right about some held out."""
+        return usual_run(self.settings)
+
+    @property
+    def policy(self) -> Policy:
+        """The rules that one such run fits, with or without users held out."""
+        return Policy(
+            strategies=(self.run.strategy,),
+            adjacency=self.run.adjacency,
+            max_epsilon=self.epsilon,
+            delta=self.delta,
+            max_clip=self.clip,
+            max_group_size=self.group_size,
+            max_rounds=self.rounds * self.repeats,
+            max_repeats=self.repeats,
+            max_evaluations=self.repeats if self.run.hold_out else 0,
+        )
+
+    def run_text(self) -> str:
+        """``run.toml``."""
+        return _RUN + tomli_w.dumps(self.settings)
+
+    def policy_text(self) -> str:
+        """``policy.toml``: the rules with what each of them means."""
+        return _POLICY.format(**{**asdict(self.policy), "strategy": self.policy.strategies[0]})
+
+
+def usual_run(settings: dict[str, Any]) -> RunConfig:
+    """A run with these settings, others by default; its nodes have data of their own.
+
+    InputError for settings that are none.
+    """
+    return RunConfig.from_run_config({"data": "", **settings})
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a ``run.toml``, checked.
+
+    Raises:
+        InputError: it cannot be read, or there is no run with them.
+    """
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        usual_run(settings)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be used: {error}") from None
+    return settings
+
+
+_RUN = """\
+# A run of this deployment, unless `murmuration deploy run --set name=value` says otherwise.
+# policy.toml of every client was written from the same numbers.
+
+"""
+
+_POLICY = """\
+# What may leave this machine, whatever the server asks for. Every rule that is left out allows
+# nothing, or next to nothing. `murmuration deploy client DIR --check` says what this comes to.
+# These rules fit one run by the numbers in run.toml, and no second one.
+
+strategies = ["{strategy}"]  # whose requests are answered
+adjacency = "{adjacency}"  # what their guarantee must protect against
+max_epsilon = {max_epsilon}  # over the life of this machine, of what servers state and promise,
+delta = {delta}  #   at this delta
+max_clip = {max_clip}  # length of your part in one answer
+max_group_size = {max_group_size}  # judgements of yours that count in one round
+max_rounds = {max_rounds}  # answers in all
+max_repeats = {max_repeats}  # of the same round, where a server crashed
+max_evaluations = {max_evaluations}  # how often a model is right about your judgements
+features = ["hashing"]
+
+# Randomized labels instead (strategies = []): spent here, on this machine, by its own coins.
+# label_epsilon = 1.0  # all labels of one user together; a server must ask with just this
+# public_items = true  # prompts and responses may be sent: they must be public for this
+"""

@@ -1,0 +1,302 @@
+"""Runs beside each other, as their folders hold them: a page, and what keeps them from comparing.
+
+A run that is not finished, or whose files do not fit each other, is shown with what is missing.
+Its epsilon is then the ledger's, which is written before anything is released and so is never too
+small, or is said to be unknown; where result and ledger differ it is the larger one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.chained_record import Head
+from murmuration.privacy.accounting.ledger import read_account
+from murmuration.privacy.accounting.ledger_lines import Account, LedgerError
+from murmuration.privacy.accounting.terms import Caveat, Unit
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.reporting.facts import facts
+from murmuration.reporting.figures import (
+    duration,
+    points_of_error,
+    share_text,
+)
+from murmuration.reporting.report import STYLE, template
+from murmuration.reporting.run_files import read_json, read_metrics
+
+_NO_LEDGER = "Its ledger is not there, or not whole: nobody can tell what was spent."
+_DISAGREE = "Its result and its ledger do not agree: the larger ε of both is shown."
+_ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
+#: Of the table, in order.
+HEADINGS = (
+    *("run", "strategy", "ε", "δ", "adjacency", "unit"),
+    *("rounds", "cohort", "accuracy", "longer wins", "time"),
+)
+#: The first thing in a page, by which one knows its own.
+MARK = "<!-- murmuration report -->"
+
+
+@dataclass(frozen=True)
+class RunSeen:
+    """A run as its folder holds it.
+
+    Attributes:
+        name: of its folder.
+        result: its ``result.json``; empty if it has not ended.
+        settings: its ``config.json``.
+        epsilon: what it spent; infinite where that is not known, None without privacy.
+        rounds: that are done.
+        missing: what is not there, or does not fit, in whole sentences.
+        by_ledger: the caveats that its ledger has.
+    """
+
+    name: str
+    result: dict[str, Any]
+    settings: dict[str, Any]
+    epsilon: float | None
+    rounds: int
+    missing: tuple[str, ...] = ()
+    by_ledger: frozenset[str] = frozenset()
+
+    @property
+    def private(self) -> bool:
+        """Whether it promises anything."""
+        return self.settings.get("strategy") != "nonprivate"
+
+    @property
+    def seeded(self) -> bool:
+        """Whether somebody chose its seed."""
+        known = self.result.get("seeded") or Caveat.SEEDED in self.by_ledger
+        return self.private and bool(known)
+
+    @property
+    def with_its_base(self) -> str:
+        """What its result promises where it stands on earlier runs; empty where on none."""
+        promise = self.result.get("promise")
+        if not isinstance(promise, dict) or len(promise.get("runs") or ()) < 2:
+            return ""
+        return str(promise.get("statement"))
+
+    @property
+    def unit(self) -> str:
+        """Who or what is protected."""
+        if not self.private:
+            return "nobody"
+        if {**self.settings, **self.result}.get("one_user_per_row"):
+            return "row"
+        if not self.result:
+            return "user"  # what the ledger counts
+        levels = {"user": "user", "item": "judgement", "claimed": "user, not proven"}
+        return levels.get(facts(self.result)["level"], "nobody")
+
+    def line(self) -> tuple[str, ...]:
+        """What stands under ``HEADINGS``."""
+        result, said = self.result, {**self.settings, **self.result}
+        delta = said.get("delta")
+        accuracy = "not there yet"
+        if result:
+            public = result.get("test_is_public")
+            share = result["heldout_accuracy" if public else "heldout_accuracy_by_user"]
+            accuracy = share_text(share, result["heldout_users"])
+            if share is not None:
+                accuracy += f" ± {points_of_error(result.get('heldout_error'))}"
+        rule = (result.get("baselines") or {}).get("longer_wins")
+        planned = said.get("rounds_planned") or self.settings.get("rounds") or self.rounds
+        return (
+            self.name,
+            str(said.get("strategy", "unknown")),
+            with_seed_known(epsilon_told(self.epsilon), self.seeded),
+            "–" if not delta else delta_text(float(delta)),
+            str(said.get("adjacency", "unknown")) if self.private else "–",
+            self.unit,
+            f"{self.rounds:,}" + ("" if self.rounds == planned else f" of {planned:,}"),
+            f"{said['cohort']:,}" if said.get("cohort") else "–",
+            accuracy,
+            "–" if rule is None else share_text(rule),
+            duration(result["seconds_training"]) if result else "–",
+        )
+
+
+def epsilon_told(epsilon: float | None) -> str:
+    """An ε that may be none, or not known."""
+    if epsilon is None:
+        return "no privacy"
+    return epsilon_text(epsilon) if math.isfinite(epsilon) else "unknown"
+
+
+def read_run(folder: Path) -> RunSeen:
+    """The run in a folder; changes nothing.
+
+    Raises:
+        InputError: there is none, or its settings or result are damaged.
+    """
+    settings, result = read_json(folder / "config.json"), read_json(folder / "result.json")
+    if not settings and not result:
+        raise InputError(f"{folder}: there is no run in it: it has neither config nor result")
+    settings = settings or {key: result.get(key) for key in ("strategy", "delta", "adjacency")}
+    missing = [] if result else [_why_unfinished(folder)]
+    rounds = result.get("rounds") or max(
+        (line["round"] for line in read_metrics(folder)), default=0
+    )
+    epsilon: float | None = None
+    caveats: frozenset[str] = frozenset()
+    if settings.get("strategy") != "nonprivate":
+        try:
+            account, contents = read_account(folder / "ledger.jsonl")
+        except (OSError, LedgerError):
+            epsilon, told = math.inf, [_NO_LEDGER]
+        else:
+            caveats = account.terms.caveats
+            try:
+                epsilon, told = _spent(account, contents.head, result)
+            except (ValueError, OverflowError) as error:
+                epsilon, told = math.inf, [f"Its charges cannot be composed: {error}."]
+        missing += told
+    name = folder.resolve().name
+    return RunSeen(name, result, settings, epsilon, int(rounds), tuple(missing), caveats)
+
+
+def _why_unfinished(folder: Path) -> str:
+    text = "It has not ended: there is no result, no accuracy and no report of it. "
+    if because := read_json(folder / "aborted.json").get("because"):
+        text += f"It was aborted: {because} "
+    return text + "Its ε is what the ledger holds so far. It goes on with --resume."
+
+
+def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float, list[str]]:
+    """ε, never too small, and what is wrong with what it is known from."""
+    if account.settled < len(account.lost):
+        return math.inf, ["Charges were lost, and not counted again yet."]
+    terms, said = account.terms, result.get("epsilon")
+    if terms.unit is Unit.LABEL or (result.get("privacy_level") == "item" and not terms.run):
+        spent = terms.item_epsilon or 0.0  # of earlier versions the result alone knows it
+    else:
+        spent = accountant.epsilon(
+            account.spent.items(),
+            adjacency=Adjacency(account.promise["adjacency"]),
+            delta=float(account.promise["delta"]),
+        )
+    if not result:
+        return spent, []
+    number = float(said) if isinstance(said, int | float) else 0.0
+    seeded = Caveat.SEEDED in terms.caveats and not result.get("seeded")
+    same = number >= spent * (1.0 - _ROUNDING) and not seeded
+    if same and str(result.get("ledger_head")) == str(head):
+        return number, []
+    return max(spent, number), [_DISAGREE]
+
+
+def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
+    """Why some of the runs cannot be compared, and what is missing of each."""
+    found = []
+    private = [run for run in runs if run.private]
+    said = [{**run.settings, **run.result} for run in private]
+    for name, of in (
+        ("adjacency", [str(each.get("adjacency")) for each in said]),
+        ("the unit that is protected", [run.unit for run in private]),
+        ("δ", [delta_text(float(each["delta"])) for each in said if each.get("delta")]),
+    ):
+        if len(set(of)) > 1:
+            different = ", ".join(dict.fromkeys(of))
+            found.append(
+                f"These runs differ in {name} ({different}): they cannot be compared on ε alone."
+            )
+    ended = [run for run in runs if run.result]
+    tests = {_test_of(run) for run in ended}
+    if len(tests) > 1:
+        found.append("Accuracies were measured on different people: they cannot be compared.")
+    elif len(ended) > 1 and None in tests:
+        found.append(
+            "Nothing tells whether accuracies were measured on the same people: held out of each "
+            "run, or no digest of the test was kept."
+        )
+    if private and len(private) < len(runs):
+        found.append(
+            "A run here has no privacy: do not publish its figures, or this page, unless the data "
+            "are public."
+        )
+    if len(private) > 1:
+        found.append(
+            "If these runs are on the same people their epsilons add up, and publishing the best "
+            "is a release of each."
+        )
+    found += [
+        f"{run.name}: ε is of this run alone. With what its base cost: {told}"
+        for run in runs
+        if (told := run.with_its_base)
+    ]
+    return found + [f"{run.name}: {text}" for run in runs for text in run.missing]
+
+
+def _test_of(run: RunSeen) -> str | None:
+    return (run.result.get("baselines") or {}).get("test_digest")
+
+
+def comparison_page(runs: Sequence[RunSeen]) -> str:
+    """The runs as one page that fetches nothing."""
+    return MARK + _PAGE.render(
+        style=STYLE,
+        headings=HEADINGS[1:],
+        runs=[(run.name, run.line()[1:]) for run in runs],
+        warnings=warnings_of(runs),
+    )
+
+
+_PAGE = template("""
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ "Runs compared" if runs|length > 1 else "A run that has not ended" }}</title>
+<style>
+{{ style|safe }}
+main.wide { max-width: 68rem; }
+.runs th, .runs td { width: auto; padding-right: .9rem; }
+.runs thead th { border-bottom-width: 2px; }
+@media (max-width: 62rem) {
+  .runs thead { display: none; }
+  .runs tr { display: block; margin-bottom: 1.6rem; }
+  .runs th, .runs td { display: block; border: 0; padding: .12rem 0; }
+  .runs th { font-weight: 650; color: var(--ink); border-bottom: 1px solid var(--line); }
+  .runs td::before { content: attr(data-of) ": "; color: var(--soft); }
+}
+</style>
+</head>
+<body>
+<main class="wide">
+<p class="eyebrow">Murmuration</p>
+<h1>{{ "Runs compared" if runs|length > 1 else "A run that has not ended" }}</h1>
+{% if warnings %}
+<aside><h2>Before you compare</h2><ul>
+{% for text in warnings %}
+<li>{{ text }}</li>
+{% endfor %}
+</ul></aside>
+{% endif %}
+<table class="runs">
+<thead><tr><th scope="col">run</th>
+{% for heading in headings %}
+<th scope="col">{{ heading }}</th>
+{% endfor %}
+</tr></thead>
+<tbody>
+{% for name, cells in runs %}
+<tr><th scope="row">{{ name }}</th>
+{% for cell in cells %}
+<td data-of="{{ headings[loop.index0] }}">{{ cell }}</td>
+{% endfor %}
+</tr>
+{% endfor %}
+</tbody>
+</table>
+<footer>Accuracies with at most one standard error. ε is rounded up. Each run's own report says what
+is not covered.</footer>
+</main>
+</body>
+</html>
+""")

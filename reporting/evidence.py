@@ -1,0 +1,65 @@
+"""What an attacker could gain, and what a second accountant says: rows for reports and cards.
+
+Every figure about an attacker is an upper bound, rounded up. The posterior follows from ε, the
+others from the run's whole privacy curve (``privacy.attack_bounds``); a result of an earlier
+version has no such figures, and what (ε, δ) allows stands instead.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from murmuration.privacy import attack_bounds
+from murmuration.privacy.promise import delta_text, epsilon_text
+from murmuration.reporting.spent import sure_at_most
+
+
+def attack_rows(run: Mapping[str, Any]) -> dict[str, str]:
+    """Return what attacks reach at most, by name; ``run`` has ``result.json``'s entries.
+
+    Nothing where nothing is promised to users or to single judgements.
+    """
+    if run["epsilon"] is None:
+        return {}
+    epsilon, delta = float(run["epsilon"]), float(run["delta"])
+    bounds = run.get("attack") or dataclasses.asdict(attack_bounds.of_point(epsilon, delta))
+    rows = {
+        "Membership inference: TPR at 1 % FPR (upper bound)": bounds["tpr_at_1_percent_fpr"],
+        "Membership inference: TPR at 0.1 % FPR (upper bound)": bounds["tpr_at_0_1_percent_fpr"],
+        "Attacker's posterior, from a 50 % prior": sure_at_most(epsilon),
+        "Attacker's posterior, from a 1 % prior": sure_at_most(epsilon, 0.01),
+    }
+    told = {name: f"at most {_percent(float(share))}" for name, share in rows.items()}
+    mu = bounds["gdp_mu"]
+    shown = f"{epsilon_text(float(mu))}, but for δ = {delta_text(delta)}" if mu is not None else "∞"
+    return told | {"μ-GDP (upper bound)": shown}
+
+
+def second_opinion_rows(run: Mapping[str, Any]) -> dict[str, str]:
+    """Return both accountants' epsilon of the training alone, and what is whose, by name."""
+    opinion = run.get("second_opinion")
+    if not opinion:
+        return {}
+    theirs, ours = opinion["theirs"], opinion["ours"]
+    rows = {}
+    if ours is not None:
+        rows["ε of the training alone, by Murmuration"] = f"{ours:.6f}"
+    rows[f"ε of the training alone, by {opinion['library']}"] = (
+        f"{theirs:.6f}" if theirs is not None else f"not evaluated: {opinion['why']}"
+    )
+    rules = [rule.partition(":")[0] for rule in opinion["by_our_rules"]]
+    rows["Counted by Murmuration's rules alone"] = ", ".join(rules) or "nothing"
+    return rows
+
+
+def second_opinion_text(run: Mapping[str, Any]) -> str | None:
+    """Return the same as one line, for a card; None where there is none."""
+    rows = second_opinion_rows(run)
+    return "; ".join(f"{name}: {value}" for name, value in rows.items()) or None
+
+
+def _percent(share: float) -> str:
+    """Of a share, rounded up to a tenth, or to two digits below 1 %."""
+    digits = 1 if share >= 0.01 else 2
+    return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:g} %"

@@ -1,0 +1,160 @@
+"""A finished run as all need it who tell of it: its report, its model's card, the terminal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from murmuration.preference.choices import NEXT_TOKENS
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.reporting.figures import (
+    duration,
+    points_of_error,
+    round_digits,
+    share_text,
+)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What things are called, by what a run learnt (``preference.data.loading``).
+
+    Attributes:
+        rows: what users have.
+        examples: what a gradient is averaged over.
+        revealed: what a model without privacy may tell.
+        shared: what a crowd as a whole does that a model may tell.
+    """
+
+    rows: str
+    examples: str
+    revealed: str
+    shared: str
+
+
+WORDS = {
+    "reward": Words("judgements", "judgements", "what any single user judged", "prefers"),
+    "text": Words(
+        "texts",
+        "texts (windows of them, where they are long)",
+        "what any single user wrote",
+        "writes",
+    ),
+    "sft": Words("judgements", "judgements", "what any single user was shown", "was shown"),
+    "policy": Words("judgements", "judgements", "what any single user judged", "prefers"),
+}
+
+#: What a ``result.json`` need not have, and what it then says: runs of earlier versions lack most.
+_LACKING: dict[str, Any] = {
+    "task": "reward",
+    "seeded": False,
+    "one_user_per_row": False,
+    "model": "btl",
+    "privacy_level": "user",
+    "proven": True,
+    "account": "",
+    "epsilon_against_server": None,
+    "noise_parties": None,
+    "noise": None,
+    "secure_aggregation": False,
+    "user_isolation": None,
+    "ledger_head": "none: the run is of an earlier version",
+    "heldout_error": None,
+    "heldout_noise": None,
+    "heldout_epsilon": None,
+    "heldout_chance": None,
+    "test": "",
+    "test_users": None,
+    "heldout_loss": None,
+    "heldout_perplexity": None,
+    "heldout_loss_noise": None,
+    "policy_saturated": None,
+    "policy_chosen_ratio": None,
+    "policy_rejected_ratio": None,
+    "policy_chosen_tokens": None,
+    "policy_written_tokens": None,
+    "attack": None,
+    "second_opinion": None,
+    "choice": None,
+    "baselines": None,
+    "versions": {},
+}
+
+
+#: What is counted where judgements are thumbs: no offset of a user's enters, nor could be known.
+_JUDGED_THUMBS = (
+    "pairs of a response that a user liked and one that the same user did not; those with only one "
+    "sort left out"
+)
+
+
+def facts(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a ``result.json``, all of them, and beside them what is said with them.
+
+    Figures in words are rounded to what they can carry, epsilon always upwards. ``level`` is what
+    is promised: ``none``, ``claimed`` (and not proven), for every ``item``, or for every ``user``.
+    """
+    run = {**_LACKING, **result}
+    accounted = run["epsilon"] is not None
+    level = "none" if not accounted else run["privacy_level"] if run["proven"] else "claimed"
+    seen, speed, asked = (
+        run["epsilon_against_server"],
+        run["users_per_second"],
+        run["heldout_users"],
+    )
+    sentence = in_words(Adjacency(run["adjacency"]).sentence, run["task"])
+    return run | {
+        "level": level,
+        "accounted": accounted,
+        "words": WORDS[run["task"]],
+        "next_tokens": run["task"] in NEXT_TOKENS,
+        "writes": run["task"] != "reward",
+        "judged": _JUDGED_THUMBS if run["model"] == "thumbs" else "judgements, ties left out",
+        "epsilon_text": with_seed_known(epsilon_text(run["epsilon"]), run["seeded"])
+        if accounted
+        else "none",
+        "delta_text": delta_text(run["delta"]),
+        "sentence": of_rows(sentence) if run["one_user_per_row"] else sentence,
+        "seen_by_server": None
+        if seen is None
+        else with_seed_known(epsilon_text(seen), run["seeded"]),
+        "who_adds_noise": f"if {run['noise_parties']} of the nodes in each sum add their noise",
+        "accuracy_text": share_text(run["heldout_accuracy"], asked),
+        "by_user_text": share_text(run["heldout_accuracy_by_user"], asked),
+        "error_text": _error(run),
+        "loss_text": _loss(run),
+        "time_text": duration(run["seconds_training"]),
+        "speed_text": round_digits(speed) if speed else "",
+    }
+
+
+def in_words(text: str, task: str) -> str:
+    """A sentence about judgements as one about what users have."""
+    return text.replace("judgement", "text") if task == "text" else text
+
+
+def of_rows(text: str) -> str:
+    """A sentence about users as one about rows, each of which was declared to be a user."""
+    text = text.replace("User-level", "Row-level").replace(
+        "one user, with all their judgements,", "one row"
+    )
+    return text.replace("all judgements of one user, their number included", "one row")
+
+
+def _error(run: Mapping[str, Any]) -> str:
+    """The standard error of the accuracy by user, and how it came by noise."""
+    error = f"{points_of_error(run['heldout_error'])} points"
+    if run["test_is_public"]:
+        return error
+    if run["heldout_noise"] is None:
+        return error + (" (exact: outside the guarantee)" if run["epsilon"] is not None else "")
+    return f"{error}, {points_of_error(run['heldout_noise'])} of them noise"
+
+
+def _loss(run: Mapping[str, Any]) -> str:
+    """Loss and perplexity, of models that say the next token."""
+    loss, perplexity = run["heldout_loss"], run["heldout_perplexity"]
+    if loss is None:
+        return "no finite loss"
+    shown = f", perplexity {perplexity:.4g}" if perplexity is not None else ""
+    return f"{loss:.3f} nats a token{shown}"

@@ -1,0 +1,1 @@
+"""What is shown at a terminal, or sent to a tracker, while a run goes on."""

@@ -1,0 +1,145 @@
+"""How far a run is, from the ``metrics.jsonl`` that it writes, in this process or another.
+
+Only what is new is read. A last line without its end is kept until the rest arrives. A file that
+was replaced, which is what a resumed run does after dropping rounds it will repeat, or cut short,
+is read from its start again.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, Progress, TextColumn
+
+from murmuration.privacy.promise import epsilon_text
+from murmuration.reporting.figures import duration, share_text
+
+_FIGURES = ("epsilon", "heldout_accuracy", "heldout_loss")
+
+
+class Tail:
+    """The lines of ``path``, as they come; the file need not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: tuple[int, int] | None = None
+        self._absent = False  # at the last call: all that is in it at the next one is new
+        self._offset = 0
+        self._torn = b""
+
+    def read(self) -> tuple[list[dict[str, Any]], bool]:
+        """The objects that were added since the last call, and whether they are the file as it was
+        found: at the first call, or after it was replaced or cut short.
+
+        Lines that are not JSON objects are left out; a file that cannot be read has none.
+        """
+        try:
+            with self._path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                identity = (status.st_dev, status.st_ino)
+                found = identity != self._file or status.st_size < self._offset
+                if found:
+                    self._offset, self._torn = 0, b""
+                anew = found and not self._absent
+                self._file, self._absent = identity, False
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            self._absent = self._file is None
+            return [], False
+        self._offset += len(data)
+        *complete, self._torn = (self._torn + data).split(b"\n")
+        return [found for line in complete if (found := _object(line)) is not None], anew
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+class RoundProgress:
+    """How far a run is, from the lines of its metrics.
+
+    Speed is of the rounds that followed the first new ones seen, over the time from those to the
+    last. Rounds that stood in the file before do not count.
+
+    Args:
+        rounds: planned number of rounds, at least 1.
+        epsilon_target: the budget; None for a run without privacy.
+        label: what stands before the bar.
+        clock: seconds, only ever more.
+
+    Attributes:
+        bar: to be drawn.
+        task: the bar's: rounds ``completed`` of a ``total``, ``speed`` in rounds a second.
+    """
+
+    def __init__(
+        self,
+        rounds: int,
+        epsilon_target: float | None,
+        label: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._target = "" if epsilon_target is None else f" of {epsilon_target:g}"
+        self._figures: dict[str, float | None] = dict.fromkeys(_FIGURES)
+        self.bar = Progress(
+            TextColumn("{task.description}", style="bold", markup=False),
+            BarColumn(32),
+            TextColumn("round {task.completed:,} of {task.total:,}"),
+            auto_refresh=False,
+            get_time=clock,
+            speed_estimate_period=math.inf,  # a round may take an hour
+        )
+        self._id = self.bar.add_task(label, total=rounds)
+        (self.task,) = self.bar.tasks
+
+    def add(self, lines: list[dict[str, Any]], *, anew: bool) -> bool:
+        """Take in lines, in the order in which they were written; whether there were new rounds.
+
+        ``anew``: they are the file as it was found, rather than added to it.
+        """
+        found = [line for line in lines if type(line.get("round")) is int]
+        if anew:
+            self._figures = dict.fromkeys(_FIGURES)
+            self.bar.reset(self._id, completed=found[-1]["round"] if found else 0)
+        elif found:
+            self.bar.update(self._id, completed=found[-1]["round"])
+        for line in found:
+            known = {
+                name: value for name in _FIGURES if (value := _number(line.get(name))) is not None
+            }
+            self._figures |= {"epsilon": None, **known}  # what is not measured in every round stays
+        return bool(found) and not anew
+
+    def known(self, *, ended: bool = False) -> list[str]:
+        """ε, accuracy and, unless the run has ended, time left: those that are known."""
+        epsilon, accuracy, loss = (self._figures[name] for name in _FIGURES)
+        texts = [
+            None if epsilon is None else f"ε {epsilon_text(epsilon)}{self._target}",
+            None if accuracy is None else f"held-out {share_text(accuracy)}",
+            None if loss is None else f"{loss:.2f} nats a token",
+            None if ended else self.left,
+        ]
+        return [text for text in texts if text]
+
+    @property
+    def left(self) -> str | None:
+        """How long the rounds will take that are left, where that is known."""
+        left = self.task.time_remaining
+        if not left:
+            return None
+        return f"{left:.0f} s left" if left < 60 else f"{duration(left)} left"
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)

@@ -1,0 +1,189 @@
+"""A promise (``privacy.promise``) as cards, pages and programs are told it.
+
+The same entries whatever made the model, so that cards can be compared; None where there is no
+figure. Every figure is rounded up. What an attacker can find (``privacy.attack_bounds``) follows
+from a run's whole privacy curve on its own card, and from (ε, δ) on what was made from it.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from murmuration.privacy import attack_bounds
+from murmuration.privacy.accounting.terms import Caveat, Trust, Unit
+from murmuration.privacy.promise import (
+    Composed,
+    Promise,
+    ReleasedRun,
+    delta_text,
+    epsilon_text,
+    with_seed_known,
+)
+from murmuration.reporting.evidence import attack_rows, second_opinion_text
+
+NO_AUDIT = "none was made of this model"
+_LOSSES = "privacy loss distributions, rounded up"
+_UNITS = {
+    Unit.USER: "a user, with all their judgements",
+    Unit.ROW: "a single row, not a person",
+    Unit.LABEL: "the label of a single judgement",
+    Unit.NOBODY: "nobody",
+}
+
+#: Entries of a promise, for the head of a card and its table.
+Details = dict[str, Any]
+
+
+def details(
+    promise: Promise,
+    *,
+    result: Mapping[str, Any] | None = None,
+    sampling: str | None = None,
+    audit: str = NO_AUDIT,
+    rows: str = "judgement",
+) -> Details:
+    """Return what is told of a promise.
+
+    Args:
+        promise: of a run, or of whatever was made from some.
+        result: of the run, if it is one's own: what its curve says of attackers, and dp-accounting
+            of its training.
+        sampling: what took place in a round, of a run.
+        audit: what is known of one.
+        rows: what users have.
+    """
+    epsilon = promise.epsilon
+    together = len(promise.composed) > 1 or len(promise.counted) > 1
+    basic = f"basic composition of {len(promise.counted)} runs, each by {_LOSSES}"
+    figures = promise.unit is not Unit.LABEL and epsilon is not None
+    return {
+        "statement": promise.statement,
+        "private": promise.private,
+        "unit": _UNITS[promise.unit].replace("judgement", rows),
+        "adjacency": promise.adjacency.value if promise.adjacency else None,
+        **_figures(promise, (result or {}).get("attack")),
+        "accountant": (basic if together else _LOSSES) if figures else None,
+        "second_opinion": second_opinion_text(result) if result else None,
+        "sampling": sampling,
+        "trust": _trust(promise) if epsilon is not None else None,
+        "together": _composed(promise) if together else None,
+        "caveats": sorted(map(str, promise.caveats)),
+        "runs": [run.name for run in promise.counted],
+        "audit": audit,
+    }
+
+
+def audited(row: Mapping[str, Any]) -> str:
+    """What a line of ``murmuration audit --json`` says, for a promise's ``audit``."""
+    return (
+        f"epsilon is at least {float(row['epsilon_lower']):.3g} with {float(row['confidence']):.0%}"
+        f" confidence, where {float(row['epsilon_claimed']):.3g} is claimed: of {row['target']}, "
+        "not of this model"
+    )
+
+
+def table(told: Mapping[str, Any]) -> str:
+    """Details of a promise as Markdown."""
+    epsilon, delta, seeded = told["epsilon"], told["delta"], not told["private"]
+    attacks = attack_rows(told) if epsilon is not None else {}
+    cells = {
+        "statement": told["statement"],
+        "unit": told["unit"],
+        "adjacency": told["adjacency"],
+        "ε": with_seed_known(epsilon_text(epsilon), seeded) if epsilon is not None else None,
+        "δ (failure probability)": delta_text(delta) if delta is not None else None,
+        "accountant": told["accountant"],
+        "second opinion": told.get("second_opinion"),
+        "sampling": told["sampling"],
+        "trust": told["trust"],
+        "runs together": told["together"],
+        "caveats": "; ".join(told["caveats"]) or "none",
+        "audit": told["audit"],
+        **{name: with_seed_known(value, seeded) for name, value in attacks.items()},
+    }
+    lines = [f"| {name} | {_cell(value)} |" for name, value in cells.items() if value is not None]
+    return "\n".join(["| promise | |", "|---|---|", *lines])
+
+
+def paragraphs(promise: Promise) -> list[str]:
+    """What users were promised, a paragraph each, in Markdown: the figure and what it is of, what
+    it adds up to, and every caveat."""
+    told = [f"**{promise.statement}.**"]
+    if promise.adjacency and promise.unit is not Unit.NOBODY:
+        told[0] += f" {promise.adjacency.sentence}"
+    if len(promise.composed) == 1 and promise.populations:
+        told[0] += f" It is about {promise.composed[0].who}."
+    if len(promise.composed) > 1 or len(promise.counted) > 1:
+        told.append(_together(promise))
+        told.append(
+            "Runs: " + "; ".join(_run_in_words(run) for run in promise.counted) + "."
+        )  # fmt: skip
+    return [*told, *promise.sentences]
+
+
+def earlier_runs(promise: Promise, own: ReleasedRun, whose: str) -> list[str]:
+    """What a reader must know before relying on a run's own epsilon: that its base cost people,
+    too. ``whose`` is what was trained on them, in capitals."""
+    if (earlier := len([run for run in promise.counted if run != own])) < 1:
+        return []
+    runs = "run" if earlier == 1 else "runs"
+    return [f"{whose} TRAINED ON USERS, TOO, by {earlier} earlier {runs}: {_together(promise)}"]
+
+
+def in_words(row: Composed) -> str:
+    """What some runs cost together, for readers; epsilon is rounded upwards."""
+    if row.why or row.epsilon is None:
+        return f"for {row.who} there is no figure: {row.why}"
+    times = "one run" if row.runs == 1 else f"{row.runs} runs together"
+    return (
+        f"for {row.who}, ε = {epsilon_text(row.epsilon)}, δ = {delta_text(row.delta)} in {times} "
+        f"({row.adjacency})"
+    )
+
+
+def _together(promise: Promise) -> str:
+    rows = promise.composed
+    apart = len(rows) > 1 and all(len(row.populations) < 2 for row in rows)
+    return (
+        _composed(promise)
+        + ". Epsilons and deltas of runs under the same adjacency are added (basic composition)."
+        + (" Nobody is in two of these populations, as was declared." if apart else "")
+    )
+
+
+def _composed(promise: Promise) -> str:
+    return with_seed_known("; ".join(map(in_words, promise.composed)), promise.seeded)
+
+
+def _run_in_words(run: ReleasedRun) -> str:
+    cost = "no figure" if run.epsilon is None else f"ε = {epsilon_text(run.epsilon)}"
+    cost = f"{cost}, δ = {delta_text(run.delta)}, {run.adjacency}"
+    return (
+        f"{run.name}: {with_seed_known(cost, Caveat.SEEDED in run.terms.caveats)}, population "
+        f"{run.terms.population or 'not declared'}"
+    )
+
+
+def _figures(promise: Promise, attack: Mapping[str, Any] | None) -> Details:
+    if promise.epsilon is None or promise.delta is None:
+        return dict.fromkeys(("epsilon", "delta", "attack"))
+    if attack is None or len(promise.counted) > 1:
+        bounds = attack_bounds.of_point(promise.epsilon, promise.delta)
+        attack = dataclasses.asdict(bounds)
+    epsilon = float(epsilon_text(promise.epsilon))
+    return {"epsilon": epsilon, "delta": promise.delta, "attack": dict(attack)}
+
+
+def _trust(promise: Promise) -> str:
+    kinds = {run.terms.trust for run in promise.counted}
+    return "; or, of another run: ".join(kind.sentence for kind in Trust if kind in kinds)
+
+
+def first_sentence(text: str) -> str | None:
+    """Return the first sentence of a text, without its full stop; None of an empty one."""
+    return text.partition(". ")[0].rstrip(".") or None
+
+
+def _cell(value: object) -> str:
+    text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+    return " ".join(text.split()).replace("|", "/").replace("<", "&lt;").replace("`", "'")

@@ -1,0 +1,122 @@
+"""Beside a run's figures: when and by which command it was made, and what each part of it cost.
+
+All from files that are for release: ``config.json`` and the ledger. The command is written anew
+from the settings, without the seed, which is a secret, and without folders, which are nobody's
+business where a report is passed on.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.accounting.ledger import read_account
+from murmuration.privacy.accounting.ledger_lines import LedgerError
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.run_files import read_json
+from murmuration.reporting.spent import rows_of
+from murmuration.strategies.config import CHECK, RunConfig
+
+_MOST_PARTS = 12
+_PATH = re.compile(r"(?<![\w:/.])~?/(?:[^\s/:,;()'\"]+/)+([^\s/:,;()'\"]+)")
+#: What an owner declares of the data, rather than what was found in it.
+_DECLARED = {
+    "kind": "kind",
+    "responses": "most responses",
+    "labels": "labels",
+    "users": "nominal users",
+    "most_judgements": "most judgements of a user",
+    "most_characters": "most characters of a text",
+}
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What stands in a run's folder beside its result; empty where it does not.
+
+    Attributes:
+        date: of its first release, as YYYY-MM-DD.
+        command: what was asked for, where it is not the default.
+        declared: what was declared of the data, by name.
+        parts: what was charged for what: name, times, and ε of it alone.
+        twin: the ``result.json`` of the run without privacy, where the operator named one.
+        audit: a line of ``murmuration audit --json``, where the operator named one.
+    """
+
+    date: str = ""
+    command: str = ""
+    declared: Mapping[str, str] | None = None
+    parts: Sequence[tuple[str, int, float]] = ()
+    twin: Mapping[str, Any] | None = None
+    audit: Mapping[str, Any] | None = None
+
+
+def provenance(folder: Path) -> Provenance:
+    """That of the run in a folder; what is missing or damaged is left out."""
+    try:
+        settings = read_json(folder / "config.json")
+    except InputError:
+        settings = {}
+    settings.pop(CHECK, None)
+    date, parts = _of_ledger(folder / "ledger.jsonl")
+    return Provenance(date, command(settings), _declared(settings), parts)
+
+
+def command(settings: Mapping[str, Any]) -> str:
+    """The command line of settings: those that are not defaults, paths by their last name."""
+    if not settings:
+        return ""
+    defaults = asdict(RunConfig())
+    said = ["murmuration", "run"]
+    for name, value in settings.items():
+        if name in ("seed", "out", "resume") or name not in defaults or value == defaults[name]:
+            continue
+        option = "--" + name.replace("_", "-")
+        said += [option] if value is True else [option, shlex.quote(name_of(value))]
+    return " ".join(said)
+
+
+def name_of(value: object) -> str:
+    """A setting as text; of a path on this machine only its last part."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    pieces = [
+        piece.rstrip("/").rsplit("/", 1)[-1]
+        if piece.startswith(("/", "~/", "./", "../"))
+        else piece
+        for piece in text.split(",")
+    ]
+    return ",".join(pieces)
+
+
+def without_folders(text: str) -> str:
+    """A sentence, with absolute paths in it by their last name."""
+    return _PATH.sub(r"\1", text)
+
+
+def _declared(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        told: name_of(settings[name])
+        for name, told in _DECLARED.items()
+        if settings.get(name) not in (None, "", 0)
+    }
+
+
+def _of_ledger(path: Path) -> tuple[str, list[tuple[str, int, float]]]:
+    """The day of the first release, and what was charged."""
+    try:
+        account, contents = read_account(path)
+    except (OSError, ValueError, LedgerError):
+        return "", []
+    days = [str(line["at"])[:10] for line in contents.lines if "at" in line]
+    terms = {
+        "adjacency": Adjacency(account.promise["adjacency"]),
+        "delta": float(account.promise["delta"]),
+    }
+    named = {(charge.event, charge.covers) for charge in account.charges}
+    if len(named) > _MOST_PARTS:  # each takes its time
+        return (days[0] if days else ""), []
+    rows = [(row["covers"], row["times"], row["epsilon"]) for row in rows_of(account, terms)]
+    return (days[0] if days else ""), rows

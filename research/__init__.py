@@ -1,0 +1,1 @@
+"""Reproductions of the papers, benchmarks and stress tests: in a checkout, and not installed."""

@@ -1,0 +1,282 @@
+"""What clipping each user's gradient of a language model costs, over plain batched training.
+
+Three ways through the same judgements, one after the other, so that whatever else the machine does
+meets all of them alike; the figures are medians of ratios:
+
+- plain: the gradient of the mean loss, in batches of as many tokens; nobody is told apart;
+- ours: `preference.language.examples`, each user's mean gradient clipped and added up;
+- loop: a backward pass for each user by itself, its gradients put together, clipped and added.
+
+Of a policy the loss is DPO's, of the last half of each text. Plain and loop compute the reference
+in every step, as a second model that is not trained; ours when a text comes for the first time, and
+then not again, so it is measured both ways: ``ours`` computes all references, ``kept`` none.
+
+With rivals also what others train with: TRL's reward or DPO trainer (`research.bench.rivals`).
+
+The model is of GPT-2's kind with random weights, by default 4 layers, 256 wide, GPT-2's vocabulary;
+64 users have 4 judgements each, all texts 128 tokens.
+
+Legend: D trained parameters, J judgements.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import NOTHING, BaseSettings, LanguageBase
+from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.language.next_tokens import scored_states
+from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.language.tokens import Tokens
+from murmuration.preference.models import preference_model
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.research.bench.rivals import Trl
+from murmuration.research.bench.setting import timed
+from murmuration.sims.runtimes.process_reaper import kept
+
+_MODEL = preference_model("btl")
+#: What is measured of: tasks that train on pairs.
+TASKS = ("reward", "policy")
+
+
+@dataclass(frozen=True)
+class LmBench:
+    """Sizes of what is measured."""
+
+    users: int = 64
+    judgements: int = 4
+    tokens: int = 128
+    layers: int = 4
+    width: int = 256
+    vocabulary: int = 50_257
+    rank: int = 16
+    batch_tokens: int = 0  # as suits the device
+    memory: int = 512  # MiB
+
+
+#: By about how many weights a model has.
+SIZES = {
+    "16M": LmBench(),
+    "30M": LmBench(layers=6, width=384),
+    "124M": LmBench(layers=12, width=768),  # GPT-2's shape
+}
+
+
+def measure(
+    bench: LmBench, train: str, repetitions: int, rivals: bool = False, task: str = "reward"
+) -> dict[str, Any]:
+    """Ratios of time to plain training, medians over so many readings, and plain's seconds.
+
+    With ``rivals`` also those of TRL's trainer.
+
+    Raises:
+        NoRival: there is no TRL.
+    """
+    with _saved(bench) as path:
+        settings = BaseSettings(
+            path=path,
+            train=train,
+            rank=bench.rank,
+            max_tokens=bench.tokens,
+            batch_tokens=bench.batch_tokens,
+            memory=bench.memory,
+            task=task,
+        )
+        base = LanguageBase(settings)
+        given = examples(bench, base)
+        ways = Variants(given)
+        calls = {"plain": ways.plain, "ours": ways.ours, "loop": ways.loop}
+        if task == "policy":
+            calls["kept"] = ways.kept
+        trainer = Trl(base, given) if rivals else None
+        readings = []
+        for _ in range(repetitions + 1):
+            reading = {name: timed(way)[1] for name, way in calls.items()}
+            readings.append(reading | ({"trl": trainer.seconds()} if trainer else {}))
+    readings = readings[1:]  # the first warms up
+    plain = median(each["plain"] for each in readings)
+    figures = {
+        "task": task,
+        "train": train,
+        "users": bench.users,
+        "judgements": bench.judgements,
+        "dimension": base.dimension,
+        "device": base.device.type,
+        "plain_ms_a_judgement": 1e3 * plain / (bench.users * bench.judgements),
+    }
+    for name in readings[0]:
+        if name != "plain":
+            figures[f"{name}_ratio"] = median(each[name] / each["plain"] for each in readings)
+    return figures
+
+
+def examples(bench: LmBench, base: LanguageBase) -> TokenExamples:
+    """Judgements of random tokens; of a policy the first half of each text is a pair's prompt."""
+    judgements, prompt = bench.users * bench.judgements, bench.tokens // 2
+    generator = torch.Generator().manual_seed(0)
+    size = (judgements, 2, bench.tokens)
+    ids_JKL = torch.randint(3, bench.vocabulary, size, generator=generator)
+    second_T = np.zeros(2 * judgements, dtype=np.int64)
+    if base.settings.task == "policy":
+        ids_JKL[:, 1, :prompt] = ids_JKL[:, 0, :prompt]
+        second_T += prompt
+    found = TokenExamples(
+        base=base,
+        tokens=Tokens(
+            ids=ids_JKL.reshape(-1),
+            start_T=np.arange(2 * judgements + 1) * bench.tokens,
+            second_T=second_T,
+            cut=0,
+        ),
+        text_JK=np.arange(2 * judgements).reshape(-1, 2),
+        y_R=torch.ones(judgements),
+        start_U=torch.arange(bench.users + 1) * bench.judgements,
+    )
+    if base.settings.task != "policy":
+        return found
+    known = {each.name: getattr(found, each.name) for each in fields(found)}
+    return PolicyExamples(**known, reference_T=np.append(np.full(2 * judgements, np.nan), 0.0))
+
+
+class Variants:
+    """The ways through some examples, at θ away from zero; each gives the sum, (D,).
+
+    ``plain``'s is the sum of gradients that nobody clipped.
+    """
+
+    def __init__(self, given: TokenExamples, clip: float = 0.1) -> None:
+        self._examples, self._base, self._clip = given, given.base, UserClip(clip)
+        self._parameters = given.base.trained
+        generator = torch.Generator().manual_seed(1)
+        self.theta_D = 0.02 * torch.randn(given.dimension, generator=generator)
+        if isinstance(given, PolicyExamples):
+            self._reference = LanguageBase(replace(given.base.settings, train=NOTHING))
+
+    def ours(self) -> torch.Tensor:
+        """By hooks, in chunks; of a policy nothing is known of its reference before."""
+        if isinstance(self._examples, PolicyExamples):
+            self._examples.reference_T[:-1] = np.nan
+        return self.kept()
+
+    def kept(self) -> torch.Tensor:
+        """As `ours`, where all is known of a policy's reference after the first call."""
+        given = self._examples
+        taken_N = torch.arange(int(given.start_U[-1]))
+        return given.sum_over_users(
+            self.theta_D,
+            taken_N,
+            given.counts_U,
+            self._clip.clip_sum,
+            _MODEL,
+            add=getattr(self._clip, "add_to", None),
+        )
+
+    def plain(self) -> torch.Tensor:
+        """By automatic differentiation of the whole, in batches."""
+        given, most = self._examples, self._base.batch_tokens
+        self._base.put(self.theta_D)
+        shown = given.text_JK.shape[1] * int(given.tokens.lengths_T.max())
+        with self._tracked():
+            for low in range(0, int(given.start_U[-1]), max(1, most // shown)):
+                users = len(given.counts_U) / int(given.start_U[-1])
+                part = np.arange(low, min(low + max(1, most // shown), int(given.start_U[-1])))
+                (self._loss(part) * users).backward()
+            return self._gradient().double()
+
+    def loop(self) -> torch.Tensor:
+        """By automatic differentiation, user by user."""
+        given = self._examples
+        total_D = torch.zeros(given.dimension, dtype=torch.float64)
+        self._base.put(self.theta_D)
+        with self._tracked():
+            for low, high in pairwise(given.start_U.tolist()):
+                for parameter in self._parameters:
+                    parameter.grad = None
+                (self._loss(np.arange(low, high)) / (high - low)).backward()
+                total_D += self._clip.clip_sum(self._base.to_theta(self._gradient()[None]))
+        return total_D
+
+    def _loss(self, judgements_J: np.ndarray) -> torch.Tensor:
+        given, texts_R = self._examples, self._examples.text_JK[judgements_J].reshape(-1)
+        y_JW = given.y_R.view(-1, given.width)[torch.from_numpy(judgements_J)]
+        if isinstance(given, PolicyExamples):
+            with torch.no_grad():
+                reference_R = self._log_likelihoods(self._reference, texts_R)
+            ratio_R = self._log_likelihoods(self._base, texts_R) - reference_R
+            ratio_JK = ratio_R.view(len(judgements_J), -1)
+            return given.loss.loss(ratio_JK, y_JW.to(ratio_JK.device)).sum()
+        reward_JK = self._base.rewards(given.tokens, texts_R).view(len(judgements_J), -1)
+        return _MODEL.loss(reward_JK[:, :1] - reward_JK[:, 1:], y_JW.to(reward_JK.device)).sum()
+
+    def _log_likelihoods(self, base: LanguageBase, texts_R: np.ndarray) -> torch.Tensor:
+        """Of responses, (R,)."""
+        with base.computing():
+            state_QH, next_Q, text_Q = scored_states(base, self._examples.tokens, texts_R)
+            loss_Q = cross_entropy(base.said(state_QH), next_Q, reduction="none")
+        return loss_Q.new_zeros(len(texts_R)).index_add(0, text_Q, -loss_Q)
+
+    def _gradient(self) -> torch.Tensor:
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+        return torch.cat([gradient.reshape(-1) for gradient in found])
+
+    @contextmanager
+    def _tracked(self) -> Iterator[None]:
+        """The trained parameters collect gradients, from zero."""
+        for parameter in self._parameters:
+            parameter.grad = None
+            parameter.requires_grad_(True)
+        try:
+            yield
+        finally:
+            for parameter in self._parameters:
+                parameter.requires_grad_(False)
+                parameter.grad = None
+
+
+@contextmanager
+def _saved(bench: LmBench) -> Iterator[str]:
+    """A folder with the model."""
+    try:
+        from tokenizers import Tokenizer, models
+        from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+    except ImportError:
+        raise InputError(
+            "bench lm needs transformers: pip install 'murmuration-rlhf[lm]'"
+        ) from None
+    words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "a": 2, "b": 3}, "[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", eos_token="[PAD]"
+    )
+    config = GPT2Config(
+        vocab_size=bench.vocabulary,
+        n_positions=bench.tokens,
+        n_embd=bench.width,
+        n_layer=bench.layers,
+        n_head=max(1, bench.width // 64),
+        bos_token_id=0,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    folder = Path(tempfile.mkdtemp(prefix="murmuration-bench-"))
+    # A process that waits beside us, whose keeper removes the folder even if we are killed.
+    waiting, elsewhere = ["sleep", "2147483647"], folder.parent
+    with (
+        Path(os.devnull).open("wb") as nowhere,
+        kept(waiting, scratch=folder, cwd=elsewhere, env=os.environ, output=nowhere),
+    ):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            GPT2LMHeadModel(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        yield str(folder)

@@ -1,0 +1,39 @@
+"""Judgements about nothing, for benchmarks: as many users and judgements each as the name says.
+
+``research.bench.synthetic_users:users_2500`` is 2,500 users with ten judgements each over few
+distinct texts, so that hashing them is quick; ``each_50`` is 2,500 users with fifty each.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+_TEXTS = 500
+_Rows = Callable[[], Iterator[dict[str, str]]]
+
+
+def rows(users: int, each: int) -> Iterator[dict[str, str]]:
+    """``users`` users with ``each`` judgements each."""
+    generator = np.random.default_rng(0)
+    texts = [
+        " ".join(f"w{word}" for word in generator.integers(0, 5000, 40)) for _ in range(_TEXTS)
+    ]
+    others = [text + " ." for text in texts]
+    for user in range(users):
+        for chosen, rejected in generator.integers(0, _TEXTS, (each, 2)).tolist():
+            row = {"user_id": f"u{user}", "prompt": "-", "chosen": texts[chosen]}
+            yield {**row, "rejected": others[rejected]}
+
+
+def few() -> Iterator[dict[str, str]]:
+    """40 other users with four judgements each: a test set."""
+    return ({**row, "user_id": f"test-{row['user_id']}"} for row in rows(40, 4))
+
+
+def __getattr__(name: str) -> _Rows:
+    """``users_N`` and ``each_M`` for any numbers."""
+    kind, _, number = name.partition("_")
+    if kind not in ("users", "each") or not number.isdigit():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    users, each = (int(number), 10) if kind == "users" else (2500, int(number))
+    return lambda: rows(users, each)

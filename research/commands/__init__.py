@@ -1,0 +1,1 @@
+"""Commands that work in a checkout: benchmarks and reproductions."""

@@ -1,0 +1,288 @@
+"""``murmuration bench``: how fast it is, as ratios within one run on the machine at hand."""
+
+import json
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from datetime import date
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from murmuration.preference.language.checkpoint import MINILM
+from murmuration.reporting.live.terminal import Terminal
+from murmuration.research.bench import accounting as bench_accounting
+from murmuration.research.bench import breakdown, growth, language_model
+from murmuration.research.bench import encoder as bench_encoder
+from murmuration.research.bench import memory as bench_memory
+from murmuration.research.bench import rivals as bench_rivals
+from murmuration.research.bench.node import SETTINGS, measure
+from murmuration.research.bench.rivals import NoRival
+from murmuration.research.bench.setting import Setting, machine
+
+bench = typer.Typer(
+    help="Measure speed on this machine, beside what limits it.", no_args_is_help=True
+)
+
+
+_WIDTH = 120  # of the widest table
+
+_Json = Annotated[bool, typer.Option("--json", help="End with the figures as one JSON line.")]
+_Quick = Annotated[
+    bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
+]
+
+
+@bench.command()
+def users(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    rivals: Annotated[
+        bool,
+        typer.Option(
+            "--rivals",
+            help="Also measure pfl-research, in an environment of its own (made on first use), "
+            "and Flower.",
+        ),
+    ] = False,
+) -> None:
+    """Users a second in a node beside the plain tensor limit, and what a round costs on top."""
+    console, about = _begin(as_json)
+    rows = []
+    for setting in SETTINGS:
+        with console.status(f"{setting.runtime}: d = {setting.dimension:,}, {setting.cohort:,}"):
+            rows.append(measure(setting, repetitions=5 if quick else 40))
+    floor = _rivals(rows, console) if rivals else {}
+    console.print(_table(rows))
+    for name, rate in floor.items():
+        console.print(f"{name}: {rate:,.0f} users/s", highlight=False)
+    _end(as_json, "users", about, rows=rows, **floor)
+
+
+@bench.command()
+def rounds(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    out: Annotated[Path | None, typer.Option(help="Write the plot to this file.")] = None,
+) -> None:
+    """How long a round takes as users, cohort, dimensions and judgements grow."""
+    console, about = _begin(as_json)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kind, points in growth.GROWTH.items():
+        with console.status(kind):
+            chosen = points[:2] if quick else points
+            found[kind] = [growth.measure(p, rounds=5 if quick else 40) for p in chosen]
+    rows = [{"grows": kind, **row} for kind, some in found.items() for row in some]
+    columns = ("grows", "users", "cohort", "d", "judgements_each", "round_ms")
+    console.print(_plain("milliseconds a round, medians", columns, rows))
+    if out is not None:
+        growth.plot(found).savefig(out, dpi=150)
+    _end(as_json, "rounds", about, rows=rows)
+
+
+@bench.command()
+def where(as_json: _Json = False, quick: _Quick = False) -> None:
+    """Where the time of a round goes, part by part, through the local runtime."""
+    console, about = _begin(as_json)
+    rows = []
+    for setting in SETTINGS:
+        if setting.runtime == "local":
+            with console.status(f"d = {setting.dimension:,}, {setting.cohort:,}"):
+                rows.append(breakdown.measure(setting, rounds=5 if quick else 200))
+    table = Table("part", title="milliseconds a round, medians", title_justify="left")
+    for row in rows:
+        table.add_column(f"d = {row['d']:,}, {row['cohort']:,} users", justify="right")
+    for part in rows[-1]["parts_ms"]:
+        table.add_row(part, *(f"{row['parts_ms'].get(part, 0.0):.2f}" for row in rows))
+    table.add_row("together", *(f"{sum(row['parts_ms'].values()):.2f}" for row in rows))
+    console.print(table)
+    _end(as_json, "where", about, rows=rows)
+
+
+@bench.command()
+def accounting(as_json: _Json = False, quick: _Quick = False) -> None:
+    """How long it takes to find the noise for a budget, beside dp-accounting."""
+    console, about = _begin(as_json)
+    rows = []
+    for task in bench_accounting.TASKS:
+        with console.status(task.name):
+            rows.append(bench_accounting.measure(task, repetitions=1 if quick else 5))
+    columns = ("task", "rounds", "noise_multiplier", "calibration_seconds", "rival_seconds")
+    console.print(
+        _plain("a calibration, beside one evaluation of dp-accounting", (*columns, "ratio"), rows)
+    )
+    _end(as_json, "accounting", about, rows=rows)
+
+
+@bench.command()
+def memory(as_json: _Json = False, quick: _Quick = False) -> None:
+    """The most memory a whole run takes as the number of users grows: d = 384, cohort 1,000."""
+    console, about = _begin(as_json)
+    rows = []
+    for point in bench_memory.POINTS[: 1 if quick else None]:
+        with console.status(f"{point.users:,} users"):
+            rows.append(bench_memory.measure_memory(point, rounds=5 if quick else 100))
+    columns = ("users", "cohort", "d", "round_ms", "seconds", "peak_mib", "own_mib")
+    console.print(_plain("whole runs, each in a process of its own", columns, rows))
+    _end(as_json, "memory", about, rows=rows)
+
+
+@bench.command()
+def features(
+    as_json: _Json = False,
+    quick: _Quick = False,
+    encoder: Annotated[
+        str, typer.Option(help="minilm, or the folder or hub name of an encoder.")
+    ] = MINILM,
+) -> None:
+    """How many texts a second an encoder reads: together over one at a time, and from its cache."""
+    console, about = _begin(as_json)
+    rows = []
+    for words in bench_encoder.WORDS[: 1 if quick else None]:
+        with console.status(f"texts of about {words} words"):
+            given = (300, 1 if quick else 3)
+            rows.append(bench_encoder.measure_encoder(encoder, words, *given))
+    columns = ("words", "alone_texts_per_second", "texts_per_second", "ratio")
+    columns += ("kept_texts_per_second", "same_bits")
+    console.print(_plain(f"texts a second, {encoder}", columns, rows))
+    _end(as_json, "features", about, rows=rows)
+
+
+def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
+    about, console = machine(), Terminal(stderr=as_json)
+    if console.width < _WIDTH:  # a cut figure is worse than a wrapped line
+        console.width = _WIDTH
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    line = f"{about['cpu']}, {about['cores']} cores, load {about['load']:.1f}; {versions}"
+    console.print(f"{date.today().isoformat()}, {line}", highlight=False, soft_wrap=True)
+    if about["load"] > about["cores"] / 2:
+        console.print("others are using this machine: repeat when it is quiet", style="yellow")
+    return console, about
+
+
+def _end(as_json: bool, name: str, about: dict[str, Any], **figures: Any) -> None:
+    if as_json:
+        today = date.today().isoformat()
+        print(json.dumps({"name": name, "machine": about, "date": today, **figures}))
+
+
+def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
+    """Add pfl-research to the rows; Flower's own rates by name."""
+    try:
+        with console.status("installing pfl-research"):
+            python = bench_rivals.pfl_environment()
+        rates: dict[Setting, float] = {}
+        for setting, row in zip(SETTINGS, rows, strict=True):
+            same = replace(setting, runtime="local")
+            with console.status(f"pfl-research: d = {row['d']:,}, {row['cohort']:,}"):
+                if same not in rates:
+                    rates[same] = bench_rivals.pfl_users_per_second(python, same)
+            row.update(rival=bench_rivals.PFL, rival_users_per_second=rates[same])
+    except NoRival as reason:
+        console.print(f"without pfl-research: {reason}", style="yellow")
+    found = {}
+    for name, each in (("flower_runtime", None), ("flower_one_user_a_node", 1)):
+        try:
+            with console.status(name):
+                found[name] = bench_rivals.flower_users_per_second(SETTINGS[0], each)
+        except NoRival as reason:
+            console.print(f"without {name}: {reason}", style="yellow")
+    return found
+
+
+@bench.command()
+def lm(
+    as_json: _Json = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few users, measured once: only to see that it works.")
+    ] = False,
+    repetitions: Annotated[
+        int, typer.Option(help="Measurements, of which the median is taken.")
+    ] = 5,
+    sizes: Annotated[
+        str, typer.Option(help=f"Model sizes, comma-separated: {', '.join(language_model.SIZES)}.")
+    ] = "16M",
+    judgements: Annotated[
+        str, typer.Option(help="Judgements of each user, comma-separated.")
+    ] = "4",
+    users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 64,
+    task: Annotated[
+        str, typer.Option(help="What is trained.", click_type=click.Choice(language_model.TASKS))
+    ] = "reward",
+    rivals: Annotated[
+        bool, typer.Option("--rivals", help="Also measure TRL's trainer, if it is installed.")
+    ] = False,
+) -> None:
+    """Clipping every user's gradient of a language model, over plain batched training."""
+    console, about = _begin(as_json)
+    rows = []
+    for size, each in product(_of(sizes, language_model.SIZES), _of(judgements)):
+        chosen = language_model.SIZES[size]
+        chosen = replace(chosen, users=4 if quick else users, judgements=int(each))
+        for train in ("lora", "full"):
+            with console.status(f"{size}, {train}, judgements a user: {each}"):
+                given = (chosen, train, 1 if quick else repetitions)
+                try:
+                    row = language_model.measure(*given, rivals, task)
+                except NoRival as reason:
+                    console.print(f"without TRL: {reason}", style="yellow")
+                    rivals = False
+                    row = language_model.measure(*given, task=task)
+            rows.append({"size": size, **row})
+    columns = ("size", "train", "judgements", "plain_ms_a_judgement", "ours_ratio", "loop_ratio")
+    columns += ("kept_ratio",) * (task == "policy") + ("trl_ratio",) * rivals
+    console.print(_plain("over plain training", columns, rows))
+    _end(as_json, "lm", about, rows=rows)
+
+
+def _of(listed: str, known: Container[str] | None = None) -> list[str]:
+    """What is listed; a typer error for what is not known, or without ``known`` is no number."""
+    names = [name.strip() for name in listed.split(",")]
+    for name in names:
+        if name not in known if known is not None else not (name.isdecimal() and int(name)):
+            raise typer.BadParameter(repr(name))
+    return names
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="users a second, medians", title_justify="left")
+    columns = ("d", "cohort", "runtime", "whole", "node", "tensor limit", "node / limit")
+    for column in (*columns, "overhead of a round", "pfl-research", "ratio"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        rival = row["rival_users_per_second"]
+        table.add_row(
+            f"{row['d']:,}",
+            f"{row['cohort']:,}",
+            row["runtime"],
+            f"{row['users_per_second']:,.0f}",
+            f"{row['node_users_per_second']:,.0f}",
+            f"{row['limit_users_per_second']:,.0f}",
+            f"{row['node_share_of_limit']:.0%}",
+            f"{row['overhead_ms']:.1f} ms",
+            "" if rival is None else f"{rival:,.0f}",
+            "" if rival is None else f"{row['users_per_second'] / rival:.0f}",
+        )
+    return table
+
+
+def _plain(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
+    """A table of figures under the names that they have in the JSON."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in rows:
+        values = (row[column] for column in columns)
+        table.add_row(*(_figure(value) for value in values))
+    return table
+
+
+def _figure(value: float | str) -> str:
+    """Three figures of a fraction, and all of a whole number."""
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else value
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

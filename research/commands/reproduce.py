@@ -1,0 +1,66 @@
+"""``murmuration reproduce NAME``: the home of every rerun of a paper's figure or table.
+
+An entry computes rows; this file prints them, writes them down and draws the entry's plot.
+"""
+
+import csv
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from murmuration.preference.data.judgements import InputError
+from murmuration.reporting.live.tables import console, table_of
+from murmuration.research.reproductions.entry import Reproduction
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="What to reproduce; see --list.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and repetitions.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the rows and the plot.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line at the end.")
+    ] = False,
+) -> None:
+    """Rerun a figure or table of the papers, or one of our own."""
+    from murmuration.research.reproductions.registry import (
+        ENTRIES,  # imports every experiment: only when asked for
+    )
+
+    terminal = console(stderr=as_json)
+    if list_ or name is None:
+        table = Table("name", "about", box=None, pad_edge=False)
+        for key, entry in ENTRIES.items():
+            table.add_row(key, entry.about)
+        terminal.print(table)
+        return
+    if name not in ENTRIES:
+        raise InputError(f"there is no reproduction {name!r}; choose one of {', '.join(ENTRIES)}")
+    found = ENTRIES[name].compute(quick)
+    for columns in dict.fromkeys(tuple(row) for row in found.rows):  # a table for each kind of row
+        same = [row for row in found.rows if tuple(row) == columns]
+        headings = {column: column.replace("_", " ") for column in columns}
+        terminal.print(table_of(same, headings, name))
+    for remark in found.remarks:
+        terminal.print(f"• {remark}", markup=False)
+    if out is not None:
+        _write(out, name, found)
+        terminal.print(f"written to {out}", markup=False)
+    if as_json:
+        print(json.dumps({"name": name, "rows": list(found.rows), **found.extra}))
+
+
+def _write(folder: Path, name: str, found: Reproduction) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {"name": name, "rows": list(found.rows), **found.extra, "remarks": list(found.remarks)}
+    (folder / f"{name}.json").write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    columns = list(dict.fromkeys(column for row in found.rows for column in row))
+    with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(found.rows)
+    if found.plot is not None:
+        found.plot.savefig(folder / f"{name}.png", dpi=150)

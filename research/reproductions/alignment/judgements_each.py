@@ -1,0 +1,170 @@
+"""Table 7 of AUP-RLHF: what more judgements of each user do to reward over KL divergence.
+
+The paper has m = 10, 100, 250 and 500 on its film reviews, with the number of users fixed, and
+reports reward / KL "at convergence" (in the copy at hand, reward and KL by themselves cannot be
+read for most m). It does not say at which ε: here 8, as in its first figure. And here 250 users,
+because 2,500 with 500 judgements would be 1.25 million; the smaller m are their first judgements.
+The reward is the gain over the reference, in logits, of best of 16 answers, whose KL divergence is
+at most ln 16 − 15/16 = 1.84.
+
+The claim, judged as ``claims`` says: the ratio rises from each m to the next.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from matplotlib.figure import Figure
+
+from murmuration.alignment.best_of_n import kl_bound
+from murmuration.research.reproductions.alignment.answers import (
+    Answers,
+    cautions,
+    referred,
+    written,
+)
+from murmuration.research.reproductions.alignment.claims import Claim, mean_interval, told
+from murmuration.research.reproductions.alignment.frontier import STYLES, Curve
+from murmuration.research.reproductions.alignment.rewards import (
+    CENTRED,
+    EVERYBODY,
+    NONPRIVATE,
+    PUBLISHED,
+    USERWISE,
+    Learnt,
+    People,
+    Sizes,
+    first_of_each,
+    judged_in_training,
+)
+from murmuration.research.reproductions.entry import (
+    Reproduction,
+    Row,
+    Rows,
+    distinct,
+    in_processes,
+    tracked,
+    where,
+)
+from murmuration.research.reproductions.plots import legend_below, open_corner
+
+EPSILON, BEST_OF = 8.0, 16
+#: By m; as printed.
+TABLE_7 = {10: 0.9198, 100: 0.9461, 250: 1.1486, 500: 1.4399}
+NAMES = (PUBLISHED, EVERYBODY, CENTRED, USERWISE)
+
+Found = Sequence[dict[tuple[str, int], Learnt]]
+
+
+def judgements_each(
+    quick: bool = False,
+    *,
+    path: str | None = None,
+    users: int = 250,
+    each: Sequence[int] = tuple(TABLE_7),
+    seeds: int = 5,
+    prompts: int = 200,
+    samples: int = 32,
+) -> Reproduction:
+    """Rows ``strategy, m, accuracy_mean, gain_mean, gain_interval, ratio_mean, ratio_interval,
+    table_7``.
+
+    ``path``: of a reference that is there already. ``quick``: a reference of few texts, fewer of
+    everything.
+    """
+    if quick:
+        users, each, seeds, prompts, samples = 100, tuple(each)[:2], 2, 40, BEST_OF
+    with referred(path, quick) as folder:
+        answers = written(folder, prompts, samples)
+    tasks = [(users, tuple(each), seed) for seed in range(seeds)]
+    found = list(tracked(in_processes(one_seed, tasks), "rewards", seeds))
+    return measured(answers, found)
+
+
+def one_seed(task: tuple[int, Sequence[int], int]) -> dict[tuple[str, int], Learnt]:
+    """Rewards by strategy and m: of how many users, the numbers of judgements, and a seed."""
+    users, each, seed = task
+    most = judged_in_training(users, max(each), seed)
+    found = {}
+    for m in each:
+        people = People(Sizes(users, m), seed, first_of_each(most, m))
+        for name in NAMES:
+            found[name, m] = people.learnt(name, EPSILON)
+        found[NONPRIVATE, m] = people.learnt(NONPRIVATE, None)
+    return found
+
+
+def measured(answers: Answers, found: Found) -> Reproduction:
+    """Rows, remarks and plot of rewards on a pool."""
+    kl = kl_bound(BEST_OF)
+    ratios: dict[tuple[str, int], list[float]] = {}
+    rows: list[Row] = []
+    for name, m in found[0]:
+        same = [learnt[name, m] for learnt in found]
+        curves = [Curve.of(answers, one.theta_D) for one in same]
+        gains = [float(curve.true_n[BEST_OF - 1] - curve.true_n[0]) for curve in curves]
+        ratios[name, m] = [gain / kl for gain in gains]
+        rows.append(
+            {
+                "strategy": name,
+                "m": m,
+                "accuracy_mean": fmean(one.accuracy for one in same),
+                "rounds": fmean(one.rounds for one in same),
+                **mean_interval("gain", gains),
+                **mean_interval("ratio", ratios[name, m]),
+                "table_7": TABLE_7.get(m),
+            }
+        )
+    remarks = [
+        *cautions(answers),
+        *told(list(claims(ratios))),
+        f"Reward is the gain in logits of best of {BEST_OF}, at a KL divergence of at most "
+        f"{kl:.2f}: which way the ratio goes compares with the paper's, its size does not.",
+    ]
+    extra = {
+        "epsilon": EPSILON,
+        "prompts": len(answers.truth_PN),
+        "unreadable": float(answers.unreadable_PN.mean()),
+        "seeds": len(found),
+    }
+    return Reproduction(rows, remarks, extra=extra, plot=plot(rows))
+
+
+def claims(ratios: dict[tuple[str, int], list[float]]) -> Iterator[Claim]:
+    """The paper's, of every strategy."""
+    each = sorted({m for _, m in ratios})
+    for name in dict.fromkeys(name for name, _ in ratios):
+        for m, more in itertools.pairwise(each):
+            both = zip(ratios[name, more], ratios[name, m], strict=True)
+            yield Claim(name, f"{name}, m = {more} above {m}", [a - b for a, b in both])
+
+
+def plot(rows: Rows) -> Figure:
+    """Reward over KL divergence against m, the paper's beside it."""
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axes = figure.subplots()
+    for name in distinct(rows, "strategy"):
+        colour, dashes, marker = STYLES[name]
+        same = where(rows, strategy=name)
+        axes.errorbar(
+            [row["m"] for row in same],
+            [row["ratio_mean"] for row in same],
+            [row["ratio_interval"] or 0.0 for row in same],
+            color=colour,
+            ls=dashes,
+            marker=marker,
+            ms=4,
+            elinewidth=0.7,
+            label=name,
+        )
+    known = [row for row in where(rows, strategy=PUBLISHED) if row["table_7"]]
+    printed = [row["table_7"] for row in known]
+    axes.plot([row["m"] for row in known], printed, "k:*", label="Table 7 (another reward)")
+    each = distinct(rows, "m")
+    axes.set_xscale("log")
+    axes.set_xticks(each, [str(m) for m in each])
+    axes.minorticks_off()
+    axes.set(xlabel="judgements of each user, m", ylabel="reward / KL divergence")
+    open_corner(axes)
+    legend_below(figure, 2)
+    return figure

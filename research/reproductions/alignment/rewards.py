@@ -1,0 +1,229 @@
+"""Rewards of the embedded population's users, by AUP-RLHF and what its paper compares it with.
+
+Source: AUP-RLHF, Section 6 and Table 5: a linear head, n users with m judgements each, cohorts of
+50 users, 5 epochs, all of a user's judgements in each gradient; δ = 1e-5, user-level label privacy
+(``replace-labels``). What differs:
+
+- The features are hashed n-grams, the paper's a frozen RoBERTa.
+- Step sizes are the strategies' own, which follow from the noise. (The paper's 1e-3 would hardly
+  move this head.)
+- AUP's τ is the least that suits it: what 95 % of the pairs of *public* users' averaged gradients
+  lie within at the start. The paper's 3 is for other features.
+- Published AUP halts early in cohorts of 50: its test wants 4ñ/5 pairs a user, and where fewer than
+  √0.8·ñ users come, 45 of 50 in a Poisson cohort, there are too few *whatever τ is*. So it is also
+  tried with everybody in each round, as in its Theorem 4, which suits it better. (Everybody of the
+  half of all users whom Algorithm 1 gives its one phase.)
+- Label moments, which are ours and not the paper's, are one release, of everybody's labels.
+- Randomized response is fitted to the end, by the debiased likelihood, and not stepped.
+
+Everything but randomized response runs through strategies, messages and ledgers that users get, on
+a node that has the features; of those labels the coins are tossed here, and the fit is that of
+``--strategy local-label``.
+
+Legend: U users, J judgements, D dimensions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+
+from murmuration.preference.bases import accuracy_at, base_of, examples_of
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.estimation.randomized_labels import RandomizedLabels
+from murmuration.preference.linear.examples import PairExamples
+from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.reproductions.btl import Training
+from murmuration.sims.population.population import Population
+from murmuration.strategies.config import RunConfig
+from murmuration.strategies.local_label import Estimate
+
+DELTA = 1e-5
+#: With length as it counted by default when what is committed of these reruns was measured.
+FEATURES = {"kind": "hashing", "length": "log"}
+PUBLISHED, CENTRED = "AUP, as published", "AUP, centred"
+EVERYBODY = "AUP, as published, everybody a round"
+USERWISE, GROUP, RESPONSE = "user-wise DP-SGD", "group privacy", "randomized response"
+MOMENTS = "label moments"
+NONPRIVATE = "non-private"
+#: What is compared at an ε, in the order of tables.
+PRIVATE = (PUBLISHED, EVERYBODY, CENTRED, USERWISE, GROUP, RESPONSE, MOMENTS)
+#: Those that the paper's claims are tried on.
+CLAIMED = PRIVATE[:-1]
+BASELINES = (USERWISE, GROUP, RESPONSE)
+
+_STRATEGY: Mapping[str, Mapping[str, Any]] = {
+    PUBLISHED: {"strategy": "aup", "variant": "published"},
+    EVERYBODY: {"strategy": "aup", "variant": "published"},
+    CENTRED: {"strategy": "aup"},
+    USERWISE: {"strategy": "uls"},
+    GROUP: {"strategy": "group"},
+    MOMENTS: {"strategy": "label-moment"},
+    NONPRIVATE: {"strategy": "nonprivate"},
+}
+#: First numbers of seeds: of public users, and of those trained on.
+_PUBLIC, _TRAINED = 5_000_000, 3_000
+_PAIRS_WITHIN = 0.95
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many users with how many judgements, and who takes part in how many rounds.
+
+    ``cohort`` and ``epochs`` are Table 5's.
+    """
+
+    users: int
+    each: int
+    cohort: int = 50
+    epochs: int = 5
+
+    @property
+    def rounds(self) -> int:
+        """So many that everybody takes part ``epochs`` times, on average."""
+        return max(1, self.epochs * self.users // self.cohort)
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """A reward, and how often it prefers what others who were not trained on did."""
+
+    theta_D: np.ndarray
+    accuracy: float
+    rounds: int
+
+
+def judged(users: int, each: int, seed: int, split: str = "train") -> PairExamples:
+    """Users of the embedded population with exactly so many judgements each, none of them a tie."""
+    population = Population(
+        users=users,
+        test_users=users,
+        seed=seed,
+        median_judgements=each,
+        judgements_spread=0.0,
+        max_judgements=max(each, 1),
+        tie_peak=0.0,
+    )
+    found = examples_of(Judgements.from_rows(population.rows(split)), features())
+    assert isinstance(found, PairExamples)
+    return found
+
+
+def judged_in_training(users: int, each: int, seed: int) -> PairExamples:
+    """Those whom a seed's rewards are learnt from."""
+    return judged(users, each, _TRAINED + seed)
+
+
+def features() -> Any:
+    """The feature map of all rewards here."""
+    return base_of(FEATURES)
+
+
+def first_of_each(examples: PairExamples, each: int) -> PairExamples:
+    """The same users with their first judgements only."""
+    counts_U = examples.counts_U.clamp(max=each)
+    start_U = torch.cat([torch.zeros(1, dtype=torch.int64), counts_U.cumsum(0)])
+    rows_J = torch.arange(int(start_U[-1])) - torch.repeat_interleave(start_U[:-1], counts_U)
+    rows_J += torch.repeat_interleave(examples.start_U[:-1], counts_U)
+    return PairExamples(examples.x_RD[rows_J], examples.y_R[rows_J], start_U)
+
+
+def usual_radius(examples: PairExamples, share: float = _PAIRS_WITHIN) -> float:
+    """Within which this share of the pairs of users' averaged gradients lie, at a head of zero."""
+    user_J = torch.repeat_interleave(torch.arange(len(examples.counts_U)), examples.counts_U)
+    slope_J = (0.5 - examples.y_R)[:, None]  # of the log loss, where both are as likely
+    gradient_UD = torch.zeros(len(examples.counts_U), examples.dimension)
+    gradient_UD.index_add_(0, user_J, slope_J * examples.x_RD)
+    gradient_UD /= examples.counts_U[:, None]
+    return float(torch.quantile(torch.pdist(gradient_UD), share))
+
+
+class People:
+    """Users to learn rewards from, and others to test them on.
+
+    Args:
+        sizes: of those trained on.
+        seed: of who they are, of coins and of noise.
+        examples: theirs, if they are at hand.
+    """
+
+    def __init__(self, sizes: Sizes, seed: int, examples: PairExamples | None = None) -> None:
+        self.sizes, self._seed = sizes, seed
+        self._examples = examples or judged_in_training(sizes.users, sizes.each, seed)
+        self._training = Training(self._examples, Randomness(seed))
+
+    @cached_property
+    def _test(self) -> PairExamples:
+        return judged(500, 10, _TRAINED + self._seed, "test")
+
+    @cached_property
+    def _radius(self) -> float:
+        return usual_radius(judged(200, self.sizes.each, _PUBLIC))
+
+    def learnt(self, name: str, epsilon: float | None) -> Learnt:
+        """The reward by one of ``PRIVATE`` at ``epsilon``, or without privacy (None)."""
+        if name == RESPONSE:
+            assert epsilon
+            return self._made(self._from_coins(epsilon), 1)
+        strategy, _ = self._training.run(self.settings(name, epsilon))
+        return self._made(strategy.optimizer.result_D, strategy.rounds_done)
+
+    def settings(self, name: str, epsilon: float | None) -> RunConfig:
+        """Of a run of any but randomized response."""
+        sizes, given = self.sizes, dict(_STRATEGY[name])
+        if name == EVERYBODY:
+            sizes = replace(sizes, cohort=sizes.users)
+        if name in (PUBLISHED, EVERYBODY):
+            given["clip"] = self._radius
+        if name == GROUP:
+            given["sampling_probability"] = sizes.cohort / sizes.users
+        if name != MOMENTS:  # which asks everybody, once
+            given |= {"rounds": sizes.rounds, "cohort": sizes.cohort, "group_size": sizes.each}
+        return RunConfig(
+            epsilon=epsilon or 1.0,
+            delta=DELTA,
+            adjacency="replace-labels",
+            test="other users",
+            seed=self._seed,
+            **given,
+        )
+
+    def _from_coins(self, epsilon: float) -> np.ndarray:
+        examples, each = self._examples, self.sizes.each
+        coin = RandomizedResponse(LabelPromise(epsilon, delta=DELTA).per_label(each))
+        generator = np.random.default_rng([self._seed, each, 1])
+        kept_J = torch.from_numpy(generator.random(len(examples.y_R)) >= coin.flip_probability)
+        # The preferred response is the first: a label is false where its coin says so.
+        told = RandomizedLabels.of_pairs(examples.x_RD, kept_J, coin.flip_probability)
+        return Estimate().of(told)[0].numpy()
+
+    def _made(self, theta_D: np.ndarray, rounds: int) -> Learnt:
+        return Learnt(theta_D, accuracy_at(theta_D, self._test).pooled, rounds)
+
+
+def compared(
+    task: tuple[Sizes, int, Sequence[float], Sequence[str]],
+) -> dict[tuple[str, float | None], Learnt]:
+    """Rewards of one seed, by strategy and ε: of sizes, a seed, ε's and strategies."""
+    sizes, seed, epsilons, names = task
+    people = People(sizes, seed)
+    found: dict[tuple[str, float | None], Learnt] = {
+        (name, epsilon): people.learnt(name, epsilon) for epsilon in epsilons for name in names
+    }
+    found[NONPRIVATE, None] = people.learnt(NONPRIVATE, None)
+    return found
+
+
+def halts(found: Sequence[Mapping[tuple[str, float | None], Learnt]]) -> list[str]:
+    """How many rounds published AUP took before its test said no, or there were no more."""
+    return [
+        f"{name}, ε = {epsilon:g}: {fmean(one[name, epsilon].rounds for one in found):.1f} rounds, "
+        "on average over seeds, until its test said no or none was left."
+        for name, epsilon in found[0]
+        if name in (PUBLISHED, EVERYBODY)
+    ]

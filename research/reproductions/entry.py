@@ -1,0 +1,94 @@
+"""An entry of ``murmuration reproduce``, and what entries have in common.
+
+Entries compute rows, plain dictionaries; remarks and plots are made of rows alone where that is
+possible, by ``of_rows``.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from statistics import fmean, stdev
+from typing import Any, TypeVar
+
+import torch
+from matplotlib.figure import Figure
+from rich.progress import track
+
+from murmuration.reporting.live.terminal import Terminal
+
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+_Task = TypeVar("_Task")
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What an entry found: rows, remarks in words, what else goes into the JSON, maybe a plot."""
+
+    rows: Rows
+    remarks: Sequence[str] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    plot: Figure | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rerun: what it is about, and how it is computed (``quick``: fewer points, same shape)."""
+
+    about: str
+    compute: Callable[[bool], Reproduction]
+
+
+def of_rows(
+    rows: Callable[[bool], Rows],
+    remarks: Callable[[Rows], Sequence[str]],
+    plot: Callable[[Rows], Figure] | None = None,
+) -> Callable[[bool], Reproduction]:
+    """Computes an entry whose remarks and plot are made of its rows."""
+
+    def compute(quick: bool) -> Reproduction:
+        found = rows(quick)
+        return Reproduction(found, remarks(found), plot=plot and plot(found))
+
+    return compute
+
+
+def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
+    """The rows that have these values; of a tuple, one of them."""
+    allowed = {name: v if isinstance(v, tuple) else (v,) for name, v in wanted.items()}
+    return [row for row in rows if all(row.get(name) in allowed[name] for name in allowed)]
+
+
+def distinct(rows: Iterable[Row], column: str) -> list[Any]:
+    """What stands in a column, each once, in the order of the rows; None is left out."""
+    return [value for value in dict.fromkeys(row.get(column) for row in rows) if value is not None]
+
+
+def mean_sd(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    """Columns for the mean and the standard deviation; of one value there is none."""
+    sd = stdev(values) if len(values) > 1 else None
+    return {f"{name}_mean": fmean(values), f"{name}_sd": sd}
+
+
+def tracked(steps: Iterable[_Task], what: str, total: int) -> Iterator[_Task]:
+    """The steps, with a bar on stderr where somebody is looking."""
+    console = Terminal(stderr=True)
+    yield from track(steps, what, total, console=console, disable=not console.is_terminal)
+
+
+def in_processes(
+    function: Callable[[_Task], _Found], tasks: Sequence[_Task], workers: int | None = None
+) -> Iterator[_Found]:
+    """The results of tasks in their order, by default from a process for each core."""
+    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
+    if workers == 1:
+        yield from map(function, tasks)
+        return
+    # Not forked: torch's threads do not survive that.
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
+        yield from pool.map(function, tasks)

@@ -1,0 +1,88 @@
+"""What the plots of reproductions have in common: lines through rows, panels, plain axes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from murmuration.research.reproductions.entry import Row, Rows, distinct, where
+
+#: Of a line: colour, dashes, marker.
+Style = tuple[str, str, str]
+
+
+def line(axes: Any, rows: Rows, x: str, y: str, *style: str, **more: Any) -> None:
+    """One column of some rows against another; keywords are ``Axes.plot``'s."""
+    axes.plot([row[x] for row in rows], [row[y] for row in rows], *style, **more)
+
+
+def against_n(
+    rows: Rows,
+    *,
+    down: str,
+    across: str,
+    lines: str,
+    styles: Mapping[str, Style],
+    title: Callable[[Row], str],
+    ylabel: Callable[[Row], str],
+    size: tuple[float, float],
+    margin: tuple[float, float],
+    columns: int,
+    sharey: Literal["row", "all"] = "row",
+    **more: Any,
+) -> Figure:
+    """Mean errors against n: a row of panels for each value of ``down``, a column for each of
+    ``across``, a line for each style.
+
+    Rows without a value of ``across`` are in every column. ``title`` and ``ylabel`` are told a row
+    of the panel; ``size`` is of a panel, ``columns`` of the legend, keywords are of lines.
+    """
+    downs, acrosses = distinct(rows, down), distinct(rows, across)
+    width, height = (
+        one * count + rest
+        for one, count, rest in zip(size, (len(acrosses), len(downs)), margin, strict=True)
+    )
+    figure = Figure(figsize=(width, height), layout="constrained")
+    panels = figure.subplots(len(downs), len(acrosses), squeeze=False, sharex=True, sharey=sharey)
+    for i, first in enumerate(downs):
+        for j, second in enumerate(acrosses):
+            axes, here = panels[i, j], where(rows, **{down: first, across: (None, second)})
+            told = where(here, **{across: second})[0]
+            for name, (colour, dashes, marker) in styles.items():
+                same = where(here, **{lines: name})
+                style = {"color": colour, "ls": dashes, "marker": marker, "label": name}
+                line(axes, same, "n", "error_mean", **style, **more)
+            axes.set_title(title(told), fontsize=10)
+            logarithmic(axes)
+            if j == 0:
+                axes.set_ylabel(ylabel(told))
+            if i == len(downs) - 1:
+                axes.set_xlabel("judgements, n")
+    legend_below(figure, columns)
+    return figure
+
+
+def legend_below(figure: Figure, columns: int) -> None:
+    """One legend for all panels: that of the first."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    place = "outside lower center"
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=9)
+
+
+def open_corner(axes: Any) -> None:
+    """No frame above and to the right."""
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def logarithmic(axes: Any) -> None:
+    """Logarithmic both ways, with numbers that people write."""
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_formatter(NullFormatter())
+    axes.tick_params(labelsize=8)
+    axes.grid(True, which="major", color="0.9", lw=0.6)
+    axes.set_axisbelow(True)
+    open_corner(axes)

@@ -1,0 +1,232 @@
+"""A policy from corrupted, randomized labels: χPO and Square-χPO, corruption first or last.
+
+Source: Zhou et al. 2025 ("S"), Appendix E, Table 1. There 1,697 pairs of answers to questions about
+money, of which the cautious one is preferred, labels of ε = 0.5 and corruption with α = 0.1; a
+language model judges whose answers to 170 held-out prompts are better than the reference's. Here
+the pairs are drawn from the embedded population's topics about money, answers are judged by the
+caution that their words have (`population.reading`), and those that cannot be read lose.
+
+Differences from the paper, besides data and size: the reference was trained on cautious and daring
+answers alike (theirs on preferred ones), so that there is something to win; all 1,697 pairs train;
+prompts are fresh for each seed, none of them among its pairs. The four policies of a seed have the
+same prompts, pairs and coins of privacy, and the two of a setting the same corruption; one
+reference serves all seeds. β, passes and steps were fixed on other seeds, with labels of which none
+was randomized or corrupted.
+
+Legend: J judgements.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy import stats
+
+from murmuration.research.reproductions.corruption import Corruption
+from murmuration.research.reproductions.entry import (
+    Row,
+    Rows,
+    in_processes,
+    mean_sd,
+    tracked,
+    where,
+)
+from murmuration.research.reproductions.plots import open_corner
+from murmuration.research.reproductions.policies.reference import reference
+from murmuration.research.reproductions.policies.written import Contest, Pairs, Won, cautions
+from murmuration.sims.population.population import Weights
+from murmuration.sims.population.topics_money import MONEY_TOPICS
+from murmuration.sims.population.wording import MAX_DRAWS, Draws, exchange
+
+PAIRS, ALPHA, EPSILON = 1697, 0.1, 0.5
+LOSSES = {"χPO": "chipo", "Square-χPO": "square-chipo"}
+SETTINGS = {
+    "CTL": Corruption(before=ALPHA, epsilon=EPSILON),
+    "LTC": Corruption(after=ALPHA, epsilon=EPSILON),
+}
+#: X, Table 1: win rates over the reference.
+PUBLISHED = {
+    ("CTL", "χPO"): 0.642,
+    ("CTL", "Square-χPO"): 0.670,
+    ("LTC", "χPO"): 0.598,
+    ("LTC", "Square-χPO"): 0.600,
+}
+#: What X says of them: each pair's first wins more than its second.
+DIFFERENCES = (
+    (("CTL", "χPO"), ("LTC", "χPO")),
+    (("CTL", "Square-χPO"), ("LTC", "Square-χPO")),
+    (("CTL", "Square-χPO"), ("CTL", "χPO")),
+    (("LTC", "Square-χPO"), ("LTC", "χPO")),
+)
+#: What is preferred: caution, and nothing else.
+CAUTIOUS: Weights = (-1.0, 0.0, 0.0)
+#: Of a seed, streams of their own.
+_PAIRS, _LABELS, _PROMPTS = range(3)
+_PUBLIC = (2505, 21395)  # what the reference is made of
+
+
+def finance_ctl_ltc(
+    quick: bool = False, *, seeds: int = 20, pairs: int = PAIRS, prompts: int = 100
+) -> list[dict[str, Any]]:
+    """Rows ``setting, loss, win_rate_mean, win_rate_sd, published, unreadable``, and differences.
+
+    ``win_rate`` is over the reference, which answers the same prompts by other draws; ``sd`` is
+    over seeds. Then rows ``difference, value, low, high`` of four differences of win rates, paired
+    by seed, with an interval at 95 %. ``quick``: a worse reference, and less of everything.
+    """
+    texts = 12_000
+    if quick:
+        texts, seeds, pairs, prompts = 1000, 2, 300, 50
+    with reference(_exchanges(texts, np.random.default_rng(_PUBLIC))) as path:
+        tasks = [(path, seed, pairs, prompts) for seed in range(seeds)]
+        found = list(tracked(in_processes(one_seed, tasks), "policies", seeds))
+    return table(found)
+
+
+def finance_pairs(count: int, seed: int) -> Pairs:
+    """Answers to questions about money, in random order; the cautious one is better."""
+    generator = np.random.default_rng([seed, _PAIRS])
+    first_J = generator.random(count) < 0.5
+    drawn = list(_exchanges(count, generator))
+    return Pairs(
+        [prompt for prompt, _, _ in drawn],
+        [
+            (cautious, daring) if first else (daring, cautious)
+            for first, (_, cautious, daring) in zip(first_J, drawn, strict=True)
+        ],
+        first_J,
+    )
+
+
+def finance_prompts(count: int, seed: int) -> list[str]:
+    """Prompts about money, drawn apart from the seed's pairs, none of which has them."""
+    generator, trained = np.random.default_rng([seed, _PROMPTS]), finance_pairs(PAIRS, seed).prompts
+    fresh = (prompt for prompt, _, _ in _exchanges(None, generator))
+    return [*itertools.islice(itertools.filterfalse({*trained}.__contains__, fresh), count)]
+
+
+def _exchanges(count: int | None, generator: np.random.Generator) -> Iterator[tuple[str, str, str]]:
+    """Prompts about money, each with a cautious and a daring answer; without end for None."""
+    for _ in itertools.count() if count is None else range(count):
+        drawn = Draws(generator.random(MAX_DRAWS).tolist())
+        prompt, cautious, daring = exchange(MONEY_TOPICS, drawn)
+        yield prompt, cautious.text, daring.text
+
+
+def one_seed(task: tuple[str, int, int, int]) -> dict[tuple[str, str], Won]:
+    """What policies of each setting and loss win: of a reference's folder, a seed, how many pairs,
+    and how many prompts."""
+    path, seed, count, asked = task
+    pairs = finance_pairs(count, seed)
+    contest = Contest(path, pairs, finance_prompts(asked, seed), CAUTIOUS, seed)
+    found = {}
+    for setting, corruption in SETTINGS.items():
+        stated_J = corruption.stated(pairs.first_J, np.random.default_rng([seed, _LABELS]))
+        for loss, name in LOSSES.items():
+            found[setting, loss] = contest.won(name, stated_J, corruption.flip_probability)
+    return found
+
+
+def table(found: Sequence[Mapping[tuple[str, str], Won]]) -> list[dict[str, Any]]:
+    """What seeds found, as rows."""
+    wins = {cell: np.array([each[cell].wins for each in found]) for cell in PUBLISHED}
+    cells = [
+        {
+            "setting": setting,
+            "loss": loss,
+            **mean_sd("win_rate", wins[setting, loss].tolist()),
+            "published": PUBLISHED[setting, loss],
+            "unreadable": fmean(each[setting, loss].unreadable for each in found),
+        }
+        for setting, loss in PUBLISHED
+    ]
+    return cells + [
+        {
+            "difference": f"{_said(more)} − {_said(less)}",
+            **_interval(wins[more] - wins[less]),
+            "published": PUBLISHED[more] - PUBLISHED[less],
+        }
+        for more, less in DIFFERENCES
+    ]
+
+
+def _said(cell: tuple[str, str]) -> str:
+    return f"{cell[1]}, {cell[0]}"
+
+
+def _interval(differences: np.ndarray) -> dict[str, float]:
+    """Student's, at 95 %."""
+    mean, count = float(differences.mean()), len(differences)
+    reach = stats.t.ppf(0.975, count - 1) * differences.std(ddof=1) / math.sqrt(count)
+    return {"value": mean, "low": mean - float(reach), "high": mean + float(reach)}
+
+
+def verdict(row: Row) -> str:
+    """The rule, of a difference that X reports as positive."""
+    if row["low"] > 0:
+        return "agrees"
+    return "disagrees" if row["high"] < 0 else "is undecided"
+
+
+def remarks(rows: Rows) -> list[str]:
+    """What agrees with the paper by the rule, and how sure the paper can have been."""
+    found = [
+        f"{row['difference']}: {100 * row['value']:+.1f} points ({100 * row['low']:+.1f} to "
+        f"{100 * row['high']:+.1f}), published {100 * row['published']:+.1f}: {verdict(row)}."
+        for row in rows
+        if "difference" in row
+    ]
+    return [
+        *cautions(rows),
+        *found,
+        "The rule, fixed before the run: a published difference is agreed with if the interval of "
+        "ours lies above zero, disagreed with if it lies below, and undecided otherwise.",
+        "Intervals are for other pairs, coins, corruption and prompts, with this one reference.",
+        "Wins of 170 prompts have a standard error of 3.7 points; what the paper gives as ± is "
+        "smaller than that.",
+    ]
+
+
+def plot(rows: Rows) -> Figure:
+    """Win rates beside the paper's, and the differences."""
+    figure = Figure(figsize=(8.4, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.3))
+    cells = [row for row in rows if "setting" in row]
+    for place, loss in enumerate(LOSSES):
+        same, at = where(cells, loss=loss), np.arange(len(SETTINGS)) + 0.18 * (2 * place - 1)
+        left.errorbar(
+            at,
+            [100 * row["win_rate_mean"] for row in same],
+            [100 * (row["win_rate_sd"] or 0.0) for row in same],
+            fmt="o",
+            color=f"C{place}",
+            label=f"{loss}, mean and sd over seeds",
+        )
+        published = [100 * row["published"] for row in same]
+        left.plot(at, published, "x", color=f"C{place}", label=f"{loss}, paper")
+    left.axhline(50, color="0.8", lw=1, zorder=0)
+    left.set_xticks(range(len(SETTINGS)), list(SETTINGS))
+    left.set_ylabel("wins over the reference, %")
+    left.set_xlim(-0.6, len(SETTINGS) - 0.4)
+    apart = [row for row in rows if "difference" in row][::-1]
+    reach = [[100 * (row["value"] - row["low"]) for row in apart]] * 2
+    right.errorbar([100 * row["value"] for row in apart], range(len(apart)), xerr=reach, fmt="ok")
+    right.plot([100 * row["published"] for row in apart], range(len(apart)), "x", color="C3")
+    right.set_yticks(range(len(apart)), [row["difference"] for row in apart])
+    right.axvline(0, color="0.8", lw=1, zorder=0)
+    right.set_xlabel("points (95 % interval; ×: paper)")
+    for axes in (left, right):
+        open_corner(axes)
+        axes.tick_params(labelsize=8)
+    figure.legend(
+        *left.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=8,
+    )
+    return figure

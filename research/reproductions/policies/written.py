@@ -1,0 +1,120 @@
+"""Answers of small policies beside those of their reference: what reruns that write share.
+
+The reference is a small model of public text (``policies.reference``), whose answers can mostly be
+read (`docs/research/language-models.md`). A policy is fitted to pairs without clipping or noise, as
+labels were randomized before they came; both answer the same prompts by draws of their own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.generation import Sampling, Writer
+from murmuration.preference.language.policies import policy_examples
+from murmuration.preference.language.policy_fit import PolicyFit
+from murmuration.research.reproductions.entry import Rows
+from murmuration.research.reproductions.policies.reference import SHAPE
+from murmuration.sims.population.population import Weights
+from murmuration.sims.population.win_rate import win_rate, worth
+
+#: What of it is fitted: of the directions that a loss pulls in, those of the last layer have most
+#: in common between judgements (`docs/research/policies.md`).
+LAYER = f"{SHAPE.layers - 1}.mlp.down_proj"
+RANK, BETA, R_MAX = 4, 1.0, 2.0
+FIT = PolicyFit(epochs=1, batch=64, rate=0.4)
+SAMPLING = Sampling(temperature=0.5, max_new_tokens=100)
+
+
+class Won(NamedTuple):
+    """Of a policy's answers: the share that wins over the reference's, and the unreadable share."""
+
+    wins: float
+    unreadable: float
+
+
+def cautions(rows: Rows) -> list[str]:
+    """What to say of rows with an ``unreadable`` share where too little can be read."""
+    shares = [row["unreadable"] for row in rows if "unreadable" in row]
+    if fmean(shares) <= 0.5:
+        return []
+    return [
+        f"{fmean(shares):.0%} of all answers cannot be read, so wins say NOTHING about losses or "
+        "privacy: the reference had too little text, or steps were too long."
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Prompts with two responses each, and whether the first is the better one: the true labels."""
+
+    prompts: Sequence[str]
+    responses: Sequence[tuple[str, str]]
+    first_J: np.ndarray
+
+
+class Contest:
+    """Policies fitted to labels of the same pairs, which answer the same prompts.
+
+    Args:
+        path: of the reference.
+        pairs: what labels are about.
+        prompts: to be answered.
+        weights: of whoever compares answers.
+        seed: of the order of pairs, and of what is written.
+    """
+
+    def __init__(
+        self, path: str, pairs: Pairs, prompts: Sequence[str], weights: Weights, seed: int
+    ) -> None:
+        self._path, self.pairs, self._prompts = path, pairs, prompts
+        self._weights, self._seed = weights, seed
+        answers = Writer.load(path).write(prompts, SAMPLING, (seed, 0))
+        self._reference = worth(prompts, answers, weights)
+        everything = Judgements(
+            user_ids=tuple(map(str, range(len(pairs.prompts)))),
+            start_U=np.arange(len(pairs.prompts) + 1),
+            prompts=[*pairs.prompts],
+            responses=[*pairs.responses],
+            y_R=np.ones(len(pairs.prompts), np.float32),
+        )
+        # Tokens, and a reference that is computed once: of these labels change, and the loss.
+        self._examples = policy_examples(everything, self._base("dpo"))
+        self._examples.refer(np.unique(self._examples.text_JK), together=True)
+
+    def won(self, loss: str, first_J: np.ndarray, flip_probability: float = 0.0) -> Won:
+        """What a policy fitted to statements about all pairs writes, beside the reference."""
+        base, theta_D = self._fit(loss, first_J, flip_probability)
+        base.put(torch.from_numpy(theta_D))
+        # With draws of its own: with the same ones, like models would say the same.
+        answers = Writer(base.model, base.texts).write(self._prompts, SAMPLING, (self._seed, 1))
+        found = worth(self._prompts, answers, self._weights)
+        return Won(win_rate(found, self._reference).value, found.unreadable.value)
+
+    def predicted(self, loss: str, first_J: np.ndarray, flip_probability: float) -> np.ndarray:
+        """Whether a policy fitted to statements about the first so many pairs prefers the first
+        response, of each of all pairs."""
+        _, theta_D = self._fit(loss, first_J, flip_probability)
+        return replace(self._examples, public=True).logits_R(torch.from_numpy(theta_D)).numpy() > 0
+
+    def _fit(
+        self, loss: str, first_J: np.ndarray, flip_probability: float
+    ) -> tuple[LanguageBase, np.ndarray]:
+        base, count = self._base(loss), len(first_J)
+        told = replace(
+            self._examples.select(np.arange(count)),
+            base=base,
+            y_R=torch.from_numpy(first_J.astype(np.float32)),
+            flip_J=torch.full((count,), flip_probability, dtype=torch.float64),
+        )
+        return base, replace(FIT, seed=self._seed)(told)
+
+    def _base(self, loss: str) -> LanguageBase:
+        lora = {"rank": RANK, "targets": LAYER}
+        of_policy = {"task": "policy", "loss": loss, "beta": BETA, "r_max": R_MAX}
+        return LanguageBase(BaseSettings(self._path, **lora, **of_policy))

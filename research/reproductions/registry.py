@@ -1,0 +1,107 @@
+"""What ``murmuration reproduce`` can rerun, by name."""
+
+from murmuration.research.reproductions import (
+    aup_tables,
+    btl_compare,
+    ctl_vs_ltc,
+    group_cohort,
+    hostile_users,
+    label_dp_fig1,
+    membership,
+    pessimism,
+    rr_vs_m,
+    uls_conjecture,
+)
+from murmuration.research.reproductions.alignment import (
+    frontier,
+    judgements_each,
+    step_times,
+    synthetic_pairs,
+    wins,
+)
+from murmuration.research.reproductions.entry import Entry, of_rows
+from murmuration.research.reproductions.policies import (
+    chipo_cdp,
+    chipo_toy,
+    finance_ctl_ltc,
+    label_private,
+)
+
+ENTRIES = {
+    "aup-tables": Entry(
+        "Tables 1 and 2 of AUP-RLHF: in which unit they are, and what one accountant makes of them",
+        of_rows(aup_tables.aup_tables, lambda rows: aup_tables.REMARKS, aup_tables.plot),
+    ),
+    "btl-compare": Entry(
+        "error of the strategies on synthetic judgements at equal ε, beside a tuned grid",
+        btl_compare.reproduced,
+    ),
+    "group-cohort": Entry(
+        "which group size and cohort for a compute budget: Estimate-and-Double and its rivals",
+        of_rows(group_cohort.group_cohort, group_cohort.remarks, group_cohort.plot),
+    ),
+    "pessimism": Entry(
+        "greedy and pessimistic policies on a linear bandit, from labels protected in three ways",
+        of_rows(pessimism.pessimism, pessimism.remarks, pessimism.plot),
+    ),
+    "hostile-users": Entry(
+        "what a share of hostile users does to a model, beside what clipping and medians leave",
+        hostile_users.reproduced,
+    ),
+    "uls-conjecture": Entry(
+        "does sampling examples need at most K times the noise of sampling users?",
+        of_rows(uls_conjecture.uls_conjecture, uls_conjecture.remarks),
+    ),
+    "membership": Entry(
+        "which users were trained on: two attacks on reward models, beside what ε allows",
+        membership.reproduced,
+    ),
+    "label-dp-fig1": Entry(
+        "error against n behind randomized response, in the middle, and without privacy",
+        of_rows(label_dp_fig1.label_dp_fig1, label_dp_fig1.remarks, label_dp_fig1.plot),
+    ),
+    "rr-vs-m": Entry(
+        "many judgements of each user: randomized response against ULS and AUP, at equal ε",
+        of_rows(rr_vs_m.rr_vs_m, rr_vs_m.remarks, rr_vs_m.plot),
+    ),
+    "ctl-ltc-linear": Entry(
+        "labels corrupted before or after they are randomized: square loss against log losses",
+        of_rows(ctl_vs_ltc.ctl_ltc, ctl_vs_ltc.remarks, ctl_vs_ltc.plot),
+    ),
+    "chipo-toy": Entry(
+        "DPO and χPO where some responses are hardly ever judged, on a problem with a known best",
+        of_rows(chipo_toy.chipo_toy, chipo_toy.remarks, chipo_toy.plot),
+    ),
+    "chipo-cdp": Entry(
+        "the exponential mechanism over policies: what it misses against n and ε, at two levels",
+        of_rows(chipo_cdp.chipo_cdp, chipo_cdp.remarks, chipo_cdp.plot),
+    ),
+    "finance-ctl-ltc": Entry(
+        "a policy that writes, from labels corrupted before or after they are randomized",
+        of_rows(finance_ctl_ltc.finance_ctl_ltc, finance_ctl_ltc.remarks, finance_ctl_ltc.plot),
+    ),
+    "label-private-policies": Entry(
+        "policies from randomized labels, by four losses: how often their answers win, against ε",
+        of_rows(label_private.label_private, label_private.remarks, label_private.plot),
+    ),
+    "aup-time": Entry(
+        "Table 6 of AUP-RLHF: how long a step of each strategy takes, as ratios",
+        step_times.step_times,
+    ),
+    "aup-m": Entry(
+        "Table 7 of AUP-RLHF: more judgements of each user, and reward over KL divergence",
+        judgements_each.judgements_each,
+    ),
+    "aup-imdb": Entry(
+        "Figures 1, 3 and 4 of AUP-RLHF: reward against KL divergence, at equal ε",
+        frontier.frontier,
+    ),
+    "aup-tldr": Entry(
+        "Figures 2, 5 and 6 of AUP-RLHF: how often answers win by private rewards, at equal ε",
+        wins.wins,
+    ),
+    "synthetic-preferences": Entry(
+        "pairs that a private reward labelled, beside true judgements: labels, heads, policies",
+        of_rows(synthetic_pairs.synthetic_pairs, synthetic_pairs.remarks),
+    ),
+}

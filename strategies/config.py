@@ -1,0 +1,394 @@
+"""What a run is asked to do: one frozen object, from a command line, a file, or Flower's run
+config.
+
+Its fields are the settings of every run (``strategies.settings``) and those that single strategies
+declare. Every one is a public parameter except ``seed``. Names in the run config are the field
+names with dashes; the same keys stand in pyproject.toml, because Flower refuses an override of a
+key that does not exist there.
+"""
+
+import dataclasses
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from murmuration.preference.choices import (
+    CLIPPED_LOSSES,
+    JUDGED,
+    PAIR_LOSSES,
+    POLICY_LOSSES,
+    check_model,
+)
+from murmuration.preference.data.rows import InputError
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies import registry
+from murmuration.strategies.settings import ROUNDS, Scalar, Settings, about, option
+from murmuration.strategies.spec import CHOSEN_BY, Strategy, check_masks, check_noise
+
+#: In a ``config.json``, beside the settings: what ties them to the run's secret keys
+#: (``reporting.run_files.check_of``).
+CHECK = "check"
+#: The named choice ``--delta n^-1.1``: always below 1 / users.
+DELTA_EXPONENT = -1.1
+
+
+def own_settings() -> dict[str, tuple[dataclasses.Field[Any], tuple[str, ...]]]:
+    """What single strategies declare: by name the field, and which strategies have it."""
+    found: dict[str, tuple[dataclasses.Field[Any], tuple[str, ...]]] = {}
+    for strategy in registry.strategies().values():
+        for field in dataclasses.fields(strategy.settings):
+            known, names = found.get(field.name, (field, ()))
+            found[field.name] = known, (*names, strategy.name)
+    return found
+
+
+OWN_SETTINGS = own_settings()
+
+
+@dataclass(frozen=True)
+class _Checked(Settings):
+    """Settings that a run could use; InputError, naming the option, for others."""
+
+    def __post_init__(self) -> None:
+        strategy = registry.named(self.strategy)
+        if self.rounds == 0:
+            object.__setattr__(self, "rounds", strategy.rounds[0] if strategy.rounds else ROUNDS)
+        self.check_values()
+        strategy.check(self)
+        _check_together(self, strategy)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "RunConfig":
+        """From names with dashes; unknown ones and wrong types raise InputError."""
+        values: dict[str, Any] = {}
+        known = {field.name for field in dataclasses.fields(cls)}
+        for key, value in run_config.items():
+            if (name := key.replace("-", "_")) not in known:
+                raise InputError(f"unknown setting {key!r}; known: {', '.join(sorted(known))}")
+            values[name] = typed(key, value)
+        return cls(**values)  # type: ignore[return-value]
+
+    def settled(self, registered: int) -> "RunConfig":
+        """With what depends on how many users there are: delta, if it is n^-1.1, and the cohort, if
+        everybody takes part or none was given.
+
+        n is the nominal number of users, a public constant. (Charles et al. 2024, App. F, take the
+        number of examples, which is private under most adjacencies.)
+
+        Raises:
+            InputError: no cohort was given, and none follows that the users are enough for.
+        """
+        users = self.trained_on(registered)
+        delta = self.delta or users**DELTA_EXPONENT
+        everybody = registry.named(self.strategy).rounds
+        cohort = users if everybody else self.cohort_of(registered)
+        if not everybody and not self.cohort and cohort > users:
+            raise InputError(
+                f"--cohort is left out, and without --users it is {cohort}: more than there are to "
+                "train on. State a round, public number of users with --users, from which the "
+                "cohort follows, or give --cohort; or, where the list of users is public, "
+                "--adjacency zero-out"
+            )
+        return replace(self, delta=delta, cohort=cohort)  # type: ignore[return-value]
+
+    def immutable_fields(self) -> dict[str, Scalar]:
+        """What a resumed run may not change: everything that decides the result or its cost.
+
+        Of what single strategies declare only what this one does, so that a package that brings
+        another, or is gone, keeps no run from going on.
+        """
+        own = {name for name, (_, having) in OWN_SETTINGS.items() if self.strategy in having}
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if not about(field).changeable and (field.name in own or field.name not in OWN_SETTINGS)
+        }
+
+
+if TYPE_CHECKING:
+
+    class RunConfig(_Checked):
+        """The settings of one run; those of single strategies are known when it runs."""
+
+        def __init__(self, **settings: Scalar) -> None: ...
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    RunConfig = dataclasses.make_dataclass(
+        "RunConfig",
+        [
+            (
+                name,
+                type(field.default),
+                dataclasses.field(default=field.default, metadata=field.metadata),
+            )
+            for name, (field, _) in OWN_SETTINGS.items()
+        ],
+        bases=(_Checked,),
+        frozen=True,
+        namespace={"__doc__": "The settings of one run.", "__module__": __name__},
+    )
+
+
+def read_settings(path: Path) -> dict[str, Scalar]:
+    """The settings that a file gives: TOML with names as on the command line, or a ``config.json``.
+
+    Raises:
+        InputError: it cannot be read, or holds what is no setting.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be used: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} holds no settings")
+    begun = found.pop(CHECK, None)  # of a config.json
+    settings = {str(key).replace("-", "_"): value for key, value in found.items()}
+    known = {field.name: field for field in dataclasses.fields(RunConfig)}
+    of_a_run = path.suffix == ".json"
+    for name, value in settings.items():
+        if name not in known or (about(known[name]).deployed and not of_a_run):
+            offered = sorted(n for n, field in known.items() if not about(field).deployed)
+            raise InputError(f"{path}: unknown setting {name!r}; known: {', '.join(offered)}")
+        if name == "delta" and isinstance(value, str):
+            settings[name] = parse_delta(value)
+        elif name == "delta" and not value and not of_a_run:  # where 0 stands for n^-1.1
+            parse_delta(str(value))
+        else:
+            settings[name] = typed(name, value, str(path))
+    if of_a_run and settings.get("strategy") in registry.solved():
+        settings.pop("cohort", None)  # everybody takes part
+    if begun is not None and "length" not in settings and not settings.get("base"):
+        settings["length"] = "log"  # of an earlier version, to be repeated as it was
+    if of_a_run and not settings.get("cohort"):
+        settings.pop("cohort", None)  # it was left out there, too
+    return settings
+
+
+def typed(name: str, value: object, where: str = "") -> Any:
+    """A setting's value in its type; InputError, naming it, for one of another."""
+    field = name.replace("-", "_")
+    default = next(f.default for f in dataclasses.fields(RunConfig) if f.name == field)
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        kind, place = type(default).__name__, f"{where}: " if where else ""
+        raise InputError(f"{place}setting {name!r} must be a {kind}; got {value!r}")
+    return value
+
+
+def refuse_seed(config: "RunConfig") -> None:
+    """InputError if a run with real nodes has a seed: who knows it can subtract the noise."""
+    if config.seed >= 0:
+        raise InputError(
+            "a seed is for simulations: whoever knows it can subtract the noise, so a deployed run "
+            f"draws from the operating system; leave out seed={config.seed}"
+        )
+
+
+def parse_delta(text: str) -> float:
+    """The delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
+
+    Raises:
+        InputError: it is neither, or not between 0 and 1.
+    """
+    if text.replace(" ", "").replace("−", "-") in ("n^-1.1", "n**-1.1"):
+        return 0.0
+    try:
+        delta = float(text)
+    except ValueError:
+        delta = math.nan
+    if not 0.0 < delta < 1.0:
+        raise InputError(f"--delta must be a number between 0 and 1, or n^-1.1; got {text!r}")
+    return delta
+
+
+def _check_together(config: "RunConfig", strategy: Strategy) -> None:
+    """InputError, naming the option, for settings that have no meaning together."""
+    for name, (field, names) in OWN_SETTINGS.items():
+        if getattr(config, name) != field.default and config.strategy not in names:
+            raise InputError(
+                f"{option(name)} is for --strategy {' and '.join(names)}, not {config.strategy}"
+            )
+    for field in dataclasses.fields(Settings) if not config.base else ():
+        if about(field).base and getattr(config, field.name) != field.default:
+            raise InputError(
+                f"{option(field.name)} is about a language model: name one with --base"
+            )
+    if not config.base and config.features.strip().partition(":")[0] == "hashing":
+        for name in ("base_privacy", "disjoint"):
+            if getattr(config, name):
+                raise InputError(
+                    f"{option(name)} is about a language model or an encoder: name one with --base "
+                    "or --features"
+                )
+    if not config.population.isprintable():
+        raise InputError(
+            f"--population {config.population!r}: it has characters that cannot be printed"
+        )
+    if config.disjoint and not config.population:
+        raise InputError("--disjoint is about a population: name it with --population")
+    if not 0.0 <= config.heldout_epsilon <= config.epsilon:
+        raise InputError(
+            "--heldout-epsilon must be a positive number, at most --epsilon; got "
+            f"{config.heldout_epsilon!r}"
+        )
+    if config.user_memory and not config.batch_users:
+        raise InputError(
+            "--user-memory is for --batch-users: otherwise a node keeps the gradient of one user"
+        )
+    for name in ("heldout_epsilon", "exact_heldout"):
+        if getattr(config, name) and config.test:
+            raise InputError(f"{option(name)} is about users held out, and --test holds out nobody")
+    if config.heldout_epsilon and config.exact_heldout:
+        raise InputError("--exact-heldout adds no noise: leave out --heldout-epsilon")
+    _check_task(config, strategy)
+    if config.base and strategy.rounds and config.train != "head" and config.task != "policy":
+        raise InputError(
+            f"--strategy {config.strategy} solves for a linear head: with --base, --train head"
+        )
+    if strategy.rounds:
+        _check_few(config, strategy.rounds)
+    if config.refresh and not config.users:
+        raise InputError(
+            "--refresh lets users come and go; state their nominal number with --users, which "
+            "fixes the sampling probability for the whole run"
+        )
+    if config.accept_ledger_loss:
+        _check_loss(config)
+    schema = config.schema
+    if config.task in JUDGED:
+        check_model(config.model, schema.responses - 1, schema.kind)
+    if schema.kind == "thumbs":
+        _check_thumbs(config, strategy)
+    try:
+        registry.check_adjacency(config.strategy, Adjacency(config.adjacency))
+        check_noise(config, strategy)
+        if config.secure_aggregation:
+            check_masks(config, strategy, registry.strategies().values())
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def _check_thumbs(config: "RunConfig", strategy: Strategy) -> None:
+    """Refuse what the model of thumbs, in which each user has an offset, is not for."""
+    by_user = [s.name for s in registry.strategies().values() if s.averages_users]
+    if config.task != "reward":
+        raise InputError(
+            f"--kind thumbs is for a reward, not for --task {config.task}: leave it out, and pairs "
+            "are made of thumbs"
+        )
+    if config.base and config.train != "head":
+        raise InputError(
+            "--model thumbs has an offset of each user's, which is found for a linear head only: "
+            "with --base, --train head; or leave out --kind thumbs, and pairs are made of thumbs"
+        )
+    if not strategy.averages_users:
+        raise InputError(
+            "--model thumbs has an offset of each user's, which is found from all their thumbs "
+            f"together, and --strategy {strategy.name} takes judgements one by one: use "
+            f"{', '.join(by_user[:-1])} or {by_user[-1]}"
+        )
+    if config.batch_users:
+        raise InputError(
+            "--batch-users computes several users at once, and --model thumbs is computed user by "
+            "user: leave it out"
+        )
+
+
+def _check_loss(config: "RunConfig") -> None:
+    """Whether a run could go on without all of its ledger."""
+    if not config.resume:
+        raise InputError("--accept-ledger-loss is for a run that is continued with --resume")
+    if config.seed >= 0:
+        raise InputError(
+            "--accept-ledger-loss is for runs without --seed: a seeded one would draw the same "
+            "coins and noise again, and only its ledger could tell that it meets the same sums; "
+            "repeat it from the start in another --out"
+        )
+
+
+def _check_task(config: "RunConfig", strategy: Strategy) -> None:
+    """Refuse what has no meaning for what is learnt."""
+    task = config.task
+    if config.as_published and task != "sft":
+        raise InputError("--as-published is about --task sft: which responses it learns from")
+    if task != "policy" and (config.loss or config.beta or config.r_max):
+        raise InputError("--loss, --beta and --r-max are about --task policy")
+    if config.policies and not strategy.chooses:
+        able = [other.name for other in registry.strategies().values() if other.chooses]
+        raise InputError(f"--policies is for --strategy {' or '.join(able)}, not {config.strategy}")
+    if task == "reward":
+        return
+    if not config.base:
+        raise InputError(f"--task {task} trains a language model: name one with --base")
+    if config.train == "head":
+        raise InputError(
+            f"--task {task} has no head of its own to train: use --train lora (the default) or full"
+        )
+    if task == "text" and (config.kind != "pairs" or config.responses or config.labels != "true"):
+        raise InputError(
+            "--kind, --responses and --labels are about judgements; --task text reads none"
+        )
+    if strategy.rounds and not (task == "policy" and strategy.fits_policies):
+        raise InputError(
+            f"--strategy {config.strategy} learns from labels: for --task {task} use uls, "
+            "or another that takes steps"
+        )
+    if task == "policy":
+        _check_loss_of_policy(config)
+        return
+    if config.model != "btl":
+        raise InputError(
+            f"--model {config.model} is a model of preferences, and --task {task} has none to "
+            "model; leave it out"
+        )
+    if config.adjacency == Adjacency.REPLACE_LABELS and not config.as_published:
+        raise InputError(
+            f"--adjacency replace-labels: --task {task} looks at no label, so nothing is released "
+            "about one, and noise would protect nothing; protect what people wrote: add-remove, "
+            "zero-out or replace"
+        )
+
+
+def _check_loss_of_policy(config: "RunConfig") -> None:
+    """Refuse what has no meaning for a policy's loss."""
+    loss = config.loss or (CHOSEN_BY if config.policies else POLICY_LOSSES)[0]
+    if config.r_max and loss not in CLIPPED_LOSSES:
+        raise InputError(
+            f"--r-max: --loss {loss} does not clip; leave it out, or use one of "
+            f"{', '.join(CLIPPED_LOSSES)}"
+        )
+    if loss in PAIR_LOSSES and (config.kind != "pairs" or config.model != "btl"):
+        raise InputError(
+            f"--loss {loss} is about pairs, without a --model; of several responses use one of "
+            + ", ".join(name for name in POLICY_LOSSES if name not in PAIR_LOSSES)
+        )
+
+
+def _check_few(config: "RunConfig", few: tuple[int, ...]) -> None:
+    """Refuse what has no meaning where the model is solved for."""
+    if config.rounds not in few:
+        raise InputError(
+            f"--strategy {config.strategy} solves for the model in {' or '.join(map(str, few))} "
+            f"rounds, not {config.rounds}; leave out --rounds, or set it to {few[0]}"
+        )
+    if config.refresh:
+        raise InputError(
+            f"--refresh has no meaning for --strategy {config.strategy}, whose users are fixed "
+            "when it starts; leave it out"
+        )
+    for field in dataclasses.fields(Settings):
+        if field.name == "learning_rate" and config.task == "policy":
+            continue
+        if about(field).steps and getattr(config, field.name):
+            raise InputError(
+                f"{option(field.name)} has no meaning for --strategy {config.strategy}, which "
+                "solves for the model from all judgements at once; leave it out"
+            )

@@ -1,0 +1,442 @@
+"""From a reward to a policy: what is kept, what ends a run early, and going on after a kill."""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+from murmuration.alignment import align as module
+from murmuration.alignment.align import Alignment, Demonstrations, align
+from murmuration.alignment.reinforce import Steps
+from murmuration.alignment.rewards import Guards
+from murmuration.alignment.supervised import Supervised
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
+from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
+from murmuration.preference.reward import RewardModel
+
+pytest.importorskip("peft")
+pytest.importorskip("trl")
+
+NAMES = ["what now", "loan", "save it", "buy today", "spend all of it", "keep the old one"]
+PROMPTS = [f"{name} {more}" for name in NAMES for more in ("?", "!", "now ?", "wait ?")]
+
+
+SHORT = Sampling(max_new_tokens=5)
+
+
+@pytest.fixture
+def reward(tmp_path):
+    """Likes one word above all."""
+    features = HashingFeatures(dimension=257, length_weight=0.0)
+    theta = 3.0 * features(["a"], ["save"])[0] - 3.0 * features(["a"], ["loan"])[0]
+    RewardModel(theta, features).save(tmp_path / "run" / "model")
+    return tmp_path / "run" / "model"
+
+
+@pytest.fixture
+def asked(reward, language_model):
+    def make(**more):
+        given = {
+            "reward": str(reward),
+            "base": str(language_model("llama")),
+            "prompts": "file",
+            "steps": Steps(steps=6, batch=8, answers=4, rate=0.02, beta=0.0),
+            "sampling": SHORT,
+            "lora_rank": 4,
+            "lora_targets": "all-linear",
+            "evaluate_every": 2,
+            "evaluate_on": 8,
+        }
+        return Alignment(**{**given, **more})
+
+    return make
+
+
+def metrics(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_policy_that_others_load_and_what_is_told_of_it(asked, tmp_path):
+    out = tmp_path / "out"
+    result = align(asked(), PROMPTS, out, card=lambda found: f"saved {found['saved_step']}")
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["answers", "config.json", "metrics.jsonl", "model", "reference.jsonl",
+                     "result.json"]  # fmt: skip
+    assert json.loads((out / "result.json").read_text()) == result
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
+    assert (result["stopped"], result["saved_step"]) == ("", 6)
+    assert result["policy"] == metrics(out)[-1]
+    assert result["policy"]["kl"] > 0 == result["reference"]["kl"]
+    assert (out / "model" / "README.md").read_text() == "saved 6\n"
+    # The folder writes what was evaluated last, as that was drawn.
+    rows = [json.loads(row) for row in (out / "answers/step-000006.jsonl").read_text().splitlines()]
+    written = Writer.load(out / "model").write([row["prompt"] for row in rows], SHORT, (0, 7))
+    assert written == [row["response"] for row in rows]
+    assert np.isfinite(load_scorer(out / "model").score(["loan ?"], ["save it"])).all()
+
+
+def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):
+    seen = []
+    honest = module.climb
+
+    def climb(base, prompts, *rest):
+        seen.extend(prompts)
+        honest(base, prompts, *rest)
+
+    monkeypatch.setattr(module, "climb", climb)
+    align(asked(), [*PROMPTS, *PROMPTS], tmp_path / "out")
+    rows = (tmp_path / "out/answers/step-000000.jsonl").read_text().splitlines()
+    held = [json.loads(row)["prompt"] for row in rows]
+    assert sorted([*held, *seen]) == sorted(PROMPTS)
+    assert len(held) == 8
+
+
+def test_the_proxy_is_what_score_says_over_the_reference(asked, reward, tmp_path):
+    align(asked(), PROMPTS, tmp_path / "out")
+    model = RewardModel.load(reward)
+
+    def mean(step):
+        text = (tmp_path / f"out/answers/step-{step:06d}.jsonl").read_text()
+        rows = [json.loads(row) for row in text.splitlines()]
+        return model.score([r["prompt"] for r in rows], [r["response"] for r in rows]).mean()
+
+    for line in metrics(tmp_path / "out"):
+        assert line["proxy"] == pytest.approx(mean(line["step"]) - mean(0))
+
+
+def test_it_ends_where_the_divergence_passes_its_budget_and_keeps_what_is_within(asked, tmp_path):
+    slow = {"steps": Steps(steps=6, batch=8, answers=4, rate=0.004, beta=0.0)}
+    free = align(asked(**slow), PROMPTS, tmp_path / "free")
+    kls = [line["kl"] for line in metrics(tmp_path / "free")]
+    assert kls[1] < kls[2]  # or choose another seed
+    out = tmp_path / "out"
+    result = align(asked(kl_budget=(kls[1] + kls[2]) / 2, **slow), PROMPTS, out)
+    assert (free["stopped"], result["stopped"]) == ("", "kl")
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4]
+    assert result["saved_step"] == 2
+    assert result["policy"]["kl"] == pytest.approx(kls[1])
+
+
+def test_a_run_that_learnt_nothing_says_so_however_often_it_is_asked(asked, tmp_path):
+    out = tmp_path / "out"
+    for resume in (False, True):
+        with pytest.raises(InputError, match=r"nothing was learnt: the divergence .* at step 2"):
+            align(asked(kl_budget=1e-4), PROMPTS, out, resume=resume)
+        assert [line["step"] for line in metrics(out)] == [0, 2]
+        assert not (out / "model").exists()
+        assert not (out / "result.json").exists()
+
+
+class Falling:
+    """A truth that is best at step 2, and then falls."""
+
+    worst = -9.0
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, prompts, responses):
+        values = [0.0, 1.0, 0.0, -1.0, -2.0, -3.0, -4.0]
+        self.calls += 1
+        return values[self.calls - 1] + np.linspace(0, 0.01, len(prompts))
+
+
+def test_it_ends_where_reward_and_truth_part_and_keeps_the_truly_best(asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "truth_of", lambda named: Falling())
+    honest = module.Evaluator.remember
+
+    def rising(self, step, answers):
+        _, unreadable = honest(self, step, answers)
+        return float(step), unreadable
+
+    monkeypatch.setattr(module.Evaluator, "remember", rising)
+    out = tmp_path / "out"
+    steps = Steps(steps=12, batch=8, answers=4, rate=0.02)
+    result = align(asked(truth="population", steps=steps), PROMPTS, out)
+    assert result["stopped"] == "parted"
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
+    assert result["saved_step"] == 2
+    assert result["policy"]["truth"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_truth_and_reward_that_fall_together_have_not_parted(asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "truth_of", lambda named: Falling())
+    honest = module.Evaluator.remember
+
+    def falling(self, step, answers):
+        _, unreadable = honest(self, step, answers)
+        return -float(step), unreadable
+
+    monkeypatch.setattr(module.Evaluator, "remember", falling)
+    assert align(asked(truth="population"), PROMPTS, tmp_path / "out")["stopped"] == ""
+
+
+@pytest.mark.parametrize("when", ["the reference", "step 4"])
+def test_killed_and_continued_it_is_the_policy_of_a_run_that_was_not(asked, tmp_path, when):
+    whole = align(asked(), PROMPTS, tmp_path / "whole")
+
+    def said(text):
+        if text.startswith(when):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, tmp_path / "parts", said=said)
+    assert not (tmp_path / "parts" / "model").exists()
+    parts = align(asked(), PROMPTS, tmp_path / "parts", resume=True)
+    for name in ("stopped", "saved_step", "prompts_trained", "dimension", "clipped", "too_long"):
+        assert parts[name] == whole[name]
+    assert [parts["slope"], *parts["range"]] == pytest.approx([whole["slope"], *whole["range"]])
+    assert parts["seconds"] > 0
+    for part in ("policy", "reference"):
+        assert parts[part]["truth"] is whole[part]["truth"] is None
+        for name in ("step", "proxy", "kl", "kl_error", "words"):
+            assert parts[part][name] == pytest.approx(whole[part][name], rel=1e-4, abs=1e-5), name
+    one, other = (Writer.load(tmp_path / name / "model") for name in ("whole", "parts"))
+    assert one.write(PROMPTS, SHORT, 5) == other.write(PROMPTS, SHORT, 5)
+    again = align(asked(), PROMPTS, tmp_path / "parts", resume=True)  # finished: told once more
+    assert again == parts
+
+
+def test_what_is_refused(asked, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "a").touch()
+    with pytest.raises(InputError, match="is there already"):
+        align(asked(), PROMPTS, tmp_path / "there")
+    with pytest.raises(InputError, match="24 different prompts; --evaluate-on 23"):
+        align(asked(evaluate_on=23), PROMPTS, tmp_path / "few")
+    assert not (tmp_path / "few").exists()
+    with pytest.raises(InputError, match="holds no alignment"):
+        align(asked(), PROMPTS, tmp_path / "none", resume=True)
+    with pytest.raises(InputError, match="leave no room for a prompt"):
+        align(asked(sampling=Sampling(max_new_tokens=500)), PROMPTS, tmp_path / "long")
+    assert not (tmp_path / "long").exists()
+
+
+def test_a_guard_that_a_reward_has_nothing_for_is_refused_before_anything_is_made(
+    asked, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module.AnswerReward, "load", lambda folder, **_: lambda *given: None)
+    with pytest.raises(InputError, match="--pessimism is for linear heads"):
+        align(asked(guards=Guards(pessimism=1.0)), PROMPTS, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_it_goes_on_only_with_what_it_was_begun_with(asked, tmp_path):
+    def killed(text):
+        if text.startswith("step 0: reward"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, tmp_path / "out", said=killed)
+    with pytest.raises(InputError, match="begun with another seed: 0, not 1"):
+        align(asked(seed=PublicSeed(1)), PROMPTS, tmp_path / "out", resume=True)
+    with pytest.raises(InputError, match="begun with another prompts_digest"):
+        align(asked(), [*PROMPTS, "one more ?"], tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"evaluate_every": 0}, "--evaluate-every"),
+        ({"evaluate_on": 1}, "--evaluate-on"),
+        ({"kl_budget": math.nan}, "--kl-budget"),
+        ({"sampling": Sampling(temperature=0)}, "--temperature must be above 0"),
+    ],
+)
+def test_values_out_of_range(asked, more, said):
+    with pytest.raises(InputError, match=said):
+        asked(**more)
+
+
+def test_guards_are_of_the_references_answers_to_the_trained_prompts(asked, tmp_path):
+    result = align(asked(guards=Guards(length="match")), PROMPTS, tmp_path / "out")
+    text = (tmp_path / "out/reference.jsonl").read_text()
+    rows = [json.loads(row) for row in text.splitlines()]
+    assert len(rows) == 4 * (len(PROMPTS) - 8)
+    assert result["range"][0] < 0 < result["range"][1]
+    assert result["slope"] != 0.0
+
+
+def killed_at_the_reference(text):
+    if text.startswith("step 0: reward"):
+        raise KeyboardInterrupt
+
+
+def other_reward(folder):
+    """Another one, in the place of that which was there."""
+    features = HashingFeatures(dimension=257, length_weight=0.0)
+    RewardModel(features(["a"], ["wait"])[0], features).save(folder, overwrite=True)
+
+
+def test_it_goes_on_only_with_the_reward_and_truth_that_it_was_begun_with(asked, reward, tmp_path):
+    truth = tmp_path / "true" / "model"
+    shutil.copytree(reward, truth)
+    out, wanted = tmp_path / "out", asked(truth=str(truth))
+    with pytest.raises(KeyboardInterrupt):
+        align(wanted, PROMPTS, out, said=killed_at_the_reference)
+    shutil.copytree(reward, tmp_path / "former")
+    for folder, name in ((reward, "reward_digest"), (truth, "truth_digest")):
+        other_reward(folder)
+        with pytest.raises(InputError, match=f"begun with another {name}"):
+            align(wanted, PROMPTS, out, resume=True)
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "former", folder)
+
+
+def test_what_is_finished_is_not_told_to_whoever_asks_for_another(asked, reward, tmp_path):
+    align(asked(), PROMPTS, tmp_path / "out")
+    with pytest.raises(InputError, match="begun with another seed: 0, not 1"):
+        align(asked(seed=PublicSeed(1)), PROMPTS, tmp_path / "out", resume=True)
+    other_reward(reward)
+    with pytest.raises(InputError, match="begun with another reward_digest"):
+        align(asked(), PROMPTS, tmp_path / "out", resume=True)
+
+
+def test_a_base_that_cannot_be_read_is_refused_however_often_it_is_asked(
+    asked, tmp_path, monkeypatch
+):
+    class Unread:
+        worst = -9.0
+
+        def __call__(self, prompts, responses):
+            return np.full(len(prompts), math.nan)
+
+    monkeypatch.setattr(module, "truth_of", lambda named: Unread())
+    for resume in (False, True):
+        with pytest.raises(InputError, match="100% of its answers cannot be read"):
+            align(asked(truth="population"), PROMPTS, tmp_path / "out", resume=resume)
+
+
+@pytest.mark.parametrize(
+    "torn", ["adapter_model.safetensors", "optimizer.pt", "trainer_state.json"]
+)
+def test_a_checkpoint_that_was_killed_half_way_is_not_gone_on_from(asked, tmp_path, torn):
+    whole = align(asked(), PROMPTS, tmp_path / "whole")
+
+    def killed(text):
+        if text.startswith("step 4: reward"):
+            raise KeyboardInterrupt
+
+    out = tmp_path / "parts"
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, out, said=killed)
+    shutil.copytree(out / "checkpoints/checkpoint-2", out / "checkpoints/checkpoint-4")
+    # As transformers writes them: one after the other, its own state last.
+    for name in ("adapter_model.safetensors", "optimizer.pt", "trainer_state.json"):
+        if torn in ("trainer_state.json", name) or name == "trainer_state.json":
+            (out / "checkpoints/checkpoint-4" / name).write_bytes(b"")
+    parts = align(asked(), PROMPTS, out, resume=True)
+    assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
+
+
+def test_two_processes_do_not_share_a_folder(asked, tmp_path):
+    out = tmp_path / "out"
+
+    def second(text):
+        if text.startswith("step 0: reward"):
+            align(asked(), PROMPTS, out, resume=True)
+
+    with pytest.raises(InputError, match="in use"):
+        align(asked(), PROMPTS, out, said=second)
+
+
+def test_a_place_that_cannot_be_written(asked, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="is there already"):
+        align(asked(), PROMPTS, tmp_path / "file")
+    with pytest.raises(InputError, match=r"--out .* cannot be written"):
+        align(asked(), PROMPTS, tmp_path / "file" / "out")
+
+
+def test_a_rate_that_breaks_the_policy_is_told_in_one_line(asked, tmp_path):
+    steps = Steps(steps=6, batch=8, answers=4, rate=1e30, beta=0.0)
+    with pytest.raises(InputError, match="not finite"):
+        align(asked(steps=steps), PROMPTS, tmp_path / "out")
+    assert not (tmp_path / "out" / "result.json").exists()
+
+
+SHOWN = [(f"{name} now ?", "put some aside first") for name in ("loan", "buy", "bet", "spend")]
+
+
+def with_demonstrations(asked, out, **more):
+    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
+    return align(wanted, PROMPTS, out, demonstrations=Demonstrations(SHOWN), **more)
+
+
+def test_what_was_learnt_first_is_the_reference_and_the_policy_needs_no_other_folder(
+    asked, tmp_path, language_model
+):
+    out = tmp_path / "out"
+    result = with_demonstrations(asked, out)
+    assert result["learnt"]["demonstrations"] == 4
+    assert result["reference"]["kl"] == 0 < result["policy"]["kl"]
+    prompts, answers = map(list, zip(*SHOWN, strict=True))
+    before, after = (
+        SavedLikelihood.load(folder) for folder in (language_model("llama"), out / "sft")
+    )
+    gained = after.score(prompts, answers) - before.score(prompts, answers)
+    assert (gained > 3.0).all()
+    # What was written at step 0 is what the taught model writes.
+    rows = [json.loads(row) for row in (out / "answers/step-000000.jsonl").read_text().splitlines()]
+    written = Writer.load(out / "sft").write([row["prompt"] for row in rows], SHORT, (0, 1))
+    assert written == [row["response"] for row in rows]
+    shutil.copytree(out / "model", tmp_path / "elsewhere")
+    shutil.rmtree(out)
+    assert not (tmp_path / "elsewhere" / "adapter_config.json").exists()
+    rows = Writer.load(tmp_path / "elsewhere").write(PROMPTS[:2], SHORT)
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("when", ["demonstrations: step 7", "step 0: reward"])
+def test_killed_while_it_learns_or_after_it_comes_to_the_same(asked, tmp_path, when):
+    whole = with_demonstrations(asked, tmp_path / "whole")
+
+    def killed(text):
+        if text.startswith(when):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with_demonstrations(asked, tmp_path / "parts", said=killed)
+    told = []
+    parts = with_demonstrations(asked, tmp_path / "parts", resume=True, said=told.append)
+    steps = [text for text in told if text.startswith("demonstrations")]
+    assert len(steps) == (14 if "step 7" in when else 0)  # one pass is one step
+    assert parts["learnt"] == pytest.approx(whole["learnt"])
+    assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
+
+
+def test_it_goes_on_only_with_the_demonstrations_that_it_was_begun_with(asked, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        with_demonstrations(asked, tmp_path / "out", said=killed_at_the_reference)
+    wanted = asked(supervised=Supervised("shown.jsonl", epochs=20, batch=4, rate=0.3))
+    with pytest.raises(InputError, match="begun with another demonstrations_digest"):
+        align(
+            wanted,
+            PROMPTS,
+            tmp_path / "out",
+            resume=True,
+            demonstrations=Demonstrations(SHOWN[:3]),
+        )
+
+
+def test_what_is_counted_is_of_all_processes(asked, tmp_path):
+    def killed(text):
+        if text.startswith("step 4: reward"):
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        align(asked(), PROMPTS, out, said=killed)
+    file = out / "checkpoints/counts-000002.json"
+    counts = json.loads(file.read_text())
+    assert counts["seconds"] > 0
+    assert counts["seen"] == 2 * 8
+    file.write_text(json.dumps(counts | {"seconds": 1e6, "clipped": counts["seen"]}))
+    found = align(asked(), PROMPTS, out, resume=True)
+    assert 1e6 < found["seconds"] < 1e6 + 1000
+    assert found["clipped"] >= 16 / 48

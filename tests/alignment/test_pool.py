@@ -1,0 +1,47 @@
+"""Pools of answers: those that `respond` writes, scored once each."""
+
+import numpy as np
+import pytest
+
+from murmuration.alignment.pool import draw, rewards
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.generation import Sampling, Writer
+
+
+class Lengths:
+    """A reward that likes long answers, and notes what it was asked."""
+
+    def __init__(self, more=0.0):
+        self.asked, self.more = [], more
+
+    def score(self, prompt, response):
+        self.asked += zip(prompt, response, strict=True)
+        # What of the same text is not the same twice.
+        return np.array([len(text) + self.more for text in response]) + 1e-9 * len(self.asked)
+
+
+def test_answers_are_those_of_respond(language_model):
+    base, prompts, told = language_model("gpt2"), ["What now?", "Save it"], []
+    sampling = Sampling(0.7, max_new_tokens=4)
+    writer = Writer.load(base)
+    pool = draw(writer, Lengths(), prompts, 3, sampling, 5, lambda *at: told.append(at))
+    for sample in range(3):
+        wanted = writer.write(prompts, sampling, (5, sample))
+        assert [row[sample] for row in pool.answers] == wanted
+    assert told[-1] == (6, 6)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert pool.rewards_PN.shape == (2, 3)
+
+
+def test_equal_texts_are_scored_once_and_alike():
+    judge = Lengths()
+    found = rewards(judge, ["a", "b"], [["x", "yy", "x"], ["x", "x", "x"]])
+    assert judge.asked == [("a", "x"), ("a", "yy"), ("b", "x")]
+    assert found[0, 0] == found[0, 2] != found[0, 1]
+    assert len({*found[1]}) == 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_rewards_that_are_not_finite(bad):
+    with pytest.raises(InputError, match="not finite"):
+        rewards(Lengths(bad), ["a"], [["x"]])

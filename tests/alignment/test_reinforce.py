@@ -1,0 +1,156 @@
+"""Policy gradients by TRL: on our tokens and our reading of answers, towards what is rewarded."""
+
+import numpy as np
+import pytest
+import torch
+
+from murmuration.alignment.reinforce import Steps, climb
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.generation import Sampling, Writer
+
+pytest.importorskip("peft")
+pytest.importorskip("trl")
+
+SAMPLING = Sampling(max_new_tokens=5)
+PROMPTS = ["what now ?", "save it or spend it ?", "loan ?", "keep the old one ?"]
+
+
+def policy(language_model, kind="llama", **more):
+    path = str(language_model(kind))
+    targets = "all-linear" if kind == "llama" else ""
+    return LanguageBase(BaseSettings(path, task="policy", rank=4, targets=targets, **more))
+
+
+def saves(prompts, responses):
+    """How many words of an answer are `save`."""
+    return np.array([float(text.split().count("save")) for text in responses])
+
+
+def run(base, folder, reward=saves, on_step=lambda _: False, every=100, **steps):
+    how = Steps(**{"steps": 2, "batch": 8, "answers": 4, "rate": 0.02, "beta": 0.01, **steps})
+    climb(base, PROMPTS, reward, how, SAMPLING, 0, folder, on_step, every)
+    return base
+
+
+@pytest.mark.parametrize("method", ["rloo", "grpo"])
+def test_what_is_rewarded_is_said_more_often(language_model, tmp_path, method):
+    base = policy(language_model)
+
+    def often():
+        written = Writer(base.model, base.texts).write(PROMPTS * 50, SAMPLING, 1)
+        return saves(PROMPTS, written).mean()
+
+    before = often()
+    run(base, tmp_path, method=method, steps=25, batch=16)
+    assert often() > 2 * before + 0.2
+    assert not any(parameter.requires_grad for parameter in base.model.parameters())
+
+
+def test_a_reward_of_nothing_moves_nothing(language_model, tmp_path):
+    base = policy(language_model)
+    run(base, tmp_path, reward=lambda prompts, _: np.full(len(prompts), 7.0), beta=0.0)
+    assert np.abs(base.theta()).max() == 0.0
+
+
+def test_a_dear_divergence_keeps_the_policy_near(language_model, tmp_path):
+    ends = []
+    for beta in (0.0, 5.0):
+        base = policy(language_model)
+        run(base, tmp_path / str(beta), beta=beta, steps=12, batch=16)
+        written = Writer(base.model, base.texts).write(PROMPTS * 50, SAMPLING, 1)
+        ends.append(saves(PROMPTS, written).mean())
+    assert ends[0] > ends[1]
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2-chat"])
+def test_the_reward_is_told_prompts_and_answers_as_the_writer_reads_them(
+    language_model, tmp_path, kind
+):
+    base, seen = policy(language_model, kind), []
+
+    def reward(prompts, responses):
+        seen.extend(zip(prompts, responses, strict=True))
+        return saves(prompts, responses)
+
+    class Spy(type(base.texts)):
+        """Notes what the network is opened with."""
+
+        def openings(self, prompts, room):
+            found = super().openings(prompts, room)
+            opened.extend(zip(prompts, map(tuple, found), strict=True))
+            return found
+
+    opened: list[tuple[str, tuple[int, ...]]] = []
+    base.texts.__class__ = Spy
+    run(base, tmp_path, reward=reward, steps=1)
+    base.texts.__class__ = Spy.__mro__[1]
+    assert {prompt for prompt, _ in seen} <= set(PROMPTS)
+    assert opened
+    for prompt, ids in opened:
+        assert list(ids) == base.texts.openings([prompt], SAMPLING.max_new_tokens)[0]
+    assert any(answer for _, answer in seen)
+    assert not any(base.tokenizer.eos_token in answer for _, answer in seen)
+    assert all(len(answer.split()) <= SAMPLING.max_new_tokens for _, answer in seen)
+
+
+def test_it_goes_on_from_a_checkpoint_as_if_nothing_had_happened(language_model, tmp_path):
+    whole, steps = policy(language_model), []
+    run(whole, tmp_path / "whole", steps=4, every=2)
+
+    class Killed(Exception):
+        pass
+
+    def killed(step):
+        steps.append(step)
+        if step == 4:
+            raise Killed
+        return False
+
+    with pytest.raises(Killed):
+        run(policy(language_model), tmp_path / "parts", steps=4, every=2, on_step=killed)
+    again = policy(language_model)
+    run(again, tmp_path / "parts", steps=4, every=2, on_step=lambda step: steps.append(step))
+    assert steps == [2, 4, 4]
+    np.testing.assert_allclose(again.theta(), whole.theta(), atol=1e-6)
+
+
+def test_it_ends_where_it_is_told_to(language_model, tmp_path):
+    steps = []
+    run(
+        policy(language_model), tmp_path, steps=9, every=2,
+        on_step=lambda step: steps.append(step) or step == 4,
+    )  # fmt: skip
+    assert steps == [2, 4]
+
+
+def test_fewer_prompts_than_a_step_takes_are_refused(language_model, tmp_path):
+    with pytest.raises(InputError, match="4 prompts are fewer than the 8 of a step"):
+        run(policy(language_model), tmp_path, batch=32)
+
+
+def test_nothing_is_left_of_the_copy_that_trl_makes(language_model, tmp_path):
+    base = run(policy(language_model), tmp_path)
+    assert list(base.model.peft_config) == ["default"]
+    with torch.no_grad(), base.model.disable_adapter():
+        ids = torch.tensor([[8, 9, 10]])
+        off = base.model(input_ids=ids).logits
+    base.put(torch.zeros(base.dimension))
+    torch.testing.assert_close(base.model(input_ids=ids).logits, off)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ({"method": "ppo"}, "--method must be one of rloo, grpo"),
+        ({"steps": 0}, "--steps"),
+        ({"batch": 10, "answers": 4}, "divide --batch"),
+        ({"answers": 1}, "--answers must be at least 2"),
+        ({"rate": 0.0}, "--learning-rate"),
+        ({"beta": -1.0}, "--beta"),
+        ({"optimizer": "lbfgs"}, "--optimizer"),
+    ],
+)
+def test_values_out_of_range(steps, said):
+    with pytest.raises(InputError, match=said):
+        Steps(**steps)

@@ -1,0 +1,99 @@
+"""Learning demonstrations: what is learnt, in which steps, and what goes on after a kill."""
+
+import math
+
+import numpy as np
+import pytest
+
+from murmuration.alignment.supervised import Supervised, supervise
+from murmuration.preference.data.judgements import InputError
+from murmuration.preference.language.base_model import BaseSettings, LanguageBase
+from murmuration.preference.language.likelihood import SavedLikelihood
+
+pytest.importorskip("peft")
+
+ROWS = [
+    ("what now ?", "save it"),
+    ("loan ?", "put some aside first"),
+    ("bet ?", "keep the old one"),
+]
+
+
+@pytest.fixture
+def base(language_model):
+    return LanguageBase(
+        BaseSettings(str(language_model("llama")), task="sft", rank=4, targets="all-linear")
+    )
+
+
+def likelihood(base):
+    prompts, answers = map(list, zip(*ROWS, strict=True))
+    scores = SavedLikelihood(base.model, base.texts).score(prompts, answers)
+    return -scores.sum() / sum(
+        len(answer.split()) + 1 for answer in answers
+    )  # ends are learnt, too
+
+
+def test_answers_and_their_ends_become_likelier(base, tmp_path):
+    before, told = likelihood(base), []
+    how = Supervised("x", epochs=30, batch=2, rate=0.3)
+    theta_D, loss = supervise(base, ROWS, how, 0, tmp_path / "state", lambda *at: told.append(at))
+    after = likelihood(base)
+    assert after < before / 3
+    assert loss == pytest.approx(after, rel=0.5)
+    assert told == [(step + 1, 60) for step in range(60)]
+    np.testing.assert_allclose(base.theta(), theta_D, atol=1e-4)
+
+
+def test_the_loss_is_the_mean_over_the_answers_tokens(base, tmp_path):
+    before = likelihood(base)
+    how = Supervised("x", batch=3, rate=1e-9)
+    assert supervise(base, ROWS, how, 0, tmp_path / "state")[1] == pytest.approx(before, rel=1e-4)
+
+
+def test_what_is_computed_at_a_time_does_not_matter(base, tmp_path):
+    how = Supervised("x", epochs=3, batch=3)
+    whole, _ = supervise(base, ROWS, how, 0, tmp_path / "one")
+    base.batch_tokens = 1
+    parts, _ = supervise(base, ROWS, how, 0, tmp_path / "other")
+    np.testing.assert_allclose(parts, whole, atol=2e-3)
+
+
+def test_killed_after_a_pass_it_comes_to_the_same(base, tmp_path):
+    how = Supervised("x", epochs=4, batch=2)
+    whole, loss = supervise(base, ROWS, how, 1, tmp_path / "whole")
+
+    def killed(done, of):
+        if done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        supervise(base, ROWS, how, 1, tmp_path / "parts", killed)
+    told = []
+    parts, again = supervise(base, ROWS, how, 1, tmp_path / "parts", lambda *at: told.append(at[0]))
+    assert told == [5, 6, 7, 8]
+    np.testing.assert_allclose(parts, whole, atol=1e-5)
+    assert again == pytest.approx(loss)
+
+
+def test_an_answer_that_does_not_fit_is_named(base, tmp_path):
+    with pytest.raises(InputError, match="--sft x: row 2: a response of"):
+        supervise(base, [ROWS[0], ("a", "save " * 400)], Supervised("x"), 0, tmp_path / "state")
+
+
+def test_a_step_that_is_not_finite_is_told(base, tmp_path):
+    with pytest.raises(InputError, match="--sft-learning-rate"):
+        supervise(base, ROWS, Supervised("x", epochs=3, batch=1, rate=1e30), 0, tmp_path / "state")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"epochs": 0}, "--sft-epochs"),
+        ({"batch": 0}, "--sft-batch"),
+        ({"rate": math.inf}, "--sft-learning-rate"),
+    ],
+)
+def test_values_out_of_range(given, said):
+    with pytest.raises(InputError, match=said):
+        Supervised("x", **given)

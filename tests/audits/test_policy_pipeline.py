@@ -1,0 +1,117 @@
+"""Audits of whole runs that learn a policy."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from murmuration.audits.pipeline import CLIP, one_run, run_canaries
+from murmuration.audits.policy_pipeline import (
+    TARGETS,
+    LooseClip,
+    audit_policy,
+    tiny_policy,
+)
+from murmuration.preference.language.reward import reward_model
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.auditing import Task
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies.protocol.availability import RunAborted
+
+CANARIES = 40
+
+
+@pytest.fixture
+def policy():
+    with tiny_policy(CANARIES, 8.0) as made:
+        yield made
+
+
+def theta_of(policy, scale=0.2):
+    noise_D = torch.randn(policy.network.dimension, generator=torch.Generator().manual_seed(1))
+    return (scale * noise_D).numpy()
+
+
+def task(adjacency=Adjacency.ADD_REMOVE, epsilon=8.0, trials=CANARIES // 2):
+    return Task(adjacency, epsilon, trials, Randomness(0))
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.2])
+def test_what_is_a_canarys_own_is_nobody_elses(policy, scale):
+    """Wherever the model is; the layers below the head are everybody's."""
+    grads_MD = torch.cat([g.clone() for g in policy.gradients(theta_of(policy, scale))])
+    length_M = grads_MD.double().norm(dim=1)
+    assert (length_M > 2 * CLIP).all()
+    for canary in range(CANARIES):
+        own_MK = policy.own(grads_MD, np.full(CANARIES, canary))
+        share_M = own_MK.norm(dim=1) / length_M
+        assert 0.3 < share_M[canary] <= 1 + 1e-6
+        assert torch.cat([share_M[:canary], share_M[canary + 1 :]]).max() < 1e-6
+        assert (share_M[canary] > 1 - 1e-6) == (scale == 0.0)
+
+
+def test_a_noiseless_sum_shows_each_clipped_gradient(policy):
+    """As far along its own direction as the attacker says that it goes, whoever else is there."""
+    theta_D = theta_of(policy)
+    grads_MD = torch.cat([g.clone() for g in policy.gradients(theta_D)])
+    there_M = np.arange(CANARIES) % 2 == 0
+    sum_D = UserClip(CLIP).clip_sum(grads_MD[torch.from_numpy(there_M)]).numpy()
+    x_M, length_M = policy.seen(theta_D, sum_D / CLIP)
+    assert (length_M > 0.3).all() and (length_M < 1 - 1e-6).all()
+    np.testing.assert_allclose(x_M, there_M * length_M, atol=1e-4)
+
+
+def test_what_was_released_is_read(policy, tmp_path):
+    theta_D = theta_of(policy)
+    reward_model(theta_D, policy.network, "btl").save(tmp_path / "model")
+    found_D, prefers_M = policy.released(tmp_path / "model")
+    np.testing.assert_allclose(found_D, theta_D, atol=1e-5)
+    policy.network.put(theta_D)
+    words = policy.network.tokenizer.convert_tokens_to_ids
+    ids_R = torch.tensor([words(["Which", "?"])])
+    with torch.no_grad():
+        next_V = policy.network.model(input_ids=ids_R).logits[0, -1]
+    expected_M = [float(next_V[words(yes)] - next_V[words(no)]) for yes, no in policy.pairs]
+    np.testing.assert_allclose(prefers_M, expected_M, atol=1e-4)
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+def test_a_run_tells_the_attacker_something(quick_runs, adjacency):
+    asked = task(adjacency)
+    with tiny_policy(200, 8.0) as policy:
+        found = run_canaries(asked, 0, learner=policy)
+    assert found.claimed == pytest.approx(8.0, rel=1e-3)
+    in_M = found.in_M
+    for score_M in (found.white_M, found.black_M):
+        assert (
+            stats.mannwhitneyu(score_M[in_M], score_M[~in_M], alternative="greater").pvalue < 1e-4
+        )
+
+
+def test_a_bug_between_client_and_ledger_shows(quick_runs, monkeypatch):
+    """Noise at a thirtieth, in the one place where it is added."""
+    monkeypatch.setattr(
+        GaussianSum, "std", property(lambda self: self.noise_multiplier * self.clip.norm / 30)
+    )
+    asked = task(Adjacency.REPLACE, epsilon=0.5)
+    with tiny_policy(100, 0.5) as policy:
+        found = run_canaries(asked, 0, learner=policy)
+    for white in (True, False):
+        assert one_run(asked, found, white=white).lower > found.claimed
+
+
+def test_few_users_who_are_not_clipped_are_too_long(quick_runs):
+    """Of many, who pull different ways, the audit shows it: see the seeded faults."""
+    with pytest.raises(RunAborted, match="cannot produce"):
+        audit_policy(task(Adjacency.REPLACE, epsilon=1.0), grid=LooseClip)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
+def test_targets(name, adjacency):
+    target = TARGETS[name]
+    found = target.measure(task(adjacency, trials=target.trials))
+    assert 0.2 < found.lower <= found.claimed

@@ -1,0 +1,72 @@
+"""All audits in turn, and their page."""
+
+from dataclasses import replace
+
+import pytest
+
+import murmuration.audits.report
+from murmuration.audits import report
+from murmuration.audits.faults import FAULTS, NEED
+from murmuration.audits.report import audit_all, distinct, failed, page
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.auditing import COMES_OR_GOES, Measured, Target
+
+UNDER = Target("stays under", lambda task: Measured(1.0, 0.5, 10, 1e-5))
+OVER = Target("goes over", lambda task: Measured(1.0, 1.5, 10, 1e-5), adjacencies=COMES_OR_GOES)
+
+
+@pytest.fixture
+def few(monkeypatch):
+    def use(targets, fault=FAULTS["noise"]):
+        monkeypatch.setattr(murmuration.audits.report, "TARGETS", targets)
+        monkeypatch.setattr(murmuration.audits.report, "FAULTS", {"noise": fault})
+
+    return use
+
+
+def test_of_relations_with_the_same_inputs_one_is_audited():
+    assert distinct(UNDER) == [Adjacency.ADD_REMOVE, Adjacency.REPLACE]
+    assert distinct(OVER) == [Adjacency.ADD_REMOVE]
+    labels = replace(UNDER, adjacencies=frozenset({Adjacency.REPLACE_LABELS}))
+    assert distinct(labels) == [Adjacency.REPLACE_LABELS]
+
+
+def test_everything_is_audited_and_written(few):
+    few({"under": UNDER, "over": replace(OVER, sound=False)})
+    said = []
+    audits, faults = audit_all(5, 0.99, said.append)
+    assert [row["verdict"] for row in audits] == [
+        "consistent",
+        "consistent",
+        "violated, as documented",
+    ]
+    assert [row["verdict"] for row in faults] == ["caught"]
+    assert said == [*audits, *faults]
+    assert failed(audits, faults) == []
+    text = page(audits, faults, 5, 0.99)
+    assert "--seed 5" in text
+    assert "| `under` | replace | 1 | 0.5 | 50% | 1e-05 | 10 | consistent |" in text
+    assert FAULTS["noise"].about in text
+    assert "99%" in text
+
+
+def test_what_fails_is_named(few):
+    missed = replace(FAULTS["noise"], measure=lambda task: Measured(1.0, 0.9, 10, 1e-5))
+    few({"over": OVER}, missed)
+    audits, faults = audit_all(5, 0.99, lambda row: None)
+    assert failed(audits, faults) == ["over", "noise"]
+
+
+def test_faults_whose_library_is_missing_are_left_out(monkeypatch):
+    audited = []
+
+    def noted(name, *_):
+        audited.append(name)
+        return {}
+
+    monkeypatch.setattr(report, "TARGETS", {})
+    monkeypatch.setattr(report, "fault_row", noted)
+    monkeypatch.setattr(report, "find_spec", lambda name: None)
+    report.audit_all(0, 0.95, lambda row: None)
+    assert audited == [name for name in FAULTS if name not in NEED]
+    assert "counted-once" in audited  # dp-accounting is always there

@@ -1,0 +1,288 @@
+"""``murmuration align``: a private reward and public prompts in, a policy out."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from murmuration.preference.data.rows import InputError
+from murmuration.reporting.live.tracking import TRACKERS, Channel
+from murmuration.server.lineage import lineage_of_model
+
+pytest.importorskip("trl")
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+PROMPTS = [f"{name} {more}" for name in ("loan", "save it", "buy today", "wait") for more in "?!.,"]
+FEW = (
+    *("--steps", 2, "--batch", 8, "--evaluate-every", 1, "--evaluate-on", 8),
+    *("--max-new-tokens", 5, "--lora-rank", 2, "--lora-targets", "all-linear", "--seed", 4),
+)
+
+
+def charges_of(folder):
+    lines = (folder / "ledger.jsonl").read_text().splitlines()[1:]
+    return [line for line in map(json.loads, lines) if "event" in line]
+
+
+@pytest.fixture
+def asked(write_rows):
+    return write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
+
+
+@pytest.fixture
+def reward(cli, crowd, tmp_path):
+    """A function: the folder of a reward model, by options of its run."""
+
+    def make(*options):
+        common = ("--data", crowd, "--rounds", 2, "--cohort", 10, "--seed", 1, "--delta", 1e-3)
+        assert cli("run", *common, *options, "--out", tmp_path / "run")[0] == 0
+        return tmp_path / "run" / "model"
+
+    return make
+
+
+def test_the_policy_carries_what_its_reward_promised(
+    cli, language_model, reward, asked, tmp_path, monkeypatch
+):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
+    heard = {}
+    channel = Channel(heard.update, lambda ended: None)
+    monkeypatch.setitem(TRACKERS, "tensorboard", (lambda *_: (channel, ""), "json"))
+    code, stdout, _ = cli(*given, *FEW, "--report-to", "tensorboard")
+    assert code == 0
+    assert "all steps were made" in stdout
+    assert sorted(heard) == [0, 1, 2]
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert heard[2]["proxy"] == lines[2]["proxy"]
+    assert (out / "reward_kl.png").exists()
+    epsilon = json.loads((model.parent / "result.json").read_text())["epsilon"]
+    (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
+    assert run.epsilon == epsilon
+    text = (out / "model" / "README.md").read_text()
+    assert "User-level DP: ε = 2.00, δ = 0.001, add-remove (simulation, seed known)" in text
+    assert run.terms.caveats >= {"simulation, seed known", "exact number of users"}
+    assert "SIMULATION, SEED KNOWN" in text and "exact number of users" in text
+    assert str(tmp_path) not in text
+    # It is there, so it is not made again; and a finished one is told again.
+    code, _, lines = cli(*given, *FEW)
+    assert (code, len(lines)) == (2, 1)
+    assert "is there already" in lines[0]
+    assert cli(*given, *FEW, "--resume", "--json")[0] == 0
+
+
+def test_a_reward_that_promised_nothing_is_refused(cli, language_model, reward, asked, tmp_path):
+    model, base = reward("--strategy", "nonprivate"), language_model("llama")
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, *FEW)
+    code, _, lines = cli(*given, "--out", tmp_path / "policy")
+    assert (code, len(lines)) == (2, 1)
+    assert "--reward-privacy public" in lines[0]
+    assert not (tmp_path / "policy").exists()
+
+
+def test_prompts_of_the_rewards_users_are_refused(cli, language_model, reward, crowd, tmp_path):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", crowd, "--out", out)
+    code, _, lines = cli(*given, *FEW)
+    assert (code, len(lines)) == (2, 1)
+    assert "prompts must be public" in lines[0]
+    assert not out.exists()
+
+
+def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp_path, monkeypatch):
+    import murmuration.public
+
+    honest = murmuration.public.train
+    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
+    monkeypatch.setattr(murmuration.public, "train", lambda **given: honest(**{**given, **few}))
+    out, base = tmp_path / "policy", language_model("llama")
+    code, stdout, lines = cli(
+        "align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked,
+        "--out", out, *FEW, "--json",
+    )  # fmt: skip
+    assert code == 0, lines
+    told = json.loads(stdout.splitlines()[-1])
+    assert told["reward"] == str(tmp_path / "policy-reward" / "model")
+    (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
+    assert 0 < run.epsilon <= 2
+    # Nothing can seed its noise, cohorts or hold-out: the seed of align is another kind.
+    assert "simulation, seed known" not in run.terms.caveats
+    assert not any(charge["replay"] for charge in charges_of(tmp_path / "policy-reward"))
+    kept = json.loads((tmp_path / "policy-reward" / "private" / "seed.json").read_text())
+    assert kept == {"seed": -1}
+    assert told["promise"]["private"] is True
+
+
+def test_a_missing_tracker_is_said_before_a_reward_is_trained(
+    cli, crowd, language_model, asked, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    code, _, lines = cli(
+        "align", "--judgements", crowd, "--epsilon", 2, "--base", language_model("llama"),
+        "--prompts", asked, "--out", tmp_path / "policy", *FEW, "--report-to", "tensorboard",
+    )  # fmt: skip
+    assert (code, len(lines)) == (2, 1)
+    assert "pip install 'murmuration-rlhf[tensorboard]'" in lines[0]
+    assert not (tmp_path / "policy-reward").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "give --reward"),
+        (("--reward", "a", "--judgements", "b"), "give --reward"),
+        (("--judgements", "b"), "--judgements needs --epsilon"),
+        (("--reward", "nowhere/model"), "nowhere/model"),
+    ],
+)
+def test_what_is_refused(cli, language_model, asked, tmp_path, options, said):
+    base, out = language_model("llama"), tmp_path / "policy"
+    code, _, lines = cli("align", "--base", base, "--prompts", asked, "--out", out, *options)
+    assert (code, len(lines)) == (2, 1)
+    assert said in lines[0]
+    assert not out.exists()
+
+
+def test_a_truth_that_is_a_model_counts_as_a_reward_does(
+    cli, crowd, language_model, reward, asked, tmp_path
+):
+    """It says when training ends and which policy is saved, so what it cost must be told."""
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    common = ("--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3)
+    for name, options in (("open", ("--strategy", "nonprivate")), ("true", ("--epsilon", 3))):
+        code = cli("run", *common, *options, "--seed", 2, "--out", tmp_path / name)[0]
+        assert code == 0
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    code, _, lines = cli(*given, "--truth", tmp_path / "open" / "model")
+    assert (code, len(lines)) == (2, 1)
+    assert "--truth-privacy public" in lines[0]
+    assert not out.exists()
+    assert cli(*given, "--truth", tmp_path / "true" / "model")[0] == 0
+    runs = lineage_of_model("policy", str(out / "model"), "advice").runs
+    assert sorted(run.epsilon for run in runs) == pytest.approx([2, 3], rel=0.01)
+    card = (out / "model" / "README.md").read_text()
+    assert "2 runs together" in card
+    assert str(tmp_path) not in card
+
+
+def test_a_reward_that_was_trained_otherwise_is_not_taken_for_the_one_asked_for(
+    cli, crowd, language_model, asked, tmp_path, monkeypatch
+):
+    import murmuration.public
+
+    honest = murmuration.public.train
+    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
+    monkeypatch.setattr(murmuration.public, "train", lambda **given: honest(**{**given, **few}))
+    base, out = language_model("llama"), tmp_path / "policy"
+    given = ("align", "--judgements", crowd, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
+    shutil.rmtree(out)
+    code, _, lines = cli(*given, "--epsilon", 1)
+    assert (code, len(lines)) == (2, 1)
+    assert "epsilon" in lines[0]
+    assert not out.exists()
+    assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
+
+
+def test_what_ended_while_its_reward_was_trained_goes_on(
+    cli, crowd, language_model, asked, tmp_path, monkeypatch
+):
+    import murmuration.public
+
+    honest, times = murmuration.public.train, []
+    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
+
+    def train(**given):
+        times.append(given["resume"])
+        honest(**{**given, **few})
+        if len(times) == 1:
+            raise InputError("as if killed")
+
+    monkeypatch.setattr(murmuration.public, "train", train)
+    base, out = language_model("llama"), tmp_path / "policy [/b]"
+    given = ("align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked)
+    assert cli(*given, "--out", out, *FEW)[0] == 2
+    assert not out.exists()
+    code, _, lines = cli(*given, "--out", out, *FEW, "--resume")
+    assert code == 0, lines
+    assert times == [False, True]
+
+
+def test_a_policy_that_is_no_better_than_its_base_is_told_as_that(
+    cli, language_model, reward, asked, tmp_path
+):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
+    code, stdout, _ = cli(*given, *FEW, "--top-p", 1e-9)  # always the same answers
+    assert code == 0
+    assert "no better than the base's" in stdout
+    assert "no better than the base" in (out / "model" / "README.md").read_text()
+
+
+def test_demonstrations_are_learnt_first_if_they_are_public(
+    cli, language_model, reward, asked, write_rows, crowd, tmp_path
+):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    theirs = json.loads(open(crowd).readline())["prompt"]  # noqa: PTH123, SIM115
+    rows = [
+        {"prompt": "and then what ?", "response": "save it"},
+        {"prompt": theirs, "completion": "wait"},
+    ]
+    shown = write_rows(rows, "shown.jsonl")
+    code, _, lines = cli(*given, "--sft", shown)
+    assert (code, len(lines)) == (2, 1)
+    assert f"--sft {shown}: operator only: 1 of 2 are prompts that users" in lines[0]
+    assert theirs not in lines[0]
+    assert not out.exists()
+    assert cli(*given, "--sft", write_rows(rows[:1], "mine.jsonl"))[0] == 0
+    card = (out / "model" / "README.md").read_text()
+    assert "learnt 1 public demonstrations" in card
+    assert str(tmp_path) not in card
+    assert "were declared public" in (out / "sft" / "README.md").read_text()
+    (run,) = lineage_of_model("policy", str(out / "model"), "advice").runs
+    assert run.epsilon == pytest.approx(2, rel=0.01)
+    taught = lineage_of_model("policy", str(out / "sft"), "advice")
+    assert (taught.runs, taught.public) == ((), True)
+
+
+def test_rows_that_a_private_model_wrote_are_counted_as_demonstrations(
+    cli, language_model, reward, asked, write_rows, tmp_path
+):
+    """Learnt by supervision, they cost what their models did, and nobody may call them public."""
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    best = tmp_path / "best.jsonl"
+    code, _, lines = cli(
+        "respond", base, "--prompts", asked, "--out", best, "--reward", model, "--best-of", 2,
+        "--max-new-tokens", 5, "--temperature", 1.5,
+    )  # fmt: skip
+    assert code == 0, lines
+    rows = [json.loads(line) for line in best.read_text().splitlines()]
+    assert all(row["private_runs"] for row in rows)
+    told = write_rows([row | {"response": "save it"} for row in rows], "told.jsonl")
+    other = tmp_path / "other"
+    shutil.copytree(model.parent, other)
+    given = ("align", "--reward", other / "model", "--base", base, "--prompts", asked)
+    given += ("--out", out, *FEW, "--sft", told)
+    code, _, lines = cli(*given)
+    assert (code, len(lines)) == (2, 1)
+    assert "models of private runs" in lines[0] and not out.exists()
+    assert cli(*given, "--sft-privacy", model.parent / "ledger.jsonl")[0] == 0
+    (run,) = lineage_of_model("policy", str(out / "sft"), "advice").runs
+    assert run.epsilon == pytest.approx(2, rel=0.01)
+    text = (out / "sft" / "README.md").read_text()
+    assert "User-level DP: ε = 2.00" in text and "declared public" not in text.split("## Priv")[0]
+
+
+def test_demonstrations_that_say_nothing_are_refused_before_anything_is_made(
+    cli, language_model, reward, asked, write_rows, tmp_path
+):
+    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    for row in ({"prompt": "what now ?"}, {"messages": [{"role": "user", "content": "what ?"}]}):
+        code, _, lines = cli(*given, "--sft", write_rows([row], "shown.jsonl"))
+        assert (code, len(lines)) == (2, 1)
+        assert "line 1 needs a `prompt` and a `response`" in lines[0]
+    assert cli(*given, "--sft", tmp_path / "none.jsonl")[0] == 2
+    assert not out.exists()

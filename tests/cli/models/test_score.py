@@ -1,0 +1,138 @@
+"""``murmuration score``: rewards of answers, from a saved model."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from murmuration.cli.models import score
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.reward import RewardModel
+
+
+@pytest.fixture
+def model(tmp_path):
+    features = HashingFeatures(dimension=17)
+    theta_D = np.random.default_rng(0).normal(size=17)
+    RewardModel(theta_D, features).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_json(cli, model):
+    code, stdout, lines = cli(
+        "score", model, "--prompt", "What now?", "--response", "Save it.", "--response", "Spend!",
+        "--json",
+    )  # fmt: skip
+    assert (code, lines) == (0, [])
+    expected = RewardModel.load(model).score(["What now?"] * 2, ["Save it.", "Spend!"])
+    assert json.loads(stdout)["scores"] == pytest.approx(expected.tolist())
+
+
+def test_table_has_the_best_first(cli, model):
+    answers = ["Save it.", "Spend!", "[bold]wait[/bold]"]
+    _, stdout, _ = cli(
+        "score", model, "--prompt", "?", *[p for a in answers for p in ("--response", a)]
+    )
+    scores = RewardModel.load(model).score(["?"] * 3, answers)
+    shown = [line for line in stdout.splitlines() if line.startswith(("+", "-"))]
+    best = [answers[i] for i in np.argsort(-scores)]
+    assert [line.split(maxsplit=1)[1].strip() for line in shown] == best
+
+
+def test_brackets_are_no_markup(cli, model):
+    code, stdout, _ = cli("score", model, "--prompt", "?", "--response", "[/INST] no [/b]")
+    assert code == 0
+    assert "[/INST] no [/b]" in stdout
+
+
+@pytest.mark.parametrize("folder", ["missing", "empty"])
+def test_no_model(cli, tmp_path, folder):
+    (tmp_path / "empty").mkdir()
+    code, stdout, lines = cli("score", tmp_path / folder, "--prompt", "a", "--response", "b")
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert str(tmp_path / folder) in lines[0]
+
+
+def test_rows_of_a_file(cli, model, tmp_path):
+    """Answers, pairs and conversations in one file; each text has its score."""
+    chat = [{"role": "user", "content": "Rent?"}]
+    rows = [
+        {"prompt": "Buy?", "response": "Wait a year."},
+        {"prompt": "Buy?", "completion": "Now!"},
+        {"prompt": chat, "chosen": "For a year.", "rejected": "Never."},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "scored.jsonl"
+    code, stdout, _ = cli("score", model, "--data", tmp_path / "rows.jsonl", "--out", out, "--json")
+    assert code == 0
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    texts = ["Wait a year.", "Now!", "For a year.", "Never."]
+    expected = RewardModel.load(model).score(["Buy?", "Buy?", "Rent?", "Rent?"], texts).tolist()
+    pair = [found[2]["score_chosen"], found[2]["score_rejected"]]
+    assert [found[0]["score"], found[1]["score"], *pair] == pytest.approx(expected)
+    result = json.loads(stdout)
+    assert (result["rows"], result["texts"]) == (3, 4)
+    assert result["chosen_scores_higher"] == float(expected[2] > expected[3])
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"prompt": "a"}, "line 2: neither `prompt` and `response`"),
+        ([1], "line 2: expected an object"),
+    ],
+)
+def test_a_bad_row_leaves_nothing(cli, model, tmp_path, row, why):
+    good = {"prompt": "a", "response": "b"}
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (good, row)))
+    out = tmp_path / "scored.jsonl"
+    code, stdout, lines = cli("score", model, "--data", tmp_path / "rows.jsonl", "--out", out)
+    assert (code, stdout, len(lines)) == (2, "", 1)
+    assert why in lines[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.jsonl"]
+
+
+def test_options_that_do_not_go_together(cli, model, tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    for options, why in (
+        (["--data", "x"], "--data needs --out"),
+        (["--data", "x", "--out", taken], "is there already"),
+        (["--data", "x", "--out", "y", "--prompt", "p"], "leave out --prompt"),
+        (["--prompt", "p"], "pass --prompt and --response"),
+    ):
+        code, _, lines = cli("score", model, *options)
+        assert code == 2
+        assert why in lines[0]
+    assert taken.read_text() == "mine"
+
+
+def test_messages_and_a_base_that_is_given(cli, language_model, tmp_path):
+    base = language_model("bert")
+    from murmuration.preference.features.encoders import EncoderFeatures
+
+    features = EncoderFeatures(base)
+    theta_D = np.random.default_rng(0).normal(size=features.dimension)
+    RewardModel(theta_D, features).save(tmp_path / "far" / "model")
+    (tmp_path / "far" / "model").rename(tmp_path / "model")  # from where no way leads to the base
+    asked = ["score", tmp_path / "model", "--prompt", "what now ?", "--response", "wait", "--json"]
+    code, _, lines = cli(*asked)
+    assert code == 2 and "made on the base 'bert'" in lines[0] and "--base" in lines[0]
+    code, stdout, _ = cli(*asked, "--base", base)
+    assert code == 0
+    expected = theta_D.astype(np.float32) @ features(["what now ?"], ["wait"])[0]
+    assert json.loads(stdout)["scores"] == pytest.approx([expected], abs=1e-5)
+
+
+def test_how_far_it_is_is_shown_at_a_terminal(cli, model, tmp_path, monkeypatch):
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=120)
+    monkeypatch.setattr(score, "console", lambda *, stderr: terminal)
+    rows = [{"prompt": "Buy?", "response": f"Wait {at} years."} for at in range(600)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ("--data", tmp_path / "rows.jsonl", "--out", tmp_path / "scored.jsonl", "--json")
+    code, stdout, _ = cli("score", model, *given)
+    assert (code, json.loads(stdout)["texts"]) == (0, 600)
+    assert "600 texts" in shown.getvalue() and "texts a second" in shown.getvalue()

@@ -1,0 +1,168 @@
+"""The look at one's own data: what it says, and that the command it ends with works."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from murmuration.cli import data as command
+from murmuration.planning.advice import Features
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """An empty folder; features that need no weights, whatever is installed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command.advice, "works", lambda features: False)
+    return tmp_path
+
+
+def advised(out):
+    """The command at the end, as its words after ``murmuration``."""
+    text = out[out.index("murmuration run --data") :].replace("\\\n", " ")
+    program, *words = shlex.split(text)
+    assert program == "murmuration"
+    return words
+
+
+def runs(cli, words, *more):
+    code, stdout, lines = cli(*words, "--rounds", 2, "--seed", 1, "--json", *more)
+    assert code == 0, lines
+    return json.loads(stdout.splitlines()[-1])
+
+
+def test_a_look_is_only_a_look(cli, crowd, here):
+    code, out, lines = cli("data", crowd)
+    assert (code, lines) == (0, []) and not list(here.iterdir())
+    flat = " ".join(out.split())
+    for expected in ("No epsilon covers it", "by 50 users", "kind: pairs", "columns used: user_id",
+                     "guessing 50.0 %", "the longer response wins", "Latin 100.0 %", "no row",
+                     "users: 40 to train on", "delta: 1e-05"):  # fmt: skip
+        assert expected in flat, expected
+
+
+def test_nobody_is_named_where_nobody_owns_a_large_part(cli, crowd_test):
+    assert "One user" not in cli("data", crowd_test)[1]
+
+
+def test_its_command_works(cli, crowd, here):
+    words = advised(cli("data", crowd, "--epsilon", 2)[1])
+    result = runs(cli, words)
+    assert result["users"] == 40 and result["epsilon"] <= 2 and result["epsilon_target"] == 2
+    again = advised(cli("data", crowd)[1])
+    assert again[again.index("--out") + 1] != words[words.index("--out") + 1]  # which is taken
+
+
+def test_its_command_works_for_several_responses(cli, crowd_of_four):
+    out = cli("data", crowd_of_four)[1]
+    assert "over at most 4 responses" in out
+    words = advised(out)
+    assert words[words.index("--model") + 1] == "plackett-luce"
+    assert runs(cli, words)["model"] == "plackett-luce"
+
+
+def test_odd_columns_and_broken_rows(cli, crowd, here):
+    lines = []
+    for number, line in enumerate(Path(crowd).read_text(encoding="utf-8").splitlines()):
+        row = json.loads(line)
+        row["who asked"] = row.pop("user_id")
+        lines.append('{"broken' if number % 20 == 7 else json.dumps(row))
+    (here / "odd name.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    code, out, _ = cli("data", "odd name.jsonl", "--columns", "user_id=who asked")
+    broken = sum(line == '{"broken' for line in lines)
+    assert code == 0 and f"{broken} of {len(lines):,} rows" in out
+    assert "odd name.jsonl:8: broken JSON" in out and "user_id = who asked" in out
+    words = advised(out)
+    assert words[words.index("--on-bad-rows") + 1] == "skip"
+    assert runs(cli, words)["users"] == 40
+
+
+def test_one_user_who_owns_half_the_rows_is_named(cli, crowd, here):
+    rows = [json.loads(line) for line in Path(crowd).read_text(encoding="utf-8").splitlines()]
+    for row in rows[::2]:
+        row["user_id"] = "whale"
+    (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    out = cli("data", "rows.jsonl")[1]
+    assert "One user, 'whale', made 50" in out
+    assert runs(cli, advised(out))["rounds"] == 2
+
+
+def test_rows_without_a_person_are_called_out(cli, crowd, here):
+    rows = [json.loads(line) for line in Path(crowd).read_text(encoding="utf-8").splitlines()][:60]
+    for number, row in enumerate(rows):
+        row["user_id"] = number
+    (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert "Every judgement has a user of its own" in cli("data", "rows.jsonl")[1]
+
+
+def test_features_are_in_the_command_where_they_can_be_used(cli, crowd, monkeypatch):
+    assert "--features" not in advised(cli("data", crowd)[1])
+    advice = Features("hashing:64", "a trial")
+    monkeypatch.setattr(command.advice, "features_for", lambda people, epsilon: advice)
+    monkeypatch.setattr(command.advice, "works", lambda features: True)
+    words = advised(cli("data", crowd)[1])
+    assert words[words.index("--features") + 1] == "hashing:64"
+    assert runs(cli, words)["dimension"] < 200
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [(["no-such.jsonl"], "no such file"), (["{crowd}", "--epsilon", 0], "--epsilon"),
+     (["{crowd}", "--columns", "user_id"], "--columns"),
+     (["{crowd}", "--kind", "ranking"], "rows are bad")],
+)  # fmt: skip
+def test_bad_input_is_one_line(cli, crowd, options, said):
+    code, out, lines = cli("data", *[str(option).format(crowd=crowd) for option in options])
+    assert code == 2 and len(lines) == 1 and said in lines[0]
+    assert "murmuration run" not in out
+
+
+def rated(user, prompt, text, label):
+    return {"user_id": user, "prompt": prompt, "completion": text, "label": label}
+
+
+def test_single_ratings_become_pairs_and_it_says_how_many_are_left_over(cli, write_rows):
+    rows = [rated(f"u{n}", "p", "good one", True) for n in range(9)]
+    rows += [rated(f"u{n}", "p", "bad", False) for n in range(6)]
+    code, out, _ = cli("data", write_rows(rows))
+    flat = " ".join(out.split())
+    assert code == 0
+    for expected in (
+        "6 judgements by 9 users",
+        "kind: pairs",
+        "columns used: user_id, prompt, completion, label",
+        "15 single ratings make 6 pairs: of one user and one prompt",
+        "3 of them are in no pair: --kind thumbs --model thumbs learns from these, too",
+    ):
+        assert expected in flat, expected
+    assert "--kind" not in advised(out)
+
+
+def test_single_ratings_that_are_in_no_pair_are_thumbs_and_its_command_works(cli, write_rows):
+    rows = [
+        rated(f"u{user}", f"p{n}", f"text {user % 7} {n}", (user + n) % 4 > 0)
+        for user in range(40)
+        for n in range(4)
+    ]
+    code, out, _ = cli("data", write_rows(rows))
+    flat = " ".join(out.split())
+    assert code == 0
+    for expected in ("160 judgements by 40 users, 75.0 % of them thumbs up", "kind: thumbs"):
+        assert expected in flat, flat
+    words = advised(out)
+    assert words[words.index("--kind") + 1] == words[words.index("--model") + 1] == "thumbs"
+    assert runs(cli, words)["model"] == "thumbs"
+
+
+def test_rankings_with_ties_and_its_command(cli, write_rows):
+    shown = {"prompt": "p", "responses": ["one", "two words", "three words here"]}
+    ranks = [[1, 2, 2], [1, 1, 2], [1, 1, 1], [3, 1, 2]]
+    rows = [{"user_id": f"u{n}", **shown, "ranks": ranks[n % 4]} for n in range(40)]
+    code, out, _ = cli("data", write_rows(rows))
+    flat = " ".join(out.split())
+    assert code == 0
+    assert "40 judgements by 40 users, 50.0 % of them ties kind: ranking, over at most 3" in flat
+    assert runs(cli, advised(out))["model"] == "plackett-luce"

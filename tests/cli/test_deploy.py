@@ -1,0 +1,231 @@
+"""``murmuration deploy``: what it prints, writes and refuses."""
+
+import re
+
+import pytest
+
+from murmuration.cli import deploy
+from murmuration.cli.deploy import parsed
+from murmuration.deploy.doctor import Finding
+from murmuration.preference.data.judgements import InputError
+from murmuration.reporting.live.tracking import TRACKERS, Channel
+
+
+@pytest.fixture
+def folder(cli, tmp_path):
+    arguments = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "alice,bob")
+    code, out, _ = cli(*arguments, "--port", "9")
+    assert code == 0
+    assert "clients/alice/node.key  (secret, 0600)" in out
+    assert "deploy doctor" in out
+    return tmp_path / "d"
+
+
+@pytest.fixture
+def configs(monkeypatch):
+    """Settings of the runs that were started; none is."""
+    found = []
+    monkeypatch.setattr(
+        deploy,
+        "run_deployed",
+        lambda server, address, config, **_: found.append(config) or {},
+    )
+    return found
+
+
+def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(cli, tmp_path, configs):
+    numbers = ("--users", 40, "--cohort", 20, "--epsilon", 2, "--delta", 1e-7, "--rounds", 50)
+    numbers += ("--clip", 0.5, "--group-size", 8)
+    init = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "a")
+    assert cli(*init, *numbers)[0] == 0
+    start = ("deploy", "run", tmp_path / "d", "--out", tmp_path / "run")
+    assert cli(*start)[0] == 0
+    found = configs.pop()
+    expected = {
+        "users": 40, "cohort": 20, "epsilon": 2.0, "delta": 1e-7, "rounds": 50, "clip": 0.5,
+        "group_size": 8, "adjacency": "zero-out", "strategy": "uls", "refresh": 10,
+    }  # fmt: skip
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert cli(*start, "--users", 30, "--set", "rounds=5", "--refresh", 2)[0] == 0
+    found = configs.pop()
+    assert (found.users, found.rounds, found.refresh, found.cohort) == (30, 5, 2, 20)
+    labels = ("--set", "strategy=local-label", "--set", "adjacency=replace-labels")
+    assert cli(*start, *labels)[0] == 0  # of another strategy bounds are its own
+    found = configs.pop()
+    assert (found.users, found.epsilon, found.clip, found.rounds) == (40, 2.0, 0.0, 1)
+    (tmp_path / "d/server/run.toml").write_text("sounds = 5")
+    code, _, err = cli(*start)
+    assert code == 2
+    assert "run.toml cannot be used: unknown setting 'sounds'" in err[0]
+
+
+@pytest.mark.parametrize("place", ["--set", "run.toml"])
+def test_a_seed_is_refused(cli, folder, tmp_path, configs, place):
+    """It ended "private, proven", and every node was sent it."""
+    given = ("--set", "seed=7") if place == "--set" else ()
+    if not given:
+        with (folder / "server" / "run.toml").open("a") as file:
+            file.write("seed = 7\n")
+    out = tmp_path / "run"
+    code, _, err = cli("deploy", "run", folder, "--out", out, *given)
+    assert (code, len(err), configs, out.exists()) == (2, 1, [], False)
+    assert "a seed is for simulations" in err[0]
+
+
+def test_metrics_of_a_run_are_sent_to_a_tracker(cli, folder, tmp_path, monkeypatch):
+    heard, out = {}, tmp_path / "run"
+
+    def runs(server, address, config, **_):
+        out.mkdir()
+        (out / "metrics.jsonl").write_text('{"round": 1, "epsilon": 0.5}\n')
+        return {"rounds": 1}
+
+    channel = Channel(heard.update, lambda ended: None)
+    monkeypatch.setitem(TRACKERS, "tensorboard", (lambda *_: (channel, ""), "json"))
+    monkeypatch.setattr(deploy, "run_deployed", runs)
+    assert cli("deploy", "run", folder, "--out", out, "--report-to", "tensorboard")[0] == 0
+    assert heard == {1: {"epsilon": 0.5}}
+
+
+@pytest.mark.parametrize("number", [("--rounds", 0), ("--users", 1), ("--delta", 2)])
+def test_init_refuses_numbers_of_which_there_is_no_run(cli, tmp_path, number):
+    init = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "a")
+    code, _, err = cli(*init, "--cohort", 2, *number)
+    assert (code, len(err)) == (2, 1)
+    assert not (tmp_path / "d").exists()
+
+
+def test_doctor_waits_until_all_is_well(cli, folder, monkeypatch):
+    looks = []
+
+    def examine(folder):
+        looks.append(folder)
+        return [Finding("alice", len(looks) > 2, "registered")]
+
+    monkeypatch.setattr(deploy, "examine", examine)
+    monkeypatch.setattr(deploy.time, "sleep", lambda seconds: None)
+    code, out, _ = cli("deploy", "doctor", folder, "--wait", 60)
+    assert (code, len(looks)) == (0, 3)
+    assert out.count("alice") == 1
+    looks.clear()
+    assert cli("deploy", "doctor", folder)[0] == 1
+    assert len(looks) == 1
+
+
+def test_init_never_writes_over(cli, folder):
+    before = (folder / "clients/alice/node.key").read_bytes()
+    code, _, err = cli("deploy", "init", folder, "--host", "127.0.0.1", "--clients", "alice")
+    assert code == 2
+    assert "choose another folder" in err[0]
+    assert (folder / "clients/alice/node.key").read_bytes() == before
+
+
+def test_client_says_what_would_leave(cli, folder, write_rows, make_rows):
+    data = write_rows(make_rows([3]))
+    command = ("deploy", "client", folder / "clients/alice", "--data", data, "--check")
+    before = sorted(folder.rglob("*"))
+    code, out, err = cli(*command)
+    assert code == 0  # nobody answers at port 9, and nobody is asked
+    assert "3 judgements of 1 user stay here" in out
+    assert "server " not in out.partition("stay here")[0]
+    assert "run as you" in " ".join(err)
+    assert sorted(folder.rglob("*")) == before  # and nothing is written
+    fingerprint = re.search(r"as signed by ([0-9A-F:]{95}): compare", out)[1]
+    assert fingerprint in (folder / "README.md").read_text()
+    assert "which you know" in cli(*command, "--fingerprint", fingerprint.lower())[1]
+    code, _, err = cli(*command, "--fingerprint", "00" * 32)
+    assert code == 2
+    assert "not by --fingerprint 00" in err[0]
+
+
+def test_units_are_written_by_the_owners_installation(cli, tmp_path):
+    code, out, _ = cli("deploy", "units", tmp_path)
+    assert code == 0
+    names = {"murmuration-agent.service", "murmuration-node.service"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert out.count("wrote ") == 2
+    code, _, err = cli("deploy", "units", tmp_path)
+    assert (code, len(err)) == (2, 1)
+    assert "cannot be written: File exists" in err[0]
+
+
+def test_client_wants_one_source(cli, folder, tmp_path):
+    code, _, err = cli("deploy", "client", folder / "clients/alice")
+    assert code == 2
+    assert "--data FILE, or --socket PATH" in err[0]
+
+
+def test_client_names_what_is_wrong_with_the_file(cli, folder, tmp_path):
+    code, _, err = cli(
+        "deploy", "client", folder / "clients/alice", "--data", tmp_path / "none", "--check"
+    )
+    assert code == 2
+    assert "none" in err[0]
+
+
+def test_doctor_finds_nobody(cli, folder):
+    code, out, _ = cli("deploy", "doctor", folder)
+    assert code == 1
+    assert "BAD SuperLink" in out
+    assert "ok  keys" in out
+    assert "ca.key is still on this machine" in out
+    (folder / "server/server.key").chmod(0o644)
+    assert "chmod 600" in cli("deploy", "doctor", folder)[1]
+
+
+def test_doctor_wants_a_deployment(cli, tmp_path):
+    code, _, err = cli("deploy", "doctor", tmp_path)
+    assert code == 2
+    assert "is not a deployment's folder" in err[0]
+
+
+def test_run_refuses_a_setting_that_is_none(cli, folder, tmp_path):
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "run", "--users", "10")
+    for setting, said in (("rounds", "NAME=VALUE"), ("x=1", "NAME=VALUE"), ("rounds=a", "int")):
+        code, _, err = cli(*arguments, "--set", setting)
+        assert code == 2
+        assert said in err[0]
+
+
+def test_settings_are_typed():
+    assert parsed(["rounds=5", "clip=1", "normalized=true", "variant=centred"]) == {
+        "rounds": 5,
+        "clip": 1.0,
+        "normalized": True,
+        "variant": "centred",
+    }
+    with pytest.raises(InputError, match="true or false"):
+        parsed(["normalized=yes"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "refresh"),
+    [
+        ((), 10),
+        (("--refresh", "3"), 3),
+        (("--set", "strategy=local-label", "--set", "adjacency=replace-labels"), 0),
+    ],
+)
+def test_a_run_looks_who_is_there_where_that_has_a_meaning(
+    cli, folder, tmp_path, configs, asked, refresh
+):
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "run", *asked)
+    code, _, err = cli(*arguments)
+    assert code == 0, err
+    assert [config.refresh for config in configs] == [refresh]
+
+
+def test_numbers_of_users_cannot_keep_add_remove(cli, folder, tmp_path):
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "out", "--users", 5)
+    code, _, err = cli(*arguments, "--set", "adjacency=add-remove", "--set", "cohort=2")
+    assert (code, len(err)) == (2, 1)
+    assert "user-ids" in err[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_els_over_agents_needs_a_group_size(cli, folder, tmp_path):
+    arguments = ("deploy", "run", folder, "--out", tmp_path / "out", "--users", 5)
+    code, _, err = cli(*arguments, "--set", "strategy=els")
+    assert (code, len(err)) == (2, 1)
+    assert "add --set group_size=N" in err[0]
+    assert not (tmp_path / "out").exists()

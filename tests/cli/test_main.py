@@ -1,0 +1,305 @@
+"""The command line: whatever a user can mend is one line on stderr and a nonzero exit."""
+
+import importlib
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import murmuration.preference.data.data_sets
+import murmuration.preference.features.encoders
+from murmuration.cli import main
+from murmuration.preference.data.judgements import InputError
+from murmuration.quiet import SLEEPING
+from murmuration.server.versions import version
+from murmuration.sims.runtimes.flower import FlowerRunFailed
+
+GOOD = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10, "--seed", 1]
+
+
+@pytest.fixture
+def refused(cli, tmp_path):
+    """A function: the one line with which a run is refused; it leaves no folder behind."""
+
+    def call(*arguments, leaves=False):
+        out = tmp_path / "out"
+        code, stdout, lines = cli("run", "--out", out, *arguments)
+        assert code == 2
+        assert stdout == ""
+        assert len(lines) == 1, lines
+        assert lines[0].startswith("error: ")
+        assert "Traceback" not in lines[0]
+        assert leaves or not out.exists(), "a half-written folder"
+        return lines[0]
+
+    return call
+
+
+def line(**changes):
+    row = {"user_id": "u", "prompt": "p", "chosen": "a", "rejected": "b", **changes}
+    return json.dumps({key: value for key, value in row.items() if value is not None}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (line() + '{"user_id": \n', "data.jsonl:2: broken JSON"),
+        (line() + line(rejected=None), "data.jsonl:2: no column 'rejected'"),
+        (line() + line() + line(user_id="  "), "data.jsonl:3: 'user_id' is empty"),
+        ("", "data.jsonl: no judgements"),
+        (line(tie=True) + line(user_id="v", tie=True), "every judgement is a tie"),
+    ],
+)
+def test_bad_files(refused, tmp_path, text, message):
+    path = tmp_path / "data.jsonl"
+    path.write_text(text)
+    assert message in refused("--data", path, *GOOD)
+
+
+def test_missing_file(refused, tmp_path):
+    assert "no such file" in refused("--data", tmp_path / "missing.jsonl", *GOOD)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epsilon", 0], "--epsilon must be a positive number; got 0"),
+        (["--epsilon", -1], "--epsilon"),
+        (["--epsilon", "nan"], "--epsilon"),
+        (["--rounds", 0], "--rounds must be at least 1; got 0"),
+        (
+            ["--cohort", 41, "--users", 40],
+            "--cohort 41 is more than the 40 users there are to train on",
+        ),
+        (["--cohort", 0], "--cohort must be at least 1; got 0"),
+        (["--clip", -1], "--clip"),
+        (["--seed", -7], "--seed"),
+        (["--users-per-node", 0], "--users-per-node must be at least 1; got 0"),
+        (["--test", "missing.csv"], "missing.csv: no such file"),
+        (["--columns", "who"], "--columns 'who': write field=column"),
+        (["--columns", "who=x"], "'who' is not a field"),
+        (["--on-bad-rows", "repair"], "--on-bad-rows must be refuse or skip"),
+        (["--features", "./nowhere"], "no such folder: ./nowhere"),
+        (["--resume"], "--resume: there is no run in"),
+    ],
+)
+def test_bad_options(refused, crowd, arguments, message):
+    assert message in refused("--data", crowd, *GOOD, *arguments)
+
+
+@pytest.mark.parametrize("option", ["--data", "--features"])
+def test_hub_name_without_a_network(refused, crowd, monkeypatch, option):
+    for module in (murmuration.preference.data.data_sets, murmuration.preference.features.encoders):
+        monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
+    found = refused("--data", crowd, *GOOD, option, "nobody-at-all/nothing-here")
+    assert "nobody-at-all/nothing-here: " in found
+    assert "no such file" in found or "no such folder" in found
+
+
+@pytest.mark.parametrize("with_test", [False, True])
+def test_features_that_are_nan(refused, crowd, crowd_test, tmp_path, monkeypatch, with_test):
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path / "encoder"
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsave\n")
+    transformers.BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(folder)
+    sizes = {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.BertConfig(vocab_size=6, intermediate_size=4, **sizes)
+    model = transformers.BertModel(config)
+    model.embeddings.word_embeddings.weight.data.fill_(float("nan"))
+    model.save_pretrained(folder)
+    more = ["--test", crowd_test] if with_test else []
+    found = refused("--data", crowd, *GOOD, "--features", folder, *more)
+    assert "features of row 1 are NaN or infinite" in found
+
+
+def test_a_place_that_is_taken(refused, crowd, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("…")
+    assert "is not empty" in refused("--data", crowd, *GOOD, leaves=True)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
+
+
+def test_a_place_that_cannot_be_written(cli, crowd, tmp_path):
+    (tmp_path / "file").write_text("…")
+    code, _, lines = cli("run", "--data", crowd, *GOOD, "--out", tmp_path / "file" / "run")
+    assert code == 2
+    assert len(lines) == 1
+    assert "--out" in lines[0]
+
+
+def test_a_run_that_is_there_already(refused, cli, crowd, tmp_path, quick_runs):
+    assert cli("run", "--data", crowd, *GOOD, "--out", tmp_path / "out")[0] == 0
+    before = sorted(tmp_path.rglob("*"))
+    assert "holds a run already; continue it with --resume" in refused(
+        "--data", crowd, *GOOD, leaves=True
+    )
+    for option, value in (("--rounds", 4), ("--seed", 2), ("--epsilon", 0.4)):
+        found = refused("--resume", option, value, leaves=True)
+        assert f"--resume with other settings: {option} was" in found
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_delta_too_large_is_a_warning_that_stays(cli, crowd, tmp_path, quick_runs):
+    out = tmp_path / "out"
+    code, stdout, _ = cli("run", "--data", crowd, *GOOD, "--delta", 0.1, "--out", out, "--json")
+    assert code == 0
+    result = json.loads(stdout.splitlines()[-1])
+    assert any("not below 1 / users" in warning for warning in result["warnings"])
+    assert result == json.loads((out / "result.json").read_text())
+    assert "not below 1 / users" in (out / "model" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(InputError("a [bold]b[/] [c]"), 2), (FlowerRunFailed("[x] failed", Path("flower.log")), 1)],
+)
+def test_messages_are_shown_as_they_are(cli, monkeypatch, crowd, error, code):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("murmuration.sims.runtimes.execute.execute", fail)
+    found, _, lines = cli("run", "--data", crowd)
+    assert (found, lines) == (code, [f"error: {error}"])
+
+
+def test_long_messages_stay_on_one_line(cli, tmp_path):
+    name = tmp_path / ("x" * 200) / ("y" * 150 + ".jsonl")
+    _, _, lines = cli("run", "--data", name)
+    assert len(lines) == 1
+    assert str(name) in lines[0]
+
+
+def test_other_errors_are_not_hidden(cli, monkeypatch, crowd):
+    def fail(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("murmuration.sims.runtimes.execute.execute", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli("run", "--data", crowd)
+
+
+def test_commands():
+    assert {"run", "plan", "score", "population"} <= set(main.COMMANDS)
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_the_list_says_of_a_command_what_its_own_help_begins_with(name):
+    command = main.imported(name)
+    assert command.name == name
+    assert command.help is not None
+    assert main.COMMANDS[name] == command.help.split("\n")[0]
+
+
+def test_no_command_is_left_out():
+    """A file of a folder of commands with a function of its name is a command."""
+    cli = Path(main.__file__).parent
+    folders = (cli, cli / "models", cli.parent / "research" / "commands")
+    names = {path.stem for folder in folders for path in folder.glob("*.py")} - {
+        "__init__",
+        "main",
+        "options",
+        "about_data",
+        "sampling",
+    }
+    assert names == set(main.COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["bench", "deploy"])
+def test_commands_with_commands_of_their_own(cli, name):
+    code, out, _ = cli(name, "--help")
+    assert code == 0
+    assert f"{name} [OPTIONS] COMMAND" in out
+    code, out, lines = cli(name, "nothing-such")
+    assert (code, out) == (2, "")
+    assert any("No such command 'nothing-such'" in line for line in lines)
+
+
+def test_a_command_that_is_not_there(cli):
+    code, out, lines = cli("plna")
+    assert (code, out) == (2, "")
+    assert any("No such command 'plna'" in line and "'plan'" in line for line in lines)
+
+
+def test_version(cli):
+    assert cli("--version") == (0, f"murmuration {version()}\n", [])
+
+
+def test_what_can_be_mended_is_where_it_is_looked_for():
+    for module, name, _ in main._MENDABLE:
+        kind = getattr(importlib.import_module(module), name)
+        assert (kind.__module__, kind.__name__) == (module, name)
+
+
+def test_flower_says_errors_only(caplog, cli):
+    """Also where it is imported afterwards, which sets the level of its log."""
+    cli("--version")
+    log = logging.getLogger("flwr")
+    log.setLevel(logging.DEBUG)
+    log.addHandler(caplog.handler)
+    try:
+        log.warning("a round has begun")
+        log.error("a node is lost")
+    finally:
+        log.removeHandler(caplog.handler)
+    assert "a round has begun" not in caplog.text
+    assert "a node is lost" in caplog.text
+
+
+def test_in_a_process_of_its_own(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-m", "murmuration", "run", "--data", "missing.jsonl", "--out", "o"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "error: missing.jsonl: no such file or folder\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("command", "told"), [("run", "passive 4"), ("bench", "None None")])
+@pytest.mark.slow
+def test_rivals_keep_their_threads_as_they_come(command, told):
+    """Idle threads are told to sleep, but not where others are measured beside us."""
+    code = (
+        f"import sys; sys.argv = ['murmuration', {command!r}]; import os, murmuration.cli.main; "
+        f"print(*(os.environ.get(name) for name in {[*SLEEPING]}))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    for name in SLEEPING:
+        environment.pop(name, None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == told
+
+
+def _parameters(command):
+    for below in getattr(command, "commands", {}).values():
+        yield from _parameters(below)
+    yield from command.params
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_defaults_that_help_tells_are_shown(name):
+    """A bracket without a backslash is markup, and what it holds is shown to nobody."""
+    for parameter in _parameters(main.imported(name)):
+        told = getattr(parameter, "help", None) or ""
+        assert not re.search(r"(?<!\\)\[default", told), parameter.name
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_everything_that_can_be_given_is_explained(name):
+    for parameter in _parameters(main.imported(name)):
+        assert (getattr(parameter, "help", None) or "").strip(), parameter.name
+
+
+def test_help_explains_arguments(cli):
+    code, out, _ = cli("score", "--help")
+    assert code == 0
+    assert "A model folder, as in RUN/model." in " ".join(out.split())

@@ -1,0 +1,137 @@
+"""Submitting, following and resuming, with a SuperLink that is only pretended."""
+
+import json
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from murmuration.deploy import run
+from murmuration.deploy.run import run_deployed
+from murmuration.preference.data.judgements import InputError
+from murmuration.reporting.run_files import SETTINGS_FILE, settings_of
+from murmuration.strategies.config import RunConfig
+
+CONFIG = RunConfig(data="", users=10, cohort=5)
+
+
+@pytest.fixture
+def superlink(monkeypatch, tmp_path):
+    """Outcomes of runs, one after the other; the settings that a ServerApp reads are remembered."""
+    outcomes, submitted = [], []
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
+
+    def submit(server, app):
+        submitted.append(settings_of(run_config(app)))
+        return len(submitted)
+
+    def follow(server, address, run_id, watch):
+        outcome = outcomes.pop(0)
+        out = Path(submitted[-1]["out"])
+        out.mkdir(exist_ok=True)
+        (out / "config.json").write_text("{}")
+        if not outcome:
+            (out / "result.json").write_text(json.dumps({"rounds": 7}))
+        return outcome
+
+    monkeypatch.setattr(run, "submit", submit)
+    monkeypatch.setattr(run, "follow", follow)
+    return outcomes, submitted
+
+
+def run_config(app):
+    """What travels to every node with an app, beside its code."""
+    app = tomllib.loads((Path(app) / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert app.keys() == {"publisher", "components", "config"}
+    return app["config"]
+
+
+@pytest.mark.parametrize("own_app", [False, True])
+def test_nodes_are_sent_no_settings(superlink, tmp_path, monkeypatch, own_app):
+    """Neither a seed nor a path of the server's, nor whatever setting there will be."""
+    private = {"test": "/srv/test.jsonl", "registration": "/srv/nodes.toml"}
+    out, sent, texts = tmp_path / "run", [], []
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "code.py").write_text("")
+
+    def submit(server, app, before=run.submit):
+        sent.append(run_config(app))
+        texts.extend(path.read_text() for path in Path(app).rglob("*") if path.is_file())
+        return before(server, app)
+
+    monkeypatch.setattr(run, "submit", submit)
+    superlink[0].append("")
+    app_dir = tmp_path / "own" if own_app else None
+    config = replace(CONFIG, out=str(out), **private)
+    run_deployed(tmp_path, "a:1", config, app_dir=app_dir)
+    (only,) = sent
+    assert list(only) == [SETTINGS_FILE]
+    assert re.fullmatch("[0-9a-f]{32}", only[SETTINGS_FILE])
+    assert not [path for path in (str(tmp_path), *private.values()) if path in "".join(texts)]
+    assert superlink[1] == [replace(config, out=str(out)).to_run_config()]
+    assert list((tmp_path / "flwr").rglob("*.json")) == []  # it is over
+
+
+def test_a_seed_is_refused_before_anything_is_sent(superlink, tmp_path):
+    with pytest.raises(InputError, match=r"a seed is for simulations: .* leave out seed=7"):
+        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run"), seed=7))
+    assert superlink[1] == []
+
+
+def test_a_run_that_breaks_is_resumed(superlink, tmp_path):
+    outcomes, submitted = superlink
+    outcomes += ["failed: power cut", "failed: again", ""]
+    said = []
+    config = replace(CONFIG, out=str(tmp_path / "run"))
+    result = run_deployed(tmp_path, "a:1", config, say=said.append)
+    assert result == {"rounds": 7}
+    assert [settings["resume"] for settings in submitted] == [False, True, True]
+    assert any("power cut" in text for text in said)
+    assert {settings["registration"] for settings in submitted} == {str(tmp_path / "nodes.toml")}
+
+
+def test_what_an_app_says_in_the_end_is_one_short_line(superlink, tmp_path):
+    outcomes, _ = superlink
+    outcomes += ["failed: \x1b[2J" + "x" * 1_000_000, ""]
+    said = []
+    run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")), say=said.append)
+    assert all(text.isprintable() and len(text) < 1_100 for text in said)
+
+
+def test_a_run_that_never_completes(superlink, tmp_path):
+    outcomes, _ = superlink
+    outcomes += ["failed: first", "failed: last"]
+    config = replace(CONFIG, out=str(tmp_path / "run"))
+    with pytest.raises(InputError, match=r"2 attempts.*failed: last"):
+        run_deployed(tmp_path, "a:1", config, attempts=2)
+
+
+def test_a_folder_that_holds_a_run_is_not_continued_unasked(superlink, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    config = replace(CONFIG, out=str(tmp_path / "run"))
+    with pytest.raises(InputError, match="--resume"):
+        run_deployed(tmp_path, "a:1", config)
+    superlink[0].append("")
+    run_deployed(tmp_path, "a:1", replace(config, resume=True))
+    assert superlink[1][-1]["resume"] is True
+
+
+def test_a_run_that_was_aborted_is_not_submitted_again(superlink, tmp_path, monkeypatch):
+    outcomes, submitted = superlink
+    outcomes += ["failed: something", "failed: RunAborted"]
+    follow = run.follow
+
+    def aborting(*arguments):
+        said = follow(*arguments)
+        if len(submitted) == 2:
+            note = {"aborted": "no answers", "because": "nobody who was asked answered"}
+            (tmp_path / "run" / "aborted.json").write_text(json.dumps(note))
+        return said
+
+    monkeypatch.setattr(run, "follow", aborting)
+    with pytest.raises(InputError, match=r"aborted, no answers: nobody who was .* --resume"):
+        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")))
+    assert len(submitted) == 2

@@ -1,0 +1,174 @@
+"""What a look at judgements finds."""
+
+import json
+
+import numpy as np
+import pytest
+
+from murmuration.planning import look
+from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.schema import Schema
+
+
+def pair(user, chosen, rejected, **more):
+    row = {"user_id": user, "prompt": "What now?", "chosen": chosen, "rejected": rejected}
+    return {**row, **more}
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A function: rows, or lines, in a file."""
+
+    def write(rows, name="rows.jsonl"):
+        path = tmp_path / name
+        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+def test_the_kind_that_most_rows_are_of_is_taken(written):
+    listed = {"user_id": "a", "prompt": "p", "responses": ["x", "y", "z", "w"]}
+    rows = [pair("a", "x", "y")] + [{**listed, "best": best} for best in (0, 1, 2)]
+    found = look.look_at(written([*rows, {**listed, "ranking": [1, 2, 3, 4]}]), "", {})
+    assert (found.schema.kind, found.schema.responses) == ("top-1", 4)
+    assert found.kinds == {"pairs": 1, "top-1": 3, "ranking": 1}
+    assert (len(found.judgements), found.judgements.left_out) == (3, 2)
+
+
+def thumb(user, text, label):
+    return {"user_id": user, "prompt": "What now?", "completion": text, "label": label}
+
+
+def test_single_ratings_are_pairs_where_most_are_in_one(written):
+    rows = [thumb("a", "x", True), thumb("a", "y", False), thumb("b", "x", True)]
+    found = look.look_at(written(rows), "", {})
+    assert (found.schema.kind, len(found.judgements), found.kinds) == ("pairs", 1, {})
+    assert found.judgements.thumbs_alone == 1
+    assert {"completion", "label"} <= found.taken.keys()
+    assert any("3 single ratings make 1 pairs" in note for note in found.judgements.notes)
+
+
+def test_single_ratings_are_thumbs_where_few_are_in_a_pair(written):
+    rows = [thumb("a", "x", True), thumb("a", "y", False)]
+    rows += [thumb(user, "x", True) for user in "bcd"]
+    found = look.look_at(written(rows), "", {})
+    assert (found.schema.kind, len(found.judgements)) == ("thumbs", 5)
+    found = look.look_at(written(rows[1:]), "", {})
+    assert (found.schema.kind, len(found.judgements)) == ("thumbs", 4)
+    assert look.look_at(written(rows), "", {"kind": "pairs"}).schema.kind == "pairs"
+
+
+def test_what_is_declared_is_not_guessed(written):
+    rows = [pair("a", "x", "y"), {"user_id": "a", "prompt": "p", "responses": ["x"] * 3, "best": 0}]
+    path = written(rows)
+    found = look.look_at(path, "", {"kind": "top-1", "responses": 5})
+    assert (found.schema.kind, found.schema.responses) == ("top-1", 5)
+    assert look.look_at(path, "", {"kind": "pairs"}).kinds == {"pairs": 1}
+    with pytest.raises(InputError, match="all 2 rows are bad"):
+        look.look_at(path, "", {"kind": "ranking"})
+
+
+def test_columns_that_were_taken_and_bad_rows_by_reason(written):
+    rows = [{**pair("u", "x", "y"), "who": f"u{n}", "day": 3} for n in range(6)]
+    for row in rows:
+        del row["user_id"]
+    rows[1]["chosen"] = rows[4]["chosen"] = ""
+    found = look.look_at(written([*rows, '{"who": ', '{"who": 5']), "user_id=who", {})
+    assert list(found.columns) == ["prompt", "chosen", "rejected", "who", "day"]
+    assert found.taken["user_id"] == "who" and "tie" not in found.taken
+    assert max(times for times, _ in found.reasons.values()) == 2
+    assert sum(times for times, _ in found.reasons.values()) == found.judgements.left_out == 4
+    first = found.reasons["… is empty"][1]
+    assert first.endswith("rows.jsonl:2: 'chosen' is empty")
+
+
+def test_a_users_column_by_another_known_name_is_shown(written):
+    rows = [pair("u", "x", "y") for _ in range(3)]
+    for row in rows:
+        row["annotator"] = row.pop("user_id")
+    found = look.look_at(written(rows), "", {})
+    assert found.taken["user_id"] == "annotator" and len(found.judgements) == 3
+    assert any("annotator" in note for note in found.judgements.notes)
+
+
+def judged(rows, **declared):
+    return Judgements.from_rows(rows, schema=Schema(**declared))
+
+
+def test_rules_that_know_nothing_of_the_prompt():
+    rows = [pair("a", "long one", "short")] * 3 + [pair("b", "short", "long one")]
+    rows += [pair("c", "equal", "alike"), pair("d", "a long tie here", "no", tie=True)]
+    judgements = judged(rows)
+    guess, longer = look.guessing(judgements), look.longer_wins(judgements)
+    assert (guess.pooled, guess.by_user, guess.rows) == (0.5, 0.5, 5)
+    assert longer.pooled == pytest.approx(3.5 / 5) and longer.by_user == pytest.approx(1.5 / 3)
+    assert look.nearly_equal(judgements) == pytest.approx(1 / 5)
+
+
+def test_rules_over_several_responses():
+    shown = {"user_id": "a", "prompt": "p", "responses": ["a a a a", "bbbbbbbb", "c c c c", "d"]}
+    rows = [{**shown, "best": best} for best in (0, 1)] + [{**shown, "best": [0, 2]}]
+    judgements = judged(rows, kind="top-1", responses=4)
+    assert look.guessing(judgements).pooled == 0.25 and look.guessing(judgements).rows == 2
+    assert look.longer_wins(judgements).pooled == pytest.approx((0.5 + 0.0) / 2)
+
+
+def test_ties_alone_leave_nothing_to_guess():
+    guess = look.guessing(judged([pair("a", "x", "y", tie=True)]))
+    assert guess.rows == 0 and np.isnan(guess.pooled)
+
+
+def test_users_by_how_many_judgements_they_have():
+    counts_U = np.array([0, 1, 1, 2, 3, 4, 5, 9, 40])
+    bins = dict(look.histogram(counts_U))
+    assert bins == {"0": 1, "1": 2, "2": 1, "3–4": 2, "5–8": 1, "9–16": 1, "17–32": 0, "33–64": 1}
+    assert list(look.histogram(np.array([1, 2]))) == [("1", 1), ("2", 1)]
+    generator = np.random.default_rng(0)
+    many_U = generator.integers(0, 3000, 500)
+    assert sum(users for _, users in look.histogram(many_U)) == 500
+
+
+def test_a_heavy_tail():
+    counts_U = np.array([100] + [1] * 100 + [0] * 99)
+    assert look.shares(counts_U) == {
+        "the largest user": 0.5, "1 % of users": 101 / 200, "10 % of users": 119 / 200
+    }  # fmt: skip
+    assert look.shares(np.array([3])) == {"the largest user": 1.0}
+
+
+def test_scripts_and_languages():
+    texts = ["The cat and the dog have not met.", "Der Hund ist nicht mit der Katze.",
+             "Кошка и собака не знакомы.", "猫と犬はまだ会っていない", "12 + 3"]  # fmt: skip
+    rows = [{**pair("a", text, "x"), "prompt": text} for text in texts]
+    scripts, languages = look.written_in(judged(rows))
+    assert scripts["Latin"] == 4 and scripts["Cyrillic"] == 2 and scripts["no letters"] == 2
+    assert languages == {"English": 2, "German": 2}
+
+
+def test_few_words_say_nothing_of_a_language():
+    _, languages = look.written_in(judged([{**pair("a", "Okay", "x"), "prompt": "Go?"}]))
+    assert languages == {"unclear": 2}
+
+
+def test_the_column_of_users_is_the_one_that_a_run_takes(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"worker": 1, "prompt": "p", "chosen": "a", "rejected": "b"}\n')
+    assert look.look_at(str(path), "", {}).taken["user_id"] == "worker"
+
+
+@pytest.mark.parametrize("column", ["ranking", "ranks", "rank"])
+def test_ranks_are_shown_as_used_whatever_their_column_is_called(written, column):
+    row = {"user_id": "a", "prompt": "p", "responses": ["x", "y"], column: [2, 1]}
+    assert look.look_at(written([row]), "", {}).taken["ranking"] == column
+
+
+def test_two_sides_and_who_won_are_shown_as_used(written):
+    row = {"user_id": "a", "prompt": "p", "answer_1": "x", "answer_2": "y", "choice": 2}
+    taken = look.look_at(written([row]), "", {}).taken
+    assert (taken["response_a"], taken["response_b"], taken["winner"]) == (
+        "answer_1",
+        "answer_2",
+        "choice",
+    )

@@ -1,0 +1,61 @@
+"""What report, card and terminal are told of a run: what things are called, and what is lacking."""
+
+import pytest
+
+from murmuration.preference.choices import TASKS
+from murmuration.reporting.facts import WORDS, facts, in_words
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_its_words(make_result, task):
+    told = facts(make_result(task=task))
+    words = told["words"]
+    assert words.rows and words.examples and words.revealed and words.shared
+    assert ("judg" in words.rows) == (task != "text")
+    assert told["next_tokens"] == (task in ("text", "sft"))
+    assert told["writes"] == (task != "reward")
+
+
+def test_results_from_before_there_were_tasks(make_result):
+    assert facts(make_result())["words"] is WORDS["reward"]
+
+
+def test_sentences_are_about_what_users_have():
+    said = "Each judgement of one user, and all their judgements."
+    assert in_words(said, "text") == "Each text of one user, and all their texts."
+    assert in_words(said, "sft") == in_words(said, "reward") == said
+
+
+@pytest.mark.parametrize(
+    ("loss", "perplexity", "text"),
+    [
+        (1.23456, 3.4369, "1.235 nats a token, perplexity 3.437"),
+        (900.0, None, "900.000 nats a token"),
+        (None, None, "no finite loss"),
+    ],
+)
+def test_losses(make_result, loss, perplexity, text):
+    result = make_result(heldout_loss=loss, heldout_perplexity=perplexity)
+    assert facts(result)["loss_text"] == text
+
+
+@pytest.mark.parametrize(
+    ("changes", "level"),
+    [
+        ({}, "user"),
+        ({"privacy_level": "item"}, "item"),
+        ({"privacy_level": "item", "proven": False}, "claimed"),
+        ({"epsilon": None, "privacy_level": "item", "proven": False}, "none"),
+    ],
+)
+def test_what_is_promised_to_whom(make_result, changes, level):
+    assert facts(make_result(**changes))["level"] == level
+
+
+def test_how_the_standard_error_came_by_its_noise(make_result):
+    assert facts(make_result())["error_text"] == "2.5 points"
+    exact = make_result(test_is_public=False)
+    assert facts(exact)["error_text"] == "2.5 points (exact: outside the guarantee)"
+    noisy = facts({**exact, "heldout_noise": 0.0021})
+    assert noisy["error_text"] == "2.5 points, 0.3 of them noise"
+    assert facts({**exact, "epsilon": None})["error_text"] == "2.5 points"

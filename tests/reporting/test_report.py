@@ -1,0 +1,253 @@
+"""The report: what it claims, what it warns of, and that it is written whole."""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.report import page, write_report
+
+IMAGES = {"accuracy": (b"light", b"dark"), "noise": (b"light", b"dark")}
+
+
+@pytest.fixture
+def written(make_result):
+    """The page for a result with changes, its white space as a reader sees it."""
+
+    def write(private=True, **changes):
+        result = make_result(private, **{"rounds": 4, "rounds_planned": 4, **changes})
+        return " ".join(page(result, IMAGES).split())
+
+    return write
+
+
+class Parsed(HTMLParser):
+    VOID = frozenset({"meta", "img", "source"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self.open, self.links = [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "srcset", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data.strip())
+
+
+# Without what a path is made of, of which the last name alone is shown.
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_texts_stay_texts(make_result, text):
+    features = {"kind": text, "path": text}
+    named = {"strategy": text, "account": text, "features": features, "model": text}
+    result = make_result(guarantee=text, stopped=text, warnings=[text, text], **named)
+    found, usual = Parsed(page(result, IMAGES)), Parsed(page(make_result(), IMAGES))
+    assert found.open == []
+    assert sum(text.strip() in said for said in found.texts) >= 9
+    assert set(found.tags) == set(usual.tags)
+
+
+def test_nothing_is_fetched(make_result):
+    text = page(make_result(), IMAGES)
+    links = Parsed(text).links
+    assert len(links) == 4 and all(link.startswith("data:image/png;base64,") for link in links)
+    assert "http" not in text and "url(" not in text and "@import" not in text
+
+
+def test_files(tmp_path, make_result, make_metrics):
+    result = make_result(rounds=4)
+    assert write_report(tmp_path, result, make_metrics(result)) == tmp_path / "report.html"
+    found = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+    assert found == ["plots/accuracy.png", "plots/noise.png", "report.html"]
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert text.count("data:image/png;base64,") == 4  # light and dark
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_claim_comes_first_with_its_adjacency(written, adjacency):
+    text = written(adjacency=adjacency.value)
+    claim = text[: text.index("<table>")]
+    assert "ε = 3.00 for whole users, at δ = 1e-5" in claim  # 2.9914 rounded up
+    assert "(3, 1e-05)-differential privacy" in claim
+    assert text.count(adjacency.sentence.replace("'", "&#39;")) == 1
+    assert f"<td>{adjacency.value}</td>" in text
+
+
+def test_adjacency_is_not_repeated(written):
+    sentence = Adjacency.ADD_REMOVE.sentence
+    assert written(guarantee=f"Private. {sentence}").count(sentence) == 1
+
+
+def test_warnings_and_early_stop_stand_before_the_figures(written):
+    text = written(stopped="The budget is used up.", warnings=["Mind this.", "And that."])
+    top = text[: text.index("<table>")]
+    assert all(words in top for words in ("The budget is used up.", "Mind this.", "And that."))
+    assert "<aside>" not in written(stopped=None, warnings=[])
+
+
+def test_nonprivate_run_claims_nothing(written):
+    text = written(private=False)
+    assert "<h1>No privacy" in text and "exact gradients were released" in text
+    assert "ε" not in text and "differential privacy" not in text
+    assert "Everything: no user of this run is protected." in text
+
+
+def test_figures_are_not_over_precise(written):
+    text = written()
+    for shown in ("74.3 %", "73.9 %", "at most 2.5 points", "43,000 users a second", "2.5 s"):
+        assert shown in text
+    for exact in ("2.9914", "0.743", "74.31", "43219", "1.31724", "2.49"):
+        assert exact not in text
+
+
+def test_folder_does_not_show(written):
+    assert "/home/ada" not in written()
+
+
+def test_what_is_not_covered(written):
+    public, held_out = written(test_is_public=True), written(test_is_public=False)
+    for text in (public, held_out):
+        assert "private/" in text and "secret" in text and "The server is trusted" in text
+    assert "declared public" in public and "declared public" not in held_out
+    assert "an exact figure about their judgements" in held_out
+    assert "OUTSIDE THE GUARANTEE" in held_out
+    noisy = written(test_is_public=False, heldout_epsilon=1.5, heldout_noise=0.0021)
+    assert "has noise at ε = 1.5" in noisy
+    assert "at most 2.5 points, 0.3 of them noise" in noisy
+    assert "OUTSIDE THE GUARANTEE" not in noisy and "exact figure" not in noisy
+    assert "The seed, the coins" in written(seeded=True)
+
+
+@pytest.mark.parametrize("how", ["empirical", "by construction"])
+def test_what_holds_between_users_is_told(written, how):
+    text = written(user_isolation=how)
+    assert f"<td>{how}<small>" in text
+    assert ("measured, not proven" in text) == (how == "empirical")
+    assert "Isolation of users" not in written(private=False, user_isolation=None)
+
+
+def test_no_accuracy(written):
+    text = written(heldout_accuracy=None, heldout_accuracy_by_user=None, heldout_users=0)
+    assert "not measured" in text
+
+
+def test_no_rounds_and_no_speed(written):
+    text = written(rounds=0, rounds_planned=5, users_per_second=None)
+    assert "of 5 planned" in text and "users a second" not in text
+
+
+def test_texts_are_escaped(written):
+    evil = '<script>alert("x")</script>'
+    text = written(
+        warnings=[evil],
+        stopped=evil,
+        guarantee=evil,
+        strategy=evil,
+        features={"kind": "encoder", "path": evil},
+    )
+    assert "<script" not in text and text.count("&lt;script&gt;") == 5
+
+
+def test_whoever_reads_keeps_the_old_page(tmp_path, make_result):
+    path = write_report(tmp_path, make_result(rounds=1), [])
+    before = path.read_bytes()
+    with path.open("rb") as reader:
+        write_report(tmp_path, make_result(private=False, rounds=1), [])
+        assert reader.read() == before != path.read_bytes()
+
+
+def test_replaced_whole_or_not_at_all(tmp_path, make_result, monkeypatch):
+    write_report(tmp_path, make_result(rounds=1), [])
+    before = (tmp_path / "report.html").read_bytes()
+    flushed = []
+
+    def fail_at_the_page(descriptor):
+        flushed.append(descriptor)
+        if len(flushed) == 5:  # two plots before it, each a file and a name
+            raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail_at_the_page)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(tmp_path, make_result(private=False, rounds=1), [])
+    assert (tmp_path / "report.html").read_bytes() == before
+    assert not [p for p in tmp_path.rglob(".*") if p.is_file()]
+
+
+def test_threads_draw_the_same_as_one_alone(tmp_path, make_result, make_metrics):
+    def write(name):
+        result = make_result(rounds=5, private=name[0] == "p")
+        return write_report(tmp_path / name, result, make_metrics(result)).read_bytes()
+
+    names = ["p1", "n1"]
+    alone = {name[0]: write(name) for name in ("p0", "n0")}
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(write, names))
+    assert together == [alone[name[0]] for name in names]
+
+
+def test_pyplot_is_left_alone():
+    module = "murmuration.reporting.plots"
+    code = f"import sys, {module}; sys.exit('matplotlib.pyplot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_where_there_are_texts_nobody_speaks_of_judgements(written):
+    features = {"kind": "language-model", "train": "full", "path": "x", "task": "text"}
+    more = {"task": "text", "heldout_loss": 2.5, "heldout_perplexity": 12.18, "features": features}
+    for private in (True, False):
+        text = written(private, **more)
+        assert "2.500 nats a token" in text
+        assert "Texts of a user in a round" in text
+        assert "judge" not in text and "referred" not in text
+
+
+def test_a_policy_says_what_became_of_responses(written):
+    more = {"policy_saturated": 0.25, "policy_chosen_ratio": -0.5, "policy_rejected_ratio": -2.25,
+            "policy_chosen_tokens": 31.24, "policy_written_tokens": 40.0}  # fmt: skip
+    text = written(task="policy", **more)
+    assert "rejected responses</th><td>-0.50 and -2.25 nats" in text
+    assert "Pairs beyond the clip</th><td>25.0 %" in text
+    assert "Tokens of a response</th><td>40.0" in text and "that was chosen 31.2" in text
+    assert "Pairs beyond the clip" not in written(task="policy")
+
+
+TEXT = {"task": "text", "heldout_loss": 2.5, "heldout_perplexity": 12.18}
+
+
+def test_a_reward_is_right_about_judgements(written):
+    text = written(heldout_chance=0.25)
+    assert re.search("Held-out accuracy</th><td>74.3 %<small>.*judgements of 330 users", text)
+    assert "guessing comes to 25.0 %" in text
+    assert "How often the model prefers the response" in written(private=False)
+
+
+def test_next_tokens_are_guessed(written):
+    text = written(**TEXT)
+    assert "Held-out loss</th><td>2.500 nats a token, perplexity 12.18" in text
+    assert "Next tokens guessed right</th>" in text and "guessing comes" not in text
+    assert "how often the likeliest next token" in text
+
+
+@pytest.mark.parametrize("task", [{}, TEXT])
+@pytest.mark.parametrize(
+    ("epsilon", "why"), [(None, "No held-out user could be asked."), (1.5, "Too few users for")]
+)
+def test_nobody_could_be_asked(written, task, epsilon, why):
+    text = written(heldout_accuracy=None, heldout_epsilon=epsilon, **task)
+    assert f"Held-out accuracy</th><td>not measured<small>{why}" in text

@@ -1,0 +1,47 @@
+"""What grows is measured on runs of the stated size; no figure is checked for speed."""
+
+from dataclasses import replace
+
+import pytest
+
+from murmuration.research.bench import growth
+from murmuration.research.bench.growth import GROWTH, measure, plot
+from murmuration.research.bench.setting import Setting
+
+TINY = Setting(users=30, cohort=10, dimension=8)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_row(here):
+    row = measure(TINY, rounds=4)
+    stated = {"users": 30, "cohort": 10, "d": 8, "judgements_each": 10, "rounds": 4}
+    assert {name: row[name] for name in stated} == stated
+    assert 0 < row["round_ms"] / 1000 < row["seconds"]
+    assert not list(here.iterdir()), "the run's folder was left behind"
+
+
+@pytest.mark.parametrize("kind", GROWTH)
+def test_one_quantity_grows_and_the_others_stay(kind):
+    points = GROWTH[kind]
+    grown = [getattr(point, kind) for point in points]
+    assert grown == sorted(set(grown))
+    assert {replace(point, **{kind: 1}) for point in points} == {replace(Setting(), **{kind: 1})}
+    assert Setting() in points
+
+
+def test_the_plot_has_a_panel_for_each_quantity():
+    row = {"users": 1, "cohort": 1, "d": 1, "judgements_each": 1, "round_ms": 1.0}
+    found = {kind: [row, {k: 2 * v for k, v in row.items()}] for kind in GROWTH}
+    figure = plot(found)
+    assert len(figure.axes) == len(GROWTH)
+    assert [len(axes.lines[0].get_xdata()) for axes in figure.axes] == [2] * len(GROWTH)
+    assert growth.GROWTH.keys() == found.keys()
+    for axes in figure.axes:
+        low, high = axes.get_ylim()
+        assert low == 0.0
+        assert high > max(axes.lines[0].get_ydata()), "a point lies outside"

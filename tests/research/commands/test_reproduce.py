@@ -1,0 +1,53 @@
+"""``murmuration reproduce``: listing, tables, files, JSON."""
+
+import csv
+import json
+
+import pytest
+from matplotlib.figure import Figure
+
+from murmuration.research.reproductions import registry
+from murmuration.research.reproductions.entry import Entry, Reproduction
+
+ROWS = [{"a": 1, "b": 0.123456}, {"a": 2, "b": None}, {"c": "other kind"}]
+
+
+@pytest.fixture
+def entry(monkeypatch):
+    asked = []
+
+    def compute(quick: bool) -> Reproduction:
+        asked.append(quick)
+        return Reproduction(ROWS, ["a [remark]"], {"answer": 42}, Figure())
+
+    monkeypatch.setattr(registry, "ENTRIES", {"thing": Entry("about it", compute)})
+    return asked
+
+
+def test_list(cli, entry):
+    code, stdout, _ = cli("reproduce", "--list")
+    assert code == 0
+    assert "thing" in stdout
+    assert "about it" in stdout
+    assert entry == []
+
+
+def test_json_and_files(cli, entry, tmp_path):
+    code, stdout, stderr = cli("reproduce", "thing", "--quick", "--out", tmp_path, "--json")
+    assert code == 0
+    assert entry == [True]
+    found = json.loads(stdout.splitlines()[-1])
+    assert found == {"name": "thing", "rows": ROWS, "answer": 42}
+    shown = "\n".join(stderr)
+    assert "a [remark]" in shown
+    assert "0.1235" in shown
+    assert json.loads((tmp_path / "thing.json").read_text())["rows"] == ROWS
+    with (tmp_path / "thing.csv").open() as file:
+        assert [row["c"] for row in csv.DictReader(file)] == ["", "", "other kind"]
+    assert (tmp_path / "thing.png").exists()
+
+
+def test_unknown_names_what_there_is(cli, entry):
+    code, _, stderr = cli("reproduce", "nothing")
+    assert code != 0
+    assert "thing" in stderr[0]

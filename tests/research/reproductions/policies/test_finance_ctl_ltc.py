@@ -1,0 +1,98 @@
+"""Corrupted labels of pairs about money: what is drawn, what is compared, what rows say."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from murmuration.research.reproductions.policies import finance_ctl_ltc as finance
+from murmuration.research.reproductions.policies.written import Won
+from murmuration.sims.population.reading import read, topic_of
+from murmuration.sims.population.topics_money import MONEY_TOPICS
+
+
+def test_the_better_response_is_the_cautious_one_on_a_question_about_money():
+    pairs = finance.finance_pairs(200, 3)
+    assert 70 < pairs.first_J.sum() < 130
+    for prompt, shown, first in zip(pairs.prompts, pairs.responses, pairs.first_J, strict=True):
+        topic = topic_of(prompt)
+        assert topic in MONEY_TOPICS
+        better, worse = (read(topic, text).axes for text in (shown if first else shown[::-1]))
+        assert better[0] < 0 < worse[0]
+
+
+def test_prompts_and_pairs_are_drawn_apart_and_by_seed():
+    assert finance.finance_pairs(50, 1).prompts == finance.finance_pairs(50, 1).prompts
+    assert finance.finance_pairs(50, 1).prompts != finance.finance_pairs(50, 2).prompts
+    asked = finance.finance_prompts(50, 1)
+    assert asked == finance.finance_prompts(50, 1)
+    assert len(set(asked)) > 25
+    assert not set(asked) & set(finance.finance_pairs(finance.PAIRS, 1).prompts)
+
+
+def test_four_policies_of_a_seed_have_the_same_pairs_and_coins(monkeypatch):
+    told = []
+
+    class Contest:
+        def __init__(self, path, pairs, prompts, weights, seed):
+            assert (path, len(prompts), weights, seed) == ("base", 7, (-1.0, 0.0, 0.0), 4)
+            self.pairs = pairs
+
+        def won(self, loss, stated_J, flip):
+            told.append((loss, stated_J, flip))
+            return Won(0.5, 0.0)
+
+    monkeypatch.setattr(finance, "Contest", Contest)
+    found = finance.one_seed(("base", 4, 4000, 7))
+    assert [*found] == [*finance.PUBLISHED]
+    truth_J = finance.finance_pairs(4000, 4).first_J
+    (_, ctl_J, flip), (_, also_ctl_J, _), (_, ltc_J, _), (_, also_ltc_J, _) = told
+    assert [name for name, _, _ in told] == ["chipo", "square-chipo"] * 2
+    np.testing.assert_array_equal(ltc_J, also_ltc_J)
+    assert flip == pytest.approx(1 / (1 + np.exp(0.5)))
+    np.testing.assert_array_equal(ctl_J, also_ctl_J)
+    assert (ctl_J == ltc_J).mean() > 0.85  # where no corruption hit, by the same coins
+    # Appendix E's mask: set to one before or after it is flipped.
+    coin = 1 / (1 + np.exp(0.5))
+    assert (ctl_J != truth_J).mean() == pytest.approx(0.1 * (1 - coin) + 0.9 * coin, abs=0.03)
+    assert (ltc_J != truth_J).mean() == pytest.approx(0.1 + 0.9 * coin, abs=0.03)
+
+
+@pytest.fixture
+def rows():
+    generator = np.random.default_rng(0)
+    shift = {("CTL", "χPO"): 0.10, ("CTL", "Square-χPO"): 0.10, ("LTC", "χPO"): 0.05,
+             ("LTC", "Square-χPO"): 0.0}  # fmt: skip
+    found = []
+    for _ in range(20):
+        common = generator.normal(0.5, 0.05)
+        found.append(
+            {cell: Won(common + up + generator.normal(0, 0.005), 0.1) for cell, up in shift.items()}
+        )
+    return finance.table(found), found
+
+
+def test_differences_are_paired(rows):
+    rows, found = rows
+    apart = [each["CTL", "χPO"].wins - each["LTC", "χPO"].wins for each in found]
+    interval = stats.ttest_1samp(apart, 0.0).confidence_interval(0.95)
+    (row,) = [r for r in rows if r.get("difference") == "χPO, CTL − χPO, LTC"]
+    assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
+    assert row["value"] == pytest.approx(np.mean(apart))
+    assert row["published"] == pytest.approx(0.044)
+
+
+def test_the_rule(rows):
+    rows, _ = rows
+    assert [finance.verdict(row) for row in rows if "difference" in row] == [
+        "agrees", "agrees", "is undecided", "disagrees",
+    ]  # fmt: skip
+    texts = finance.remarks(rows)
+    assert texts[0].endswith("published +4.4: agrees.")
+    assert len(texts) == 7
+
+
+def test_the_plot_has_every_cell(rows):
+    left, right = finance.plot(rows[0]).axes
+    assert len(left.containers) == 2
+    assert [tick.get_text() for tick in left.get_xticklabels()] == ["CTL", "LTC"]
+    assert len(right.get_yticklabels()) == 4

@@ -1,0 +1,74 @@
+"""What entries have in common: choosing rows, means, processes, a bar."""
+
+import math
+import statistics
+
+import pytest
+from matplotlib.figure import Figure
+
+from murmuration.research.reproductions.entry import (
+    distinct,
+    in_processes,
+    mean_sd,
+    of_rows,
+    tracked,
+    where,
+)
+
+ROWS = [{"a": 1, "b": None}, {"a": 2, "b": "x"}, {"a": 1, "b": "x"}, {"c": True}]
+
+
+def test_where_looks_at_all_and_allows_several():
+    assert where(ROWS, a=1) == [ROWS[0], ROWS[2]]
+    assert where(ROWS, a=1, b="x") == [ROWS[2]]
+    assert where(ROWS, a=(1, 2), b="x") == ROWS[1:3]
+    assert where(ROWS, b=(None, "x"), a=(1,)) == [ROWS[0], ROWS[2]]
+    assert where(ROWS, nothing=1) == []
+
+
+def test_distinct_is_in_order_and_without_none():
+    assert distinct(ROWS, "a") == [1, 2]
+    assert distinct(ROWS, "b") == ["x"]
+
+
+def test_a_single_value_has_no_deviation():
+    assert mean_sd("error", [2.0]) == {"error_mean": 2.0, "error_sd": None}
+    values = [1.0, 2.0, 4.0]
+    expected = statistics.fmean(values), statistics.stdev(values)
+    assert tuple(mean_sd("gap", values).values()) == expected
+
+
+def test_remarks_and_plot_are_made_of_the_rows():
+    asked, figure = [], Figure()
+
+    def rows(quick):
+        asked.append(quick)
+        return ROWS
+
+    def told(rows):
+        return [f"{len(rows)} rows"]
+
+    found = of_rows(rows, told, lambda rows: figure)(True)
+    assert (found.rows, found.remarks, found.plot) == (ROWS, ["4 rows"], figure)
+    assert of_rows(rows, told)(False).plot is None
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_results_come_in_the_order_of_the_tasks(workers):
+    assert list(in_processes(math.factorial, [5, 3, 4], workers)) == [120, 6, 24]
+
+
+def test_steps_pass_through_the_bar_one_by_one(capsys):
+    taken = []
+
+    def steps():
+        for step in range(3):
+            taken.append(step)
+            yield step
+
+    passing = tracked(steps(), "counting", 3)
+    assert next(passing) == 0
+    assert taken == [0], "it did not wait for all of them"
+    assert list(passing) == [1, 2]
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,58 @@
+"""Randomized response against the judgements of each user: rows and what they must show."""
+
+import pytest
+
+from murmuration.research.reproductions import rr_vs_m
+from murmuration.research.reproductions.rr_vs_m import DEBIASED, LIKELIHOOD
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return rr_vs_m.rr_vs_m(judgements=2000, users=200, each=(1, 20), seeds=2, rounds=10, workers=1)
+
+
+def error(rows, held, m, estimator):
+    (row,) = [
+        row
+        for row in rows
+        if row["held"].endswith(held) and (row["m"], row["estimator"]) == (m, estimator)
+    ]
+    return row["error_mean"]
+
+
+def test_what_is_held_is_held(rows):
+    assert {row["m"] * row["users"] for row in rows if row["held"].endswith("in all")} == {2000}
+    assert {row["users"] for row in rows if row["held"].endswith("users")} == {200}
+    assert {
+        row["epsilon_per_label"] for row in rows if row["estimator"] == DEBIASED and row["m"] == 20
+    } == {3.0 / 20}
+
+
+def test_the_same_judgements_from_fewer_users_say_less_behind_coins(rows):
+    for estimator in (DEBIASED, LIKELIHOOD):
+        assert error(rows, "in all", 20, estimator) > 2 * error(rows, "in all", 1, estimator)
+
+
+def test_more_judgements_from_everybody_help_who_averages(rows):
+    assert error(rows, "users", 20, "maximum likelihood") < error(
+        rows, "users", 1, "maximum likelihood"
+    )
+    assert error(rows, "users", 20, "aup") < error(rows, "users", 1, "aup")
+
+
+def test_remarks(rows):
+    first, second, _ = rr_vs_m.remarks(rows)
+    assert first.startswith("2,000 judgements in all, m = 1 → 20")
+    assert "aup" in second
+
+
+def test_the_plot_has_every_line():
+    rows = [
+        {"held": held, "m": m, "estimator": name, "error_mean": 0.5, "error_sd": 0.1}
+        for held in ("as many judgements", "as many users")
+        for m in (1, 10)
+        for name in (rr_vs_m.DEBIASED, rr_vs_m.LIKELIHOOD, "uls", "aup", "maximum likelihood")
+    ]
+    figure = rr_vs_m.plot(rows)
+    assert [axes.get_title() for axes in figure.axes] == ["as many judgements", "as many users"]
+    assert all(len(axes.containers) == 5 for axes in figure.axes)
