@@ -25,6 +25,7 @@ a write that fails ends the ledger's use: what is on disk then is only known onc
 """
 
 import math
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -336,6 +337,8 @@ class Ledger:
                 "event": events.to_json(charge.event),
                 "replay": charge.replay,
                 "at": _now(),
+                # Else copies of a folder that go on in one second would have the same lines.
+                "nonce": secrets.token_hex(8),
             }
         )
         self._same.setdefault((charge.round, charge.covers), []).append(charge)

@@ -3,7 +3,8 @@
     {"ledger": 3, "adjacency": …, "delta": …, "budget_epsilon": …, "run": …, …}   the first line;
                                                    what it says of the run: ``accounting.terms``
     {"caveat": name}                         one that came up later
-    {"round": …, "covers": …, "attempt": …, "event": …, "replay": …}     a charge
+    {"round": …, "covers": …, "attempt": …, "event": …, "replay": …, "nonce": …}   a charge; its
+                                                   nonce tells copies of a run that both go on apart
     {"lost": why, "round": …}         it was damaged after so many rounds, and went on all the same
     {"charged again": [{"event": …, "times": …}, …]}    the plan, once more, on account of that
 
