@@ -45,6 +45,7 @@ _FORMAT_WITHOUT_IDENTITY = "murmuration-privacy-2"
 ROWS = "train.jsonl"
 #: In each row that was made with models of private runs: their names.
 PRIVATE_RUNS = "private_runs"
+_NOT_KNOWN = "not-known"
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 _WEIGHTS, _DATA = "weights", "data"
 #: What reading somebody's files raises where they are not what a run wrote.
@@ -171,11 +172,19 @@ def mark_of(promise: Promise) -> dict[str, str]:
     return {PRIVATE_RUNS: names} if names else {}
 
 
+def mark_of_model(path: str) -> dict[str, str]:
+    """What each row says that a model wrote; where what it cost is not known, that."""
+    try:
+        return mark_of(lineage_of_model("the model", path, ""))
+    except InputError:
+        return {PRIVATE_RUNS: _NOT_KNOWN}
+
+
 def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
     """That of rows which somebody is to learn from: empty where no model of ours made them.
 
-    Rows that ``synthesize`` or ``respond`` wrote name the runs; those of ``synthesize`` have their
-    ledgers in the same folder.
+    Rows that our models wrote name the runs; those of ``synthesize`` have their ledgers in the same
+    folder. Where a model's cost was not known, what is ``given`` is all that there is.
 
     Raises:
         InputError: they name runs, and what these cost is not known.
@@ -191,7 +200,8 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
             raise InputError(f"{what} {source}: {first_line(error)}") from None
     promise = _covering(rows, stated)
     marks = {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
-    if missing := sorted(marks - {run.name for run in promise.runs}):
+    known = {run.name for run in promise.runs} | ({_NOT_KNOWN} if given else set())
+    if missing := sorted(marks - known):
         raise InputError(
             f"{what} {source}: its rows were made with models of private runs ({missing[0]}), and "
             f"what these cost is not known: keep {FILE} and the ledgers beside the rows, or name "

@@ -130,9 +130,12 @@ def amended(
         body = old.sub(lambda _: passage, body)
     if not promise and isinstance(tags := entries.get("tags"), list):
         entries["tags"] = [tag for tag in tags if tag != "differential-privacy"]
-    body, replaced = _SECTION.subn(lambda found: _section(found[1], promise, told), body)
-    if promise and not replaced:
-        body = f"{body.rstrip()}\n\n{_section('', promise, told).rstrip()}\n"
+    table = "" if (has_section := _SECTION.search(body)) else promise
+    body, replaced = _TABLE.subn(lambda _: table, body)
+    if has_section:
+        body = _SECTION.sub(lambda found: _section(found[1], promise, told), body)
+    elif promise and not replaced:
+        body = f"{body.rstrip()}\n\n{_section('', promise, told)}"
     return _yaml(entries) + body
 
 
@@ -140,13 +143,14 @@ def _section(said: str, promise: str, told: Sequence[str]) -> str:
     """The section of privacy, of what it ``said``."""
     plain = [" ".join(text.split()).replace("`", "'").replace("<", "&lt;") for text in told]
     kept = []
-    for text in filter(None, map(str.strip, _TABLE.sub("", said).split("\n\n"))):
+    for text in filter(None, map(str.strip, said.split("\n\n"))):
         warning = text.startswith(_WARNING)
         if text.removeprefix(_WARNING) not in plain and (warning or "ε" not in text):
             kept.append(text)
     if not promise and not said.lstrip().startswith("**No privacy.**"):
         plain, kept = ["**What its users were promised is not known.**"], []
-    return "\n\n".join(["## Privacy", *plain, *kept, *([promise] if promise else [])]) + "\n\n"
+    parts = ["## Privacy", *plain, *kept, *([promise.rstrip()] if promise else [])]
+    return "\n\n".join(parts) + "\n\n"
 
 
 def _parts(card: str) -> tuple[dict[str, Any], str]:

@@ -31,6 +31,7 @@ from murmuration.server.lineage import (
     lineage_of_rows,
     lineage_of_saved,
     mark_of,
+    mark_of_model,
     promise_of_run,
 )
 
@@ -474,6 +475,19 @@ def test_rows_that_models_made_name_their_runs(spent, saved, write_rows):
     with pytest.raises(InputError, match="models of private runs"):
         lineage_of_rows("--sft", marked, "--sft-privacy", str(spent("other", 1)[0]))
     assert lineage_of_rows("--sft", marked, "--sft-privacy", str(path)) == promise
+
+
+def test_rows_of_a_model_whose_cost_is_not_known_say_so(spent, saved, write_rows):
+    path, one = spent("run", 3)
+    folder = Path(saved("model", (path, one)).base)
+    assert mark_of_model(str(folder)) == mark_of(Promise((one,)))
+    (folder / "privacy.json").unlink()
+    (folder / "README.md").write_text("---\nlibrary_name: murmuration\n---\n")
+    marked = write_rows([{"prompt": "a", "response": "b"} | mark_of_model(str(folder))], "a.jsonl")
+    with pytest.raises(InputError, match=r"private runs \(not-known\).*--sft-privacy"):
+        lineage_of_rows("--sft", marked, "--sft-privacy", "")
+    assert lineage_of_rows("--sft", marked, "--sft-privacy", str(path)) == Promise((one,))
+    assert lineage_of_rows("--sft", marked, "--sft-privacy", "public").public
 
 
 @pytest.mark.parametrize("mark", [["ab" * 16], 5, {"a": 1}])

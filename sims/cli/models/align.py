@@ -216,7 +216,7 @@ def align(
 
     A policy that is trained on a reward can game it: watch the true reward, which needs --truth.
     """
-    from murmuration.server.lineage import files_of, lineage_of_rows, lineage_of_saved
+    from murmuration.server.lineage import files_of, lineage_of_rows, lineage_of_saved, mark_of
     from murmuration.server.reporting.promise import details
     from murmuration.sims.alignment.public_prompts import public_prompts, refuse_private_of
     from murmuration.sims.alignment.report import card, draw, learnt_card
@@ -290,6 +290,7 @@ def align(
             card=lambda result: card(result, promise),
             beside=lambda folder: files_of(promise, folder, details(promise)),
             promise=promise.to_json(),
+            mark=mark_of(promise),
             said=said,
         )
     draw(out)
