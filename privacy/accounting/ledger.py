@@ -118,6 +118,8 @@ class Ledger:
         except BaseException:
             self._record.close()
             raise
+        #: How many charges there were when it was opened.
+        self.charged_before = len(self._account.charges)
         for charge in self._account.charges:
             self._same.setdefault((charge.round, charge.covers), []).append(charge)
         for caveat in sorted(terms.caveats) if terms else ():
