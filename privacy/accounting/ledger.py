@@ -339,8 +339,7 @@ class Ledger:
                 "event": events.to_json(charge.event),
                 "replay": charge.replay,
                 "at": _now(),
-                # Else copies of a folder that go on in one second would have the same lines.
-                "nonce": secrets.token_hex(8),
+                "nonce": _nonce(),
             }
         )
         self._same.setdefault((charge.round, charge.covers), []).append(charge)
@@ -413,6 +412,12 @@ def _new_header(
 
 def _loss(what: str, round_: int) -> dict[str, Any]:
     return {"lost": what, "round": round_, "at": _now()}
+
+
+def _nonce() -> str:
+    """64 bits from the operating system, whatever the seed: without them copies of a folder that
+    both go on in one second would have the same lines."""
+    return secrets.token_hex(8)
 
 
 def _now() -> str:
