@@ -32,6 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,7 @@ def align(
     card: Callable[[Mapping[str, Any]], str] = lambda result: "",
     beside: Callable[[Path], Mapping[str, bytes]] | None = None,
     promise: Mapping[str, Any] | None = None,
+    mark: Mapping[str, str] = MappingProxyType({}),
     said: Said = lambda text: None,
 ) -> dict[str, Any]:
     """Train a policy into a folder; what ``result.json`` says.
@@ -158,6 +160,7 @@ def align(
         card: README.md of the model, from the result.
         beside: more files of the model, by name, from its folder.
         promise: what its users were promised, for the result.
+        mark: what each row of answers says of the runs behind them.
         said: is told what is being done.
 
     Raises:
@@ -191,10 +194,10 @@ def align(
         if demonstrations:
             learnt = _learnt(asked, base, demonstrations, config, out, said)
             base = _base(asked, str(out / "sft"), "policy")
-        guarded = _guarded(asked, base, reward, trained, out, said)
+        guarded = _guarded(asked, base, reward, trained, out, mark, said)
         evaluator = Evaluator(base, held, reward, truth, asked.sampling, asked.seed.value)
         sofar = _SoFar(guarded, reward, began)
-        watch = _Watch(asked, base, evaluator, out, said, sofar)
+        watch = _Watch(asked, base, evaluator, out, mark, said, sofar)
         watch.start()
         if not watch.stopped:  # as it may have by a crash
             climb(
@@ -346,6 +349,7 @@ def _guarded(
     reward: AnswerReward,
     prompts: Sequence[str],
     out: Path,
+    mark: Mapping[str, str],
     said: Said,
 ) -> GuardedReward:
     """The reward that is climbed, with guards fitted to the reference's answers, which are kept."""
@@ -358,8 +362,7 @@ def _guarded(
             said(f"the reference's answers: {done:,} of {of:,}")
 
         answers = writer.write(asked_R, asked.sampling, (asked.seed.value, 0), progress)
-        rows = zip(asked_R, answers, strict=True)
-        _write(file, _lines({"prompt": prompt, "response": answer} for prompt, answer in rows))
+        _write(file, _answer_lines(asked_R, answers, mark))
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     answers = [row["response"] for row in rows]
     answers_PK = [answers[at : at + many] for at in range(0, len(answers), many)]
@@ -400,11 +403,12 @@ class _Watch:
         base: LanguageBase,
         evaluator: Evaluator,
         out: Path,
+        mark: Mapping[str, str],
         said: Said,
         sofar: _SoFar,
     ) -> None:
         self._asked, self._base, self._evaluator = asked, base, evaluator
-        self._out, self._said, self._sofar = out, said, sofar
+        self._out, self._mark, self._said, self._sofar = out, mark, said, sofar
         self.found: list[Evaluation] = []
         self.stopped = ""
 
@@ -430,9 +434,8 @@ class _Watch:
         found = self._evaluator(
             step, lambda done, of: self._said(f"step {step}: {done:,} of {of:,} answers")
         )
-        rows = zip(self._evaluator.prompts, self._evaluator.answers[step], strict=True)
-        lines = _lines({"prompt": prompt, "response": answer} for prompt, answer in rows)
-        _write(self._answers(step), lines)
+        answers = self._evaluator.answers[step]
+        _write(self._answers(step), _answer_lines(self._evaluator.prompts, answers, self._mark))
         save_file({"theta_D": self._base.theta()}, self._theta(step))
         _write(self._counts(step), json.dumps(self._sofar.to_json()) + "\n")
         self._add(found)
@@ -497,6 +500,11 @@ class _Watch:
 
 def _truth(one: Evaluation) -> float:
     return -math.inf if one.truth is None else one.truth
+
+
+def _answer_lines(prompts: Sequence[str], answers: Sequence[str], mark: Mapping[str, str]) -> str:
+    rows = zip(prompts, answers, strict=True)
+    return _lines({"prompt": prompt, "response": answer, **mark} for prompt, answer in rows)
 
 
 def _lines(rows: Any) -> str:

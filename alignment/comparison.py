@@ -20,18 +20,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from murmuration.alignment.judges import Judge
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.data.loading import load_responses
+from murmuration.preference.data.loading import load_responses, texts_in
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
 from murmuration.reporting.provenance import without_folders
-from murmuration.server.lineage import lineage_of_model, lineage_of_rows
+from murmuration.server.lineage import (
+    PRIVATE_RUNS,
+    lineage_of_model,
+    lineage_of_rows,
+    mark_of_model,
+)
 from murmuration.sims.population.win_rate import Estimate, wilson
 from murmuration.sims.population.wording import WORD
 
@@ -373,6 +379,14 @@ def _figures(side: Side, judge: Judge, prompts: Sequence[str]) -> dict[str, Any]
     return found | judge.figures(prompts, answers)
 
 
+def mark_told(path: str) -> dict[str, str]:
+    """Return what rows say of the model that wrote them, or those of a file that is read say."""
+    if not is_answers(path):
+        return mark_of_model(path)
+    names = {name for mark in texts_in(path, PRIVATE_RUNS) for name in mark.split()}
+    return {PRIVATE_RUNS: " ".join(sorted(names))} if names else {}
+
+
 def promise_told(path: str) -> str:
     """Return what users were promised by a model, or by those that wrote a file of answers."""
     try:
@@ -452,10 +466,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def answer_lines(prompts: Sequence[str], answers_TN: Answers) -> bytes:
-    """Answers as a file that `read_answers` reads."""
+def answer_lines(
+    prompts: Sequence[str], answers_TN: Answers, mark: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
+    """Answers as a file that `read_answers` reads; ``mark`` is what each row says of its model."""
     rows = (
-        {"prompt": prompt, "response": answer}
+        {"prompt": prompt, "response": answer, **mark}
         for prompt, answers in zip(prompts, answers_TN, strict=True)
         for answer in answers
     )

@@ -18,7 +18,7 @@ Shape suffixes: R texts, D dimensions, U users, J judgements, W others in each, 
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -222,8 +222,17 @@ class RewardModel:
             raise InputError("every judgement is a tie: there is no accuracy to measure")
         return accuracy_of(self.theta_D, pair_examples(judgements, self.features))
 
-    def save(self, folder: str | os.PathLike, card: str = "", *, overwrite: bool = False) -> None:
+    def save(
+        self,
+        folder: str | os.PathLike,
+        card: str = "",
+        *,
+        overwrite: bool = False,
+        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+    ) -> None:
         """Writes the model's folder, whole or not at all; `card` becomes its README.md.
+
+        `beside` gives more files, by name, from the new folder.
 
         For encoder features the folder holds the encoder's name, not its weights: to be used
         elsewhere, the encoder must be there too.
@@ -232,7 +241,13 @@ class RewardModel:
             InputError: something is there already, and `overwrite` is false or it is not a saved
                 model.
         """
-        replace_folder(folder, lambda new: self._write(new, card), _read_config, overwrite)
+
+        def write(new: Path) -> None:
+            self._write(new, card)
+            for name, content in (beside(new) if beside else {}).items():
+                (new / name).write_bytes(content)
+
+        replace_folder(folder, write, _read_config, overwrite)
 
     def _write(self, folder: Path, card: str) -> None:
         config = {

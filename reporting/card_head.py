@@ -19,6 +19,8 @@ from murmuration.reporting.promise import Details
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 #: A promise's table, of earlier versions too.
 _TABLE = re.compile(r"^\| promise \| \|\n\|---\|---\|\n(?:\|.*\|(?:\n|\Z))+", re.MULTILINE)
+_SECTION = re.compile(r"^## Privacy\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_WARNING = "> **Warning.** "
 _BEGIN, _END = "<!-- loading -->", "<!-- end of loading -->"
 #: How a text is written down for a language model (``preference.language.tokens``).
 _WRITTEN = (
@@ -106,9 +108,17 @@ def loading(writes: bool, *, base: str = "", adapter: bool = False) -> str:
     return "\n".join([_BEGIN, "", *lines, "", _END])
 
 
-def amended(card: str, changes: Mapping[str, Any], passage: str = "", promise: str = "") -> str:
-    """A card with other entries in its head (None: without), another `loading`, and another table
-    of its promise.
+def amended(
+    card: str,
+    changes: Mapping[str, Any],
+    passage: str = "",
+    promise: str = "",
+    told: Sequence[str] = (),
+) -> str:
+    """A card with other entries in its head (None: without), another `loading`, and, of its
+    promise, the paragraphs that are ``told`` and the table; without a table, that it is not known.
+
+    What else its section of privacy says is kept: warnings, and what has no figure.
 
     Raises:
         InputError: its head is no YAML.
@@ -118,11 +128,29 @@ def amended(card: str, changes: Mapping[str, Any], passage: str = "", promise: s
     if passage:
         old = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
         body = old.sub(lambda _: passage, body)
-    if promise:
-        body, replaced = _TABLE.subn(lambda _: promise, body)
-        if not replaced:
-            body = f"{body.rstrip()}\n\n## Privacy\n\n{promise}\n"
+    if not promise and isinstance(tags := entries.get("tags"), list):
+        entries["tags"] = [tag for tag in tags if tag != "differential-privacy"]
+    table = "" if (has_section := _SECTION.search(body)) else promise
+    body, replaced = _TABLE.subn(lambda _: table, body)
+    if has_section:
+        body = _SECTION.sub(lambda found: _section(found[1], promise, told), body)
+    elif promise and not replaced:
+        body = f"{body.rstrip()}\n\n{_section('', promise, told)}"
     return _yaml(entries) + body
+
+
+def _section(said: str, promise: str, told: Sequence[str]) -> str:
+    """The section of privacy, of what it ``said``."""
+    plain = [" ".join(text.split()).replace("`", "'").replace("<", "&lt;") for text in told]
+    kept = []
+    for text in filter(None, map(str.strip, said.split("\n\n"))):
+        warning = text.startswith(_WARNING)
+        if text.removeprefix(_WARNING) not in plain and (warning or "ε" not in text):
+            kept.append(text)
+    if not promise and not said.lstrip().startswith("**No privacy.**"):
+        plain, kept = ["**What its users were promised is not known.**"], []
+    parts = ["## Privacy", *plain, *kept, *([promise.rstrip()] if promise else [])]
+    return "\n\n".join(parts) + "\n\n"
 
 
 def _parts(card: str) -> tuple[dict[str, Any], str]:

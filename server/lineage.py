@@ -25,6 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import texts_in
 from murmuration.preference.data.sources import first_line
@@ -45,6 +46,8 @@ _FORMAT_WITHOUT_IDENTITY = "murmuration-privacy-2"
 ROWS = "train.jsonl"
 #: In each row that was made with models of private runs: their names.
 PRIVATE_RUNS = "private_runs"
+_PLAIN = (".jsonl", ".csv")
+_NOT_KNOWN = "not-known"
 _ROUNDING = 1e-9  # of an epsilon that was written down and is composed again
 _WEIGHTS, _DATA = "weights", "data"
 #: What reading somebody's files raises where they are not what a run wrote.
@@ -90,7 +93,7 @@ def lineage_of(config: RunConfig) -> Promise:
         "several runs all, comma-separated), or --base-privacy public",
         elsewhere,
     )
-    return _covering(lineage, stated)
+    return covering(lineage, stated)
 
 
 def lineage_of_model(
@@ -110,7 +113,7 @@ def lineage_of_model(
             if not _ours(folder) or (elsewhere and not (folder / FILE).exists()):
                 continue
             try:
-                lineage = _covering(lineage, _read(name, folder, elsewhere))
+                lineage = covering(lineage, _read(name, folder, elsewhere))
             except _UNREADABLE as error:
                 raise InputError(
                     f"{what} {name}: a model that was trained on users, and what that cost them "
@@ -153,7 +156,7 @@ def lineage_of_saved(
         lineage = _of_head(what, folder, advice, elsewhere)
     else:
         lineage = lineage_of_model(what, path, advice, elsewhere)
-    lineage = _covering(lineage, stated)
+    lineage = covering(lineage, stated)
     if not (lineage.runs or lineage.public or may_be_base):
         raise InputError(f"{what} {path}: nothing says whose data it was made from; {advice}")
     if any(run.epsilon is None or run.terms.unit is not Unit.USER for run in lineage.runs):
@@ -171,11 +174,19 @@ def mark_of(promise: Promise) -> dict[str, str]:
     return {PRIVATE_RUNS: names} if names else {}
 
 
+def mark_of_model(path: str) -> dict[str, str]:
+    """What each row says that a model wrote; where what it cost is not known, that."""
+    try:
+        return mark_of(lineage_of_model("the model", path, ""))
+    except InputError:
+        return {PRIVATE_RUNS: _NOT_KNOWN}
+
+
 def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
     """That of rows which somebody is to learn from: empty where no model of ours made them.
 
-    Rows that ``synthesize`` or ``respond`` wrote name the runs; those of ``synthesize`` have their
-    ledgers in the same folder.
+    Rows that our models wrote name the runs; those of ``synthesize`` have their ledgers in the same
+    folder. Where a model's cost was not known, what is ``given`` is all that there is.
 
     Raises:
         InputError: they name runs, and what these cost is not known.
@@ -189,15 +200,37 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
             rows = _read(str(folder), folder, elsewhere)
         except _UNREADABLE as error:
             raise InputError(f"{what} {source}: {first_line(error)}") from None
-    promise = _covering(rows, stated)
+    promise = covering(rows, stated)
     marks = {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
-    if missing := sorted(marks - {run.name for run in promise.runs}):
+    known = {run.name for run in promise.runs} | ({_NOT_KNOWN} if given else set())
+    if missing := sorted(marks - known):
         raise InputError(
             f"{what} {source}: its rows were made with models of private runs ({missing[0]}), and "
-            f"what these cost is not known: keep {FILE} and the ledgers beside the rows, or name "
-            f"the ledgers with {option}"
+            f"what these cost is not known: keep {FILE} and the ledgers beside the rows"
+            + (f", or name the ledgers with {option}" if option else "")
         )
     return promise.declared_public() if given == "public" else promise
+
+
+def lineage_of_data(config: RunConfig) -> Promise:
+    """That of a run's rows, where models of private runs wrote them and they lie here.
+
+    Raises:
+        InputError: what these runs cost is not known.
+    """
+    place = Path(parse_source(config.data).name).expanduser()
+    if not place.exists() or (place.suffix in _PLAIN and not _mentions_runs(place)):
+        return Promise()
+    has_base = bool(base_config(config).get("path"))
+    given = "" if config.base_privacy == "public" else config.base_privacy
+    option = "--base-privacy" if has_base else ""
+    return lineage_of_rows("--data", config.data, option, given)
+
+
+def _mentions_runs(file: Path) -> bool:
+    """Whether a file of plain text can have marks: quicker than to read its rows once more."""
+    with file.open("rb") as lines:
+        return any(PRIVATE_RUNS.encode() in line for line in lines)
 
 
 def promise_of_run(folder: Path) -> Promise:
@@ -211,7 +244,7 @@ def promise_of_run(folder: Path) -> Promise:
     try:
         own = Promise((_of_result(folder, result),))
         if (folder / "model" / FILE).exists():
-            return _covering(_read(str(folder / "model"), folder / "model", {}), own)
+            return covering(_read(str(folder / "model"), folder / "model", {}), own)
         encoder = str(result["features"].get("path", ""))
         if _stated(result)[0]:
             return own | _declared_public("the encoder", encoder, "", may_be_base=True)
@@ -344,7 +377,7 @@ def _ours(folder: Path) -> bool:
     return "library_name: murmuration" in card or "\n- murmuration\n" in card
 
 
-def _covering(whole: Promise, part: Promise) -> Promise:
+def covering(whole: Promise, part: Promise) -> Promise:
     """Both, where the second is part of the same model's history: a run of an earlier version,
     which has no identity, counts as often as in that of the two that has it more often."""
     there, new = Counter(run.head for run in whole.runs if not run.terms.run), []

@@ -36,7 +36,7 @@ from murmuration.reporting.promise import details, earlier_runs, first_sentence
 from murmuration.reporting.report import write_report
 from murmuration.server.checkpoints import Checkpoint, InBackground
 from murmuration.server.evaluation import at_the_end, on_held_out, on_test, public_test
-from murmuration.server.lineage import files_of, lineage_of
+from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
 from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
 from murmuration.server.probe import FLOOR, deadline
@@ -106,7 +106,9 @@ def train(
 def _train(
     config: RunConfig, grid: Grid, folder: RunDirectory, features: Base, on_metrics: OnMetrics
 ) -> dict[str, object]:
-    lineage = with_class(lineage_of(config), config)
+    lineage, of_rows = with_class(lineage_of(config), config), lineage_of_data(config)
+    whose = _whose(config, of_rows, bool(lineage.runs))
+    lineage = covering(lineage, of_rows)
     source = Randomness(config.seed if config.seed >= 0 else None)
     test = public_test(config, features)
     described = folder.keep_base(features.to_config())
@@ -167,7 +169,6 @@ def _train(
     promise = lineage | Promise((own,))
     result["promise"] = promise.to_json()
     result["private"] = result["private"] and not promise.seeded  # nor is what stands on such a run
-    whose = "THE BASE, OR POLICIES OF THE CLASS, WERE" if config.policies else "THE BASE WAS"
     first = [*earlier_runs(promise, own, whose), *_merged(features.to_config())]
     theirs = caveat_sentences(promise.caveats - own.terms.caveats)
     result["warnings"] = [*first, *theirs, *result["warnings"]]  # type: ignore[misc]
@@ -180,7 +181,7 @@ def _train(
     account = first_sentence(str(result["account"])) if config.private else None
     told = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
     place, card = folder.path / "model", model_card(result, told)
-    if isinstance(model, RewardModel):  # whose run's ledger lies beside its folder
+    if isinstance(model, RewardModel) and not of_rows.runs:  # its run's ledger lies beside it
         model.save(place, card, overwrite=True)
     else:
         model.save(place, card, overwrite=True, beside=lambda new: files_of(promise, new, told))
@@ -199,6 +200,15 @@ def _chosen(theta_P: np.ndarray, policies: PolicyClass, test: Examples | None) -
         names = [each.name for each in policies.policies]
         found["test_losses"] = dict(zip(names, mean_P, strict=True))
     return found
+
+
+def _whose(config: RunConfig, of_rows: Promise, of_base: bool) -> str:
+    """What was trained on the users of earlier runs."""
+    if config.policies:
+        return "THE BASE, OR POLICIES OF THE CLASS, WERE"
+    if not of_rows.runs:
+        return "THE BASE WAS"
+    return f"{'THE BASE, OR ' if of_base else ''}MODELS THAT WROTE THE DATA WERE"
 
 
 def _merged(described: Mapping[str, object]) -> list[str]:

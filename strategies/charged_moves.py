@@ -37,6 +37,7 @@ class ChargedMoves:
     def __init__(self, name: str, model: ServerOptimizer | SolvedModel, ledger: Ledger) -> None:
         self._name, self._model, self._ledger = name, model, ledger
         self._digest = _digest(model)
+        self._before = ledger.charged_before
         for charge in ledger.charges:
             if charge.covers == UNCHARGED:
                 raise self._error(f"in round {charge.round}")
@@ -45,9 +46,12 @@ class ChargedMoves:
         """Accept how the model moved in a round.
 
         Raises:
-            UnchargedMove: it moved, and the round has no charge.
+            UnchargedMove: it moved, and the round has no charge: a new one, as a round that is run
+                again draws anew, unless it was recognised as a repetition.
         """
-        if self._moved() and not self._ledger.account.has_charge(round_):
+        charged = self._ledger.account.has_charge(round_, after=self._before)
+        self._before = len(self._ledger.charges)
+        if self._moved() and not charged:
             self._end(round_, f"in round {round_}")
 
     def check_still(self, round_: int) -> None:

@@ -219,7 +219,7 @@ def align(
     from murmuration.alignment.public_prompts import public_prompts, refuse_private_of
     from murmuration.alignment.report import card, draw, learnt_card
     from murmuration.reporting.promise import details
-    from murmuration.server.lineage import files_of, lineage_of_rows, lineage_of_saved
+    from murmuration.server.lineage import files_of, lineage_of_rows, lineage_of_saved, mark_of
 
     if (reward is None) == (judgements is None):
         raise InputError("give --reward, a model's folder, or --judgements to train one first")
@@ -290,6 +290,7 @@ def align(
             card=lambda result: card(result, promise),
             beside=lambda folder: files_of(promise, folder, details(promise)),
             promise=promise.to_json(),
+            mark=mark_of(promise),
             said=said,
         )
     draw(out)

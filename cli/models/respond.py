@@ -93,7 +93,9 @@ def respond(
             model, (prompts, limit, seed), out, sampling, reward, best_of, cost, prompts_public
         )
         return
-    asked = prompts_of(prompts, limit, seed)
+    from murmuration.server.lineage import mark_of_model
+
+    asked, mark = prompts_of(prompts, limit, seed), mark_of_model(model)
     with console(stderr=True).status("loading") as status:
         writer, found = Writer.load(model), []
         for sample in range(samples):
@@ -103,7 +105,7 @@ def respond(
 
             found.append(writer.write(asked, sampling, (seed, sample), progress))
     rows = (
-        {"prompt": prompt, "response": response}
+        {"prompt": prompt, "response": response} | mark
         for prompt, *responses in zip(asked, *found, strict=True)
         for response in responses
     )

@@ -16,6 +16,7 @@ from murmuration.alignment.comparison import (
     answer_lines,
     compare,
     is_answers,
+    mark_told,
     prompts_in,
     says_nothing,
     write_sides,
@@ -169,7 +170,8 @@ def _keeper(out: Path | None, prompts: Sequence[str]) -> Callable[[int, Side], N
                     (out / name).unlink(missing_ok=True)
                 shutil.rmtree(out / ANSWERS, ignore_errors=True)
             (out / ANSWERS).mkdir(parents=True, exist_ok=True)
-            replace_file(out / _answers_file(place), answer_lines(prompts, side.answers_TN))
+            lines = answer_lines(prompts, side.answers_TN, mark_told(side.model))
+            replace_file(out / _answers_file(place), lines)
         except OSError as error:
             raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
 

@@ -9,7 +9,7 @@ name on a hub that somebody gives.
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from murmuration.reporting.promise import (
     audited,
     details,
     first_sentence,
+    paragraphs,
     table,
 )
 from murmuration.reporting.provenance import without_folders
@@ -136,7 +137,7 @@ def export(model: Path, out: Path, how: Sharing) -> Exported:
             _name_encoder(new, how)
         _drop_paths(new)
         told = None if lineage is None else _details(folder, lineage, how.audit)
-        _amend_card(folder, new, how, told)
+        _amend_card(folder, new, how, told, [] if lineage is None else paragraphs(lineage))
         if lineage is not None:
             for name, content in files_of(lineage, new, told).items():
                 (new / name).write_bytes(content)
@@ -283,7 +284,9 @@ def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
         ) from None
 
 
-def _amend_card(folder: Path, new: Path, how: Sharing, told: Details | None) -> None:
+def _amend_card(
+    folder: Path, new: Path, how: Sharing, told: Details | None, said: Sequence[str]
+) -> None:
     place = new / CARD
     card = place.read_text(encoding="utf-8") if place.exists() else ""
     changes: dict[str, Any] = {"license": how.licence} if how.licence else {}
@@ -300,9 +303,9 @@ def _amend_card(folder: Path, new: Path, how: Sharing, told: Details | None) -> 
         passage = loading(writes, base=named, adapter=adapter)
     elif how.hub:
         changes["base_model"] = how.hub
-    if told is not None:
-        changes["differential_privacy"] = {k: v for k, v in told.items() if v is not None}
-    text = amended(without_folders(card), changes, passage, table(told) if told else "")
+    entry = {name: value for name, value in (told or {}).items() if value is not None}
+    changes["differential_privacy"] = entry or None
+    text = amended(without_folders(card), changes, passage, table(told) if told else "", said)
     if how.merge:
         text = text.replace(_NOT_WHOLE, "its change is in the weights: this folder is whole", 1)
     place.write_text(text, encoding="utf-8")

@@ -25,6 +25,7 @@ a write that fails ends the ledger's use: what is on disk then is only known onc
 """
 
 import math
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -117,6 +118,8 @@ class Ledger:
         except BaseException:
             self._record.close()
             raise
+        #: How many charges there were when it was opened.
+        self.charged_before = len(self._account.charges)
         for charge in self._account.charges:
             self._same.setdefault((charge.round, charge.covers), []).append(charge)
         for caveat in sorted(terms.caveats) if terms else ():
@@ -336,6 +339,7 @@ class Ledger:
                 "event": events.to_json(charge.event),
                 "replay": charge.replay,
                 "at": _now(),
+                "nonce": _nonce(),
             }
         )
         self._same.setdefault((charge.round, charge.covers), []).append(charge)
@@ -408,6 +412,12 @@ def _new_header(
 
 def _loss(what: str, round_: int) -> dict[str, Any]:
     return {"lost": what, "round": round_, "at": _now()}
+
+
+def _nonce() -> str:
+    """64 bits from the operating system, whatever the seed: without them copies of a folder that
+    both go on in one second would have the same lines."""
+    return secrets.token_hex(8)
 
 
 def _now() -> str:

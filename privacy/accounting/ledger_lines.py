@@ -3,13 +3,15 @@
     {"ledger": 3, "adjacency": …, "delta": …, "budget_epsilon": …, "run": …, …}   the first line;
                                                    what it says of the run: ``accounting.terms``
     {"caveat": name}                         one that came up later
-    {"round": …, "covers": …, "attempt": …, "event": …, "replay": …}     a charge
+    {"round": …, "covers": …, "attempt": …, "event": …, "replay": …, "nonce": …}   a charge; its
+                                                   nonce tells copies of a run that both go on apart
     {"lost": why, "round": …}         it was damaged after so many rounds, and went on all the same
     {"charged again": [{"event": …, "times": …}, …]}    the plan, once more, on account of that
 
 How lines are chained and kept: ``privacy.accounting.chained_record``.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -145,9 +147,13 @@ class Account:
             self.charges.append(charge)
             self.spent[charge.event] += 1
 
-    def has_charge(self, round_: int) -> bool:
-        """Whether something was charged for a round."""
-        return any(charge.round == round_ for charge in reversed(self.charges))
+    def has_charge(self, round_: int, *, after: int = 0) -> bool:
+        """Whether something was charged for a round, after so many charges, or may be repeated."""
+        new = itertools.islice(reversed(self.charges), max(0, len(self.charges) - after))
+        return any(charge.round == round_ for charge in new) or any(
+            charge.round == round_ and charge.replay is not None
+            for charge in reversed(self.charges)
+        )
 
     def first_uncharged(self) -> int:
         """The first round, from 1, that has no charge."""

@@ -103,7 +103,7 @@ def of_run(
             theirs = recompute.epsilon(
                 told, adjacency=adjacency.value, delta=delta, interval=interval
             )
-        except (ImportError, ValueError, ArithmeticError, MemoryError) as error:
+        except Exception as error:  # TypeError, too, of mixtures whose tail it cannot place
             why = f"it could not be asked: {error}"  # a run that has ended ends all the same
     return SecondOpinion(_library(), ours, theirs, why, rules)
 

@@ -235,6 +235,17 @@ def test_a_copied_folder_that_goes_on_is_one_run_and_two_where_both_do(tmp_path)
     assert both.epsilon == pytest.approx(copied.epsilon + forked.epsilon)
 
 
+def test_copies_of_a_folder_that_go_on_alike_are_two(tmp_path):
+    """The same rounds in the same second: their lines were the same bytes once."""
+    path = charged(tmp_path / "run" / "ledger.jsonl", 1, terms := plain())
+    shutil.copytree(path.parent, tmp_path / "copy")
+    both = [charged(run, 3, terms) for run in (path, tmp_path / "copy" / "ledger.jsonl")]
+    one, other = map(ReleasedRun.read, both)
+    assert one.terms.run == other.terms.run and one.epsilon == other.epsilon
+    assert len(Promise((one, other)).counted) == 2
+    assert Promise((one, other)).epsilon == 2 * one.epsilon
+
+
 def test_another_runs_ledger_is_refused(tmp_path):
     mine = charged(tmp_path / "mine" / "ledger.jsonl", 1, terms := plain())
     other = charged(tmp_path / "other" / "ledger.jsonl", 3, plain())

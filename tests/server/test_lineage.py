@@ -30,6 +30,7 @@ from murmuration.server.lineage import (
     lineage_of_rows,
     lineage_of_saved,
     mark_of,
+    mark_of_model,
     promise_of_run,
 )
 from murmuration.strategies.config import RunConfig
@@ -347,9 +348,8 @@ def test_a_run_on_a_run(config, part):
     row = second["promise"]["composed"][0]
     assert row["epsilon"] == pytest.approx(first["epsilon"] + second["epsilon"], rel=1e-12)
     assert row["delta"] == 2e-3
-    assert [entry["ledger_head"] for entry in second["promise"]["runs"]] == [
-        first["ledger_head"], second["ledger_head"],
-    ]  # fmt: skip
+    heads = {entry["ledger_head"] for entry in second["promise"]["runs"]}
+    assert heads == {first["ledger_head"], second["ledger_head"]}
     card = (Path(then.out) / "model" / "README.md").read_text()
     assert "THE BASE WAS TRAINED ON USERS, TOO" in card
     (shown,) = {*re.findall(r"whoever was trained on, ε = ([\d.]+), δ = 0\.002", card)}
@@ -404,19 +404,22 @@ def test_a_ledger_that_is_named_leaves_no_other_run_out(config):
     second = run(middle)
     model, last = Path(middle.out) / "model", following(middle, "third")
     both = first["epsilon"] + second["epsilon"]
-    (model / "ledger-1.jsonl").unlink()
+    of_first = (Path(config.out) / "ledger.jsonl").read_bytes()
+    # Runs that begin in one second are in no particular order.
+    (one,) = (file for file in model.glob("ledger-?.jsonl") if file.read_bytes() == of_first)
+    one.unlink()
     own = replace(last, base_privacy=str(Path(middle.out) / "ledger.jsonl"))
-    with pytest.raises(InputError, match=r"ledger-1\.jsonl is missing"):
+    with pytest.raises(InputError, match=f"{one.name} is missing"):
         lineage_of(own)
     every = ",".join(str(Path(c.out) / "ledger.jsonl") for c in (config, middle))
     found = lineage_of(replace(last, base_privacy=every))
-    assert sum(one.epsilon for one in found.runs) == both
+    assert sum(each.epsilon for each in found.runs) == both
     # What is given is counted, whatever the folder says of itself, and each run once.
-    (model / "ledger-1.jsonl").write_bytes((Path(config.out) / "ledger.jsonl").read_bytes())
+    one.write_bytes(of_first)
     assert lineage_of(own).runs == found.runs
     assert lineage_of(last).runs == found.runs
     (model / "privacy.json").unlink()
-    assert sum(one.epsilon for one in lineage_of(replace(last, base_privacy=every)).runs) == both
+    assert sum(each.epsilon for each in lineage_of(replace(last, base_privacy=every)).runs) == both
 
 
 def test_what_stands_on_a_seeded_run_is_not_private(config):
@@ -474,6 +477,19 @@ def test_rows_that_models_made_name_their_runs(spent, saved, write_rows):
     with pytest.raises(InputError, match="models of private runs"):
         lineage_of_rows("--sft", marked, "--sft-privacy", str(spent("other", 1)[0]))
     assert lineage_of_rows("--sft", marked, "--sft-privacy", str(path)) == promise
+
+
+def test_rows_of_a_model_whose_cost_is_not_known_say_so(spent, saved, write_rows):
+    path, one = spent("run", 3)
+    folder = Path(saved("model", (path, one)).base)
+    assert mark_of_model(str(folder)) == mark_of(Promise((one,)))
+    (folder / "privacy.json").unlink()
+    (folder / "README.md").write_text("---\nlibrary_name: murmuration\n---\n")
+    marked = write_rows([{"prompt": "a", "response": "b"} | mark_of_model(str(folder))], "a.jsonl")
+    with pytest.raises(InputError, match=r"private runs \(not-known\).*--sft-privacy"):
+        lineage_of_rows("--sft", marked, "--sft-privacy", "")
+    assert lineage_of_rows("--sft", marked, "--sft-privacy", str(path)) == Promise((one,))
+    assert lineage_of_rows("--sft", marked, "--sft-privacy", "public").public
 
 
 @pytest.mark.parametrize("mark", [["ab" * 16], 5, {"a": 1}])
@@ -610,3 +626,36 @@ def test_only_a_base_may_be_of_nobody(saved, language_model):
     with pytest.raises(InputError, match="is not known"):
         lineage_of_saved(REWARD[0], base, REWARD[1], "")
     assert lineage_of_saved("--policy", base, "--policy-privacy", "", may_be_base=True) == Promise()
+
+
+def test_a_run_on_rows_that_models_of_private_runs_wrote(config, crowd, write_rows, tmp_path):
+    """Its epsilon is about the rows; whoever the models were trained on is in its promise, too."""
+    plain = {"data": crowd, "rounds": 2, "cohort": 10, "delta": 1e-3}
+    first = RunConfig(**plain, epsilon=3.0, out=str(tmp_path / "first"), seed=5)
+    run(first)
+    before = promise_of_run(Path(first.out))
+    rows = [json.loads(line) | mark_of(before) for line in Path(crowd).read_text().splitlines()]
+    made = tmp_path / "made"
+    made.mkdir()
+    Path(write_rows(rows, "rows.jsonl")).rename(made / "train.jsonl")
+    second = RunConfig(
+        **plain | {"data": str(made / "train.jsonl")}, epsilon=1.0, out=str(tmp_path / "second")
+    )
+    with pytest.raises(InputError, match=r"--data .*private runs .* beside the rows$"):
+        run(second)
+    for name, content in files_of(before, made).items():
+        (made / name).write_bytes(content)
+    result = run(second)
+    promise = promise_of_run(Path(second.out))
+    assert len(promise.counted) == 2 and promise.epsilon == pytest.approx(
+        sum(one.epsilon for one in promise.runs)
+    )
+    assert Caveat.SEEDED in promise.caveats and result["private"] is False
+    assert result["promise"]["statement"] == promise.statement
+    assert result["warnings"][0].startswith("MODELS THAT WROTE THE DATA WERE TRAINED ON USERS, TOO")
+    assert promise.statement in (Path(second.out) / "model" / "README.md").read_text()
+    model = str(Path(second.out) / "model")
+    assert lineage_of_saved("--reward", model, "--reward-privacy", "") == promise
+    (made / "train.jsonl").write_text((made / "train.jsonl").read_text() + json.dumps(rows[0]))
+    with pytest.raises(InputError, match="about other rows"):
+        run(replace(second, out=str(tmp_path / "third")))

@@ -236,10 +236,12 @@ class _StoppedClock:
 
 def stop_clocks(patched: pytest.MonkeyPatch) -> None:
     """Time does not pass for the server and in its ledger, whose hashes cover it; and all runs have
-    one identity, which is drawn from the operating system whatever the data."""
+    one identity, and all charges one nonce, which are drawn from the operating system whatever the
+    data."""
     patched.setattr(murmuration.server.run_directory.RunDirectory, "run_id", "0" * 32)
     patched.setattr(murmuration.server.training, "time", _StoppedClock)
     patched.setattr(murmuration.privacy.accounting.ledger, "datetime", _StoppedClock)
+    patched.setattr(murmuration.privacy.accounting.ledger, "_nonce", lambda: "0" * 16)
 
 
 def public(folder: Path, data: str = "") -> dict[str, object]:

@@ -82,6 +82,27 @@ def test_a_promise_is_the_same_at_each_station(
     assert f"**{both}.**" in card and set(head(card)["caveats"]) == known
     assert sorted(head(card)["runs"]) == sorted([first, second])
 
+    # Whatever the policy writes, or wrote on the way, names the runs, as other rows do.
+    said, page = tmp_path / "said.jsonl", tmp_path / "win"
+    written = ("--prompts", asked, *SHORT)
+    assert cli("respond", policy / "model", *written, "--out", said)[0] == 0
+    code, _, lines = cli(
+        "winrate", policy / "model", "--against", said, "--out", page, "--no-kl",
+        "--judge", one / "model", *SHORT,
+    )  # fmt: skip
+    assert code == 0, lines
+    files = [said, *page.glob("answers/*.jsonl"), policy / "reference.jsonl"]
+    files += policy.glob("answers/*.jsonl")
+    assert len(files) > 4
+    for file in files:
+        named = {json.loads(line)["private_runs"] for line in file.open()}
+        assert {frozenset(text.split()) for text in named} == {frozenset((first, second))}, file
+        code, _, lines = cli(
+            "align", "--reward", one / "model", "--base", base, "--prompts", asked, "--sft", file,
+            "--out", tmp_path / "never",
+        )  # fmt: skip
+        assert code and "--sft-privacy" in " ".join(lines), lines
+
     # A data set: the reward is met a second time, and counts once.
     rows = tmp_path / "rows"
     code, stdout, lines = cli(
@@ -128,7 +149,7 @@ def test_no_page_formats_epsilon_by_itself():
     root = Path(__file__).parents[2]
     allowed = {
         "privacy/promise.py", "server/app.py", "reporting/comparison.py",
-        "reporting/evidence.py",  # μ, rounded up as ε is
+        "reporting/evidence.py",  # of mu
         "reporting/facts.py", "reporting/promise.py", "reporting/report.py",
         "cli/ledger.py", "reporting/live/progress.py",
     }  # fmt: skip

@@ -283,6 +283,21 @@ def test_a_charge_of_another_round_does_not_count(moves):
     assert moves.ledger.epsilon() == np.inf
 
 
+def test_a_round_that_is_run_again_is_charged_again(moves):
+    """A strategy that charges by round, once, would give out a second draw for nothing."""
+    moves.ledger.charge(PureDp(0.1), round_=1, covers="first")
+    moves.model.set(np.ones(2))
+    moves.check(1)
+    path = moves.ledger.path
+    moves.ledger.close()
+    with Ledger(path, adjacency=Adjacency.ZERO_OUT, delta=1e-5, budget=1.0) as ledger:
+        model = SolvedModel(2)
+        again = ChargedMoves("theirs", model, ledger)
+        model.set(np.full(2, 3.0))
+        with pytest.raises(UnchargedMove, match="in round 1"):
+            again.check(1)
+
+
 def test_a_move_below_single_precision_is_none_until_it_shows(moves):
     moves.model.set(np.array([1.0, 0.0]))
     moves.ledger.charge(PureDp(0.1), round_=1, covers="first")

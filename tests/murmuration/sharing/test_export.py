@@ -234,3 +234,39 @@ def test_without_a_promise_only_if_somebody_says_so(made, tmp_path):
     (folder / "model").rename(moved)
     with pytest.raises(InputError, match="what that cost them is not known"):
         export(moved, tmp_path / "other", Sharing())
+
+
+def falsified(card):
+    """As somebody edits it who wants a smaller figure, and no caveats."""
+    card = card.replace("9.00", "0.10").replace("epsilon: 9.0", "epsilon: 0.1")
+    card = card.replace("private: false", "private: true").replace(" (simulation, seed known)", "")
+    card = card.replace("  - simulation, seed known\n", "")
+    return "".join(line for line in card.splitlines(True) if not line.startswith("> **Warning.**"))
+
+
+def test_a_card_that_was_edited_says_what_the_ledger_says(made, tmp_path):
+    folder, out = made(), tmp_path / "out"
+    card = folder / "model" / "README.md"
+    card.write_text(falsified(card.read_text()))
+    assert "**ε = 0.10, δ" in card.read_text()
+    export(folder, out, Sharing())
+    text = (out / "README.md").read_text()
+    assert "0.10" not in text.split("## Accuracy")[0]
+    statement = "User-level DP: ε = 9.00, δ = 0.001, add-remove (simulation, seed known)"
+    assert f"**{statement}.**" in text and f"| statement | {statement} |" in text
+    assert "SIMULATION, SEED KNOWN: somebody chose the seed" in text
+    assert text.count("## Privacy\n") == text.count("| promise | |") == 1
+    again = tmp_path / "again"
+    export(out, again, Sharing(privacy=str(folder / "ledger.jsonl")))
+    assert (again / "README.md").read_text() == text
+
+
+def test_a_card_tells_no_promise_where_none_is_known(made, tmp_path):
+    moved, out = tmp_path / "moved", tmp_path / "out"
+    (made() / "model").rename(moved)
+    (moved / "README.md").write_text(falsified((moved / "README.md").read_text()))
+    export(moved, out, Sharing(without_promise=True))
+    text = (out / "README.md").read_text()
+    assert "differential_privacy" not in text and "differential-privacy" not in text
+    assert "ε" not in text and "| promise | |" not in text
+    assert "## Privacy\n\n**What its users were promised is not known.**\n\n## Accuracy" in text

@@ -72,7 +72,7 @@ def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path: Path) ->
     }
     assert re.fullmatch(r"[0-9a-f]{32}", run)
     assert begun <= first["at"]
-    assert first.keys() - chain == {"round", "covers", "attempt", "event", "replay", "at"}
+    assert first.keys() - chain == {"round", "covers", "attempt", "event", "replay", "at", "nonce"}
     assert (second["round"], second["attempt"], second["covers"]) == (2, 0, "gradient")
     # To the second: how long a round took depends on who was in it.
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", second["at"])

@@ -93,6 +93,19 @@ def test_a_run_ends_where_it_is_not_there(monkeypatch):
     assert found.why.startswith("it could not be asked: ")
 
 
+@pytest.mark.parametrize("error", [TypeError, IndexError, MemoryError])
+def test_a_run_ends_whatever_the_library_raises(error, monkeypatch):
+    """As of mixtures whose tail it does not find, where it adds None to a number."""
+
+    def fails(*_, **__):
+        raise error("unsupported operand")
+
+    monkeypatch.setattr(recompute, "epsilon", fails)
+    found = of_run([ULS], adjacency=ADD, delta=DELTA)
+    assert (found.theirs, found.why) == (None, "it could not be asked: unsupported operand")
+    assert found.ours is not None
+
+
 @pytest.mark.parametrize("fault", [-1.1e-4, 1.1e-4])
 def test_a_disagreement_is_a_warning(fault, monkeypatch):
     exact = recompute.epsilon
