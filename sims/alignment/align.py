@@ -54,7 +54,7 @@ from murmuration.sims.alignment.evaluation import (
     truth_of,
 )
 from murmuration.sims.alignment.iterates import files_of
-from murmuration.sims.alignment.reinforce import Steps, climb, last_checkpoint
+from murmuration.sims.alignment.reinforce import Steps, climb, last_checkpoint, written
 from murmuration.sims.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.sims.alignment.supervised import Rows, Supervised, supervise
 
@@ -234,9 +234,10 @@ def align(
             "resumed": resume,
             "promise": dict(promise) if promise is not None else None,
         }
-        LanguageReward(base.theta(), base).save(
-            out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
-        )
+        with written(out / "model"):
+            LanguageReward(base.theta(), base).save(
+                out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
+            )
         _write(out / "result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
         return result
@@ -278,9 +279,10 @@ def _learnt(
         )
         found = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
         _write(file, json.dumps(found) + "\n")
-        LanguageReward(theta_D, base).save(
-            out / "sft", shown.card({**config, "learnt": found}), beside=shown.beside
-        )
+        with written(out / "sft"):
+            LanguageReward(theta_D, base).save(
+                out / "sft", shown.card({**config, "learnt": found}), beside=shown.beside
+            )
     return json.loads(file.read_text(encoding="utf-8"))
 
 
@@ -309,7 +311,7 @@ def _digest(texts: Sequence[Any]) -> str:
 def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
     """InputError for a folder that is there already, or, to go on, was begun with other things."""
     if not resume:
-        if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        if out.exists() and not (out.is_dir() and _nothing_in(out)):
             raise InputError(f"--out {out} is there already; choose another, or --resume")
         return
     try:
@@ -322,6 +324,12 @@ def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
                 f"--resume: {out} was begun with another {name}: {before.get(name)!r}, not "
                 f"{config.get(name)!r}"
             )
+
+
+def _nothing_in(out: Path) -> bool:
+    """Whether a folder is empty but for what one has that ended before its first file was there."""
+    entries = {*out.iterdir(), *(out / "answers").glob("*")}
+    return entries <= {out / "answers", out / "checkpoints"}
 
 
 def _begin(config: Mapping[str, Any], out: Path) -> RunLock:
@@ -433,7 +441,8 @@ class _Watch:
         rows = zip(self._evaluator.prompts, self._evaluator.answers[step], strict=True)
         lines = _lines({"prompt": prompt, "response": answer} for prompt, answer in rows)
         _write(self._answers(step), lines)
-        save_file({"theta_D": self._base.theta()}, self._theta(step))
+        with written(self._theta(step)):
+            save_file({"theta_D": self._base.theta()}, self._theta(step))
         _write(self._counts(step), json.dumps(self._sofar.to_json()) + "\n")
         self._add(found)
         _write(self._out / "metrics.jsonl", _lines(one.to_json() for one in self.found))
