@@ -158,7 +158,7 @@ def test_a_tokenizer_that_breaks_off_is_refused(encoder):
     features = EncoderFeatures(str(encoder))
     inside = features._tokenizer.backend_tokenizer
     inside.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
-    with pytest.raises(InputError, match="tokenizer breaks off at a text$"):
+    with pytest.raises(InputError, match=r"tokenizer breaks off at a text$"):
         features(["save ?"], ["a" * 40 + "b"])
 
 

@@ -150,9 +150,9 @@ def test_a_tokenizer_whose_pattern_goes_back_and_forth_for_ever_is_refused(langu
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
     texts = TextTokens(tokenizer, 64)
     for prompt, response in (("What now?", "a" * 40 + "b"), ("a" * 40 + "b", "Save it.")):
-        with pytest.raises(InputError, match="tokenizer breaks off at a text$"):
+        with pytest.raises(InputError, match=r"tokenizer breaks off at a text$"):
             texts([prompt], [response])
-    with pytest.raises(InputError, match="tokenizer breaks off at a text$"):
+    with pytest.raises(InputError, match=r"tokenizer breaks off at a text$"):
         texts.windows(["a" * 40 + "b"])
 
 
