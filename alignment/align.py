@@ -47,7 +47,7 @@ from murmuration.alignment.evaluation import (
     truth_of,
 )
 from murmuration.alignment.iterates import files_of
-from murmuration.alignment.reinforce import Steps, climb, last_checkpoint
+from murmuration.alignment.reinforce import Steps, climb, last_checkpoint, written
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
 from murmuration.preference.data.judgements import InputError
@@ -237,9 +237,10 @@ def align(
             "resumed": resume,
             "promise": dict(promise) if promise is not None else None,
         }
-        LanguageReward(base.theta(), base).save(
-            out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
-        )
+        with written(out / "model"):
+            LanguageReward(base.theta(), base).save(
+                out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
+            )
         _write(out / "result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
         return result
@@ -281,9 +282,10 @@ def _learnt(
         )
         found = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
         _write(file, json.dumps(found) + "\n")
-        LanguageReward(theta_D, base).save(
-            out / "sft", shown.card({**config, "learnt": found}), beside=shown.beside
-        )
+        with written(out / "sft"):
+            LanguageReward(theta_D, base).save(
+                out / "sft", shown.card({**config, "learnt": found}), beside=shown.beside
+            )
     return json.loads(file.read_text(encoding="utf-8"))
 
 
@@ -312,7 +314,7 @@ def _digest(texts: Sequence[Any]) -> str:
 def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
     """InputError for a folder that is there already, or, to go on, was begun with other things."""
     if not resume:
-        if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        if out.exists() and not (out.is_dir() and _nothing_in(out)):
             raise InputError(f"--out {out} is there already; choose another, or --resume")
         return
     try:
@@ -325,6 +327,12 @@ def _check_place(config: Mapping[str, Any], out: Path, resume: bool) -> None:
                 f"--resume: {out} was begun with another {name}: {before.get(name)!r}, not "
                 f"{config.get(name)!r}"
             )
+
+
+def _nothing_in(out: Path) -> bool:
+    """Whether a folder is empty but for what one has that ended before its first file was there."""
+    entries = {*out.iterdir(), *(out / "answers").glob("*")}
+    return entries <= {out / "answers", out / "checkpoints"}
 
 
 def _begin(config: Mapping[str, Any], out: Path) -> RunLock:
@@ -434,9 +442,11 @@ class _Watch:
         found = self._evaluator(
             step, lambda done, of: self._said(f"step {step}: {done:,} of {of:,} answers")
         )
-        answers = self._evaluator.answers[step]
-        _write(self._answers(step), _answer_lines(self._evaluator.prompts, answers, self._mark))
-        save_file({"theta_D": self._base.theta()}, self._theta(step))
+        rows = zip(self._evaluator.prompts, self._evaluator.answers[step], strict=True)
+        lines = _lines({"prompt": prompt, "response": answer} for prompt, answer in rows)
+        _write(self._answers(step), lines)
+        with written(self._theta(step)):
+            save_file({"theta_D": self._base.theta()}, self._theta(step))
         _write(self._counts(step), json.dumps(self._sofar.to_json()) + "\n")
         self._add(found)
         _write(self._out / "metrics.jsonl", _lines(one.to_json() for one in self.found))

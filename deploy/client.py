@@ -100,9 +100,9 @@ class Client:
             name, address, users = (settings[key] for key in ("name", "superlink", "users"))
             if not re.fullmatch(CLIENT_NAME, name) or not _ADDRESS.fullmatch(address):
                 raise ValueError("name or superlink is none")
-            if not isinstance(users, int) or users < 1:
+            if not isinstance(users, int) or isinstance(users, bool) or users < 1:
                 raise ValueError("users is no number of them")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"{folder / SETTINGS} cannot be used: {error}") from None
         public = public_line(load_client_key(folder / KEY).public_key())
         policy = Policy.load(folder / POLICY)

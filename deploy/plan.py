@@ -41,6 +41,8 @@ from murmuration.strategies.spec import RunContext, base_config
 
 #: Features that need nothing but a number.
 _HASHING = re.compile("hashing(:[0-9]{1,7})?")
+#: Users who are made up at most: somebody else wrote how many there are.
+_MOST_USERS = 10_000_000
 #: Nodes over which the users are spread who are made up.
 _NODES = 100
 
@@ -117,6 +119,11 @@ def usual_request(config: RunConfig) -> messages.Work:
         raise InputError(f"--strategy {config.strategy} has no plan that could be compared")
     base = base_of(base_config(config), weights=False)
     users = config.users or config.cohort or MOST_COHORT
+    if users > _MOST_USERS:
+        raise InputError(
+            f"users is {users}, and no more than {_MOST_USERS:,} are made up to compare a run; the "
+            "agent compares it when the run begins"
+        )
     keys_N = np.arange(1, users + 1, dtype=np.uint64)
     parts = np.array_split(keys_N, min(users, _NODES))
     entries = {node: RegistryEntry(-1, keys_U, None) for node, keys_U in enumerate(parts)}

@@ -56,7 +56,7 @@ def read_registration(path: Path) -> Registration:
     """The registration in a file; InputError, naming file and node, for anything else."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"the registration {path} cannot be read: {error}") from None
     nodes: dict[bytes, Hosted] = {}
     for name, table in tables.items():

@@ -144,7 +144,7 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     try:
         text = path.read_text(encoding="utf-8")
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no settings")

@@ -166,7 +166,7 @@ class Policy:
         """
         try:
             rules = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"policy {path} cannot be read: {error}") from None
         known = {field.name: field for field in fields(cls)}
         values: dict[str, Any] = {}

@@ -24,8 +24,9 @@ from murmuration.preference.data.cells import BadRow, found_kind, shortened, tex
 MOST_CHARACTERS = 1_000
 _ASCII = re.compile(r"[!-~]+(?: [!-~]+)*")
 _NICKNAME = get_profile("NicknameCasePreserved")
-#: Symbols that are drawn as nothing: braille blank, a note without a head, a filler, an object.
-_BLANK = frozenset("\u2800\U0001d159\U00016fe4\ufffc")
+#: Symbols that are drawn as nothing: braille blank, a note without a head, a filler, an object;
+#: blanks and a mirror of hieroglyphs, which are assigned since Unicode 15 (Python 3.12).
+_BLANK = frozenset("\u2800\U0001d159\U00016fe4\ufffc\U00013440\U00013441\U00013442")
 #: Of these at most one in an id: many of their letters look alike.
 _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK")
 

@@ -30,6 +30,7 @@ from murmuration.preference.language.checkpoint import (
     folder_of,
     reason,
 )
+from murmuration.preference.language.tokens import unbroken
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 
 
@@ -100,9 +101,10 @@ class EncoderFeatures:
         phi_RD[:, -1] = length_feature(responses, self.length, self.length_weight)
         if not len(responses):
             return phi_RD
-        written = self._tokenizer(
-            list(prompts), list(responses), truncation="longest_first", max_length=self._limit
-        )
+        with unbroken():
+            written = self._tokenizer(
+                list(prompts), list(responses), truncation="longest_first", max_length=self._limit
+            )
 
         phi_RD[:, :-1] = self._embeddings(written)
         return phi_RD

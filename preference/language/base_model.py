@@ -29,6 +29,8 @@ Legend: D trained parameters, R texts in a batch, L tokens.
 import inspect
 import json
 import math
+import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -71,6 +73,7 @@ MOST_LOGITS = 2**26
 #: What gradients going back are multiplied by, and users' rows divided: float16 has no smaller
 #: numbers than 6e-8. Powers of two change no digit.
 _SCALES = {"float16": 2.0**10}
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
     *("path", "max_tokens", "batch_tokens", "memory", "loss", "beta", "r_max", "as_published"),
@@ -447,15 +450,26 @@ class LanguageBase:
                 parameter.data = parameter.data.to(dtype)
 
     def save(self, folder: Path) -> None:
-        """As `write`, where it is."""
+        """As `write`, where it is.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         network: Any = self.model
-        if self.settings.merged and self.settings.train == "lora":
-            state = merged_state(network)
-            network.get_base_model().save_pretrained(folder, state_dict=state)
-        else:
-            network.save_pretrained(folder)
-        name_base(folder, name_for(self.settings.path, folder))
-        self.tokenizer.save_pretrained(folder)
+        try:
+            if self.settings.merged and self.settings.train == "lora":
+                state = merged_state(network)
+                network.get_base_model().save_pretrained(folder, state_dict=state)
+            else:
+                network.save_pretrained(folder)
+            name_base(folder, name_for(self.settings.path, folder))
+            self.tokenizer.save_pretrained(folder)
+        except Exception as error:
+            # safetensors and tokenizers say it in an error of their own, with the system's number.
+            if isinstance(error, OSError) or not (found := _OS_ERROR.search(str(error))):
+                raise
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), str(folder)) from None
 
 
 def language_base(config: Mapping[str, Any], weights: bool = True) -> LanguageBase:

@@ -16,6 +16,7 @@ import itertools
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,6 +31,21 @@ from murmuration.preference.language.token_cache import Arrays, kept
 _BETWEEN = "\n\n"  # prompt and response, where no template says
 _AT_A_TIME = 4096  # texts that a tokenizer is given
 _PART = 2**18  # tokens that are put together
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """InputError where a tokenizer breaks off at a text.
+
+    That of a library in Rust is no ``Exception``: a pattern that goes back and forth too often, for
+    one. What it says may quote the text.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise InputError("the model's tokenizer breaks off at a text") from None
 
 
 def length_batches(lengths_T: np.ndarray, most: int) -> Iterator[np.ndarray]:
@@ -229,7 +245,9 @@ class TextTokens:
         """Each text's tokens; so many at a time that their lists stay small."""
         for at in range(0, len(texts), _AT_A_TIME):
             some = list(texts[at : at + _AT_A_TIME])
-            yield from self.tokenizer(some, add_special_tokens=special, verbose=False)["input_ids"]
+            with unbroken():
+                found = self.tokenizer(some, add_special_tokens=special, verbose=False)
+            yield from found["input_ids"]
 
     def _plain(
         self, prompts: Sequence[str], responses: Sequence[str]

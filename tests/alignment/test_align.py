@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from damage import no_file_above
 
 from murmuration.alignment import align as module
 from murmuration.alignment.align import Alignment, Demonstrations, align
@@ -332,6 +333,40 @@ def test_a_checkpoint_that_was_killed_half_way_is_not_gone_on_from(asked, tmp_pa
     parts = align(asked(), PROMPTS, out, resume=True)
     assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
     assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("most", "what"),
+    [(0, "config.json"), (1500, "reference.jsonl"), (5000, r"theta-000000\.safetensors"),
+     (10_000, "checkpoints"), (14_000, "checkpoints")],
+)  # fmt: skip
+def test_a_full_disk_is_said_in_a_line_and_it_goes_on_when_there_is_room(
+    asked, tmp_path, most, what
+):
+    """So many bytes of each file fit: the more, the later a write fails, of the adapter and of the
+    optimizer too."""
+    whole, out = align(asked(), PROMPTS, tmp_path / "whole"), tmp_path / "parts"
+    with no_file_above(most), pytest.raises(InputError, match=f"{what} cannot be written: "):
+        align(asked(), PROMPTS, out)
+    assert not (out / "model").exists()
+    parts = align(asked(), PROMPTS, out, resume=(out / "config.json").exists())
+    assert parts["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
+    assert [line["step"] for line in metrics(out)] == [0, 2, 4, 6]
+
+
+def test_a_disk_that_is_full_at_the_end_costs_no_step(asked, tmp_path, monkeypatch):
+    out, steps = tmp_path / "out", []
+    with monkeypatch.context() as full:
+
+        def save(*_, **__):
+            raise OSError(28, "No space left on device")
+
+        full.setattr(module.LanguageReward, "save", save)
+        with pytest.raises(InputError, match="model cannot be written: No space left on device"):
+            align(asked(), PROMPTS, out)
+    assert not (out / "model").exists()
+    assert align(asked(), PROMPTS, out, resume=True, said=steps.append)["saved_step"] == 6
+    assert not any(text.startswith("step") for text in steps)
 
 
 def test_two_processes_do_not_share_a_folder(asked, tmp_path):

@@ -138,6 +138,8 @@ def rewritten(deployment, name, text):
         ('"alice"', '"--root-certificates=x:1"', "1"),
         ('"alice"', '"h"', "1"),
         ('"alice"', '"h:1"', "0"),
+        ('"alice"', '"h:1"', "true"),
+        ('"alice"', '"h:1"', "[" * 20_000),
         ('"alice"', '"h:1"', '"many"'),
         ("3", '"h:1"', "1"),
     ],

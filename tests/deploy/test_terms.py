@@ -5,6 +5,7 @@ import pytest
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.client.agent.plan_check import check_asked, within
 from murmuration.client.agent.policy import Policy, PolicyRefusal
+from murmuration.deploy import plan
 from murmuration.deploy.plan import compared, usual_request
 from murmuration.deploy.terms import Terms, read_settings, usual_run
 from murmuration.preference.data.judgements import InputError
@@ -77,6 +78,7 @@ def test_a_run_that_cannot_be_compared_says_so(tmp_path):
     run = tmp_path / "run.toml"
     for text, said in (
         ("rounds = ", "cannot be used"),
+        ("rounds = " + "[" * 20_000, "cannot be used"),
         ("sounds = 3\n", "unknown setting"),
         ('strategy = "els"\nusers = 9\ncohort = 3\nadjacency = "zero-out"\n', "set it"),
         ('strategy = "local-label"\nadjacency = "replace-labels"\n', "no plan"),
@@ -86,6 +88,20 @@ def test_a_run_that_cannot_be_compared_says_so(tmp_path):
             compared(run, Policy(), tmp_path / "state", hosted=1)
     with pytest.raises(InputError, match="cannot be used"):
         compared(tmp_path / "none", Policy(), tmp_path / "state", hosted=1)
+
+
+@pytest.mark.parametrize("users", [10**9, 10**27])
+def test_nobody_is_made_up_for_a_run_of_as_many_users_as_fill_the_memory(
+    tmp_path, monkeypatch, users
+):
+    def arange(*_, **__):
+        raise AssertionError("users are made up")
+
+    run = tmp_path / "run.toml"
+    run.write_text(Terms(users=2).run_text().replace("users = 2", f"users = {users}"))
+    monkeypatch.setattr(plan.np, "arange", arange)
+    with pytest.raises(InputError, match="no more than 10,000,000 are made up"):
+        compared(run, Policy(), tmp_path / "state", hosted=1)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def test_a_file_is_read(write):
     ("text", "said"),
     [
         ("[a", "cannot be read"),
+        ("a = " + "[" * 20_000, "cannot be read"),
         ("a = 3", r"\[a\] must have key"),
         ("[a]\nusers = 3", r"\[a\] must have key"),
         (A + "user = 3", r"\[a\] must have key"),

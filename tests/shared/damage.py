@@ -1,6 +1,8 @@
 """Files that are not any more as they were written."""
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -13,3 +15,14 @@ def change(at: int, by: int = 1) -> Callable[[Path], None]:
         file.write_bytes(whole)
 
     return harm
+
+
+@contextmanager
+def no_file_above(most: int) -> Iterator[None]:
+    """Writes to files of more bytes fail, as on a full disk, in libraries of any language too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

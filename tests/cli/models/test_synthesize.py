@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from damage import no_file_above
 
 from murmuration.alignment.pool import draw
 from murmuration.alignment.synthesis import Synthesis, preferences
@@ -139,6 +140,21 @@ def test_interrupted_nothing_is_left(cli, language_model, reward, asked, tmp_pat
     )  # fmt: skip
     assert code == 130
     assert {*tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("most", [0, 300])
+def test_on_a_full_disk_nothing_is_left(cli, language_model, reward, asked, tmp_path, most):
+    common = (
+        "synthesize", "--reward", reward("--epsilon", 2), "--policy", language_model("gpt2"),
+        "--prompts", asked, "--out", tmp_path / "data", "--samples", 4, "--pairs", "all", *SHORT,
+    )  # fmt: skip
+    before = {*tmp_path.rglob("*")}
+    with no_file_above(most):
+        code, _, lines = cli(*common)
+    assert code == 2
+    assert "cannot be written" in " ".join(lines)
+    assert {*tmp_path.rglob("*")} == before
+    assert cli(*common)[0] == 0
 
 
 @pytest.mark.parametrize("what", ["there", "policy", "nothing"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -47,6 +48,27 @@ def test_what_was_written_is_read_again(path):
     assert again.plans == {"run1": PLAN}
     assert again.answered == {"train": 2, "evaluate": 1}
     assert again.rounds["run1", 1] == 2
+
+
+@pytest.mark.parametrize("days", [-4000, 4000])
+def test_a_clock_that_jumps_changes_nothing_that_counts(path, monkeypatch, days):
+    class Jumped:
+        @staticmethod
+        def now(zone):
+            return datetime.now(zone) + timedelta(days=days)
+
+    first = filled(path)
+    monkeypatch.setattr(own_ledger, "datetime", Jumped)
+    first.answer_work("train", range(2), run="run1", round_=2)
+    before = state(first)
+    first.close()
+    assert json.loads(path.read_text().splitlines()[-1])["at"][:4] != str(datetime.now(UTC).year)
+    monkeypatch.undo()
+    again = OwnLedger(path)
+    again.answer_work("train", range(2), run="run1", round_=2)
+    assert again.plans == before[0]
+    assert again.answered == {"train": 4, "evaluate": 1}
+    assert again.rounds["run1", 2] == 2
 
 
 def test_who_was_asked_for_what_is_known_again(path):

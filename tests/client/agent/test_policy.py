@@ -186,9 +186,10 @@ def test_a_policy_that_makes_no_sense_is_refused(tmp_path, text, rule):
 def test_a_policy_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         Policy.load(tmp_path / "none.toml")
-    (tmp_path / "bad.toml").write_text("strategies = [")
-    with pytest.raises(InputError, match="cannot be read"):
-        Policy.load(tmp_path / "bad.toml")
+    for text in ("strategies = [", "strategies = " + "[" * 20_000):
+        (tmp_path / "bad.toml").write_text(text)
+        with pytest.raises(InputError, match="cannot be read"):
+            Policy.load(tmp_path / "bad.toml")
 
 
 def test_a_choice_among_policies_has_rules_of_its_own():

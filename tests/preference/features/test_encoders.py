@@ -152,6 +152,16 @@ def test_bad_options(encoder, options):
         EncoderFeatures(str(encoder), **options)
 
 
+def test_a_tokenizer_that_breaks_off_is_refused(encoder):
+    from tokenizers import Regex, pre_tokenizers
+
+    features = EncoderFeatures(str(encoder))
+    inside = features._tokenizer.backend_tokenizer
+    inside.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+    with pytest.raises(InputError, match=r"tokenizer breaks off at a text$"):
+        features(["save ?"], ["a" * 40 + "b"])
+
+
 def test_a_folder_without_an_encoder(tmp_path):
     pytest.importorskip("transformers")
     with pytest.raises(InputError, match="the folder gives no encoder") as caught:

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from damage import no_file_above
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import (
@@ -359,3 +360,26 @@ def test_without_weights_there_are_names_shapes_and_tokens(language_model, kind,
     assert [p.shape for p in outline.trained] == [p.shape for p in whole.trained]
     assert all(p.is_meta for p in outline.model.parameters())
     assert outline.texts.limit == whole.texts.limit
+
+
+@pytest.mark.parametrize("most", [0, 1000, 3000])
+def test_a_full_disk_is_an_error_of_the_system_whichever_library_writes(
+    language_model, tmp_path, most
+):
+    base = LanguageBase(BaseSettings(language_model("llama"), "head"))
+    with no_file_above(most), pytest.raises(OSError, match="File too large") as it:
+        base.write(tmp_path, base.random_theta().numpy())
+    assert it.value.errno == 27
+
+
+def test_a_tokenizer_that_finds_no_room_is_an_error_of_the_system(
+    language_model, tmp_path, monkeypatch
+):
+    def no_room(folder):
+        raise Exception("No space left on device (os error 28)")
+
+    base = LanguageBase(BaseSettings(language_model("llama"), "head"))
+    monkeypatch.setattr(base.tokenizer, "save_pretrained", no_room)
+    with pytest.raises(OSError, match="No space left") as it:
+        base.save(tmp_path)
+    assert (it.value.errno, it.value.filename) == (28, str(tmp_path))

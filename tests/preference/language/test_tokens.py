@@ -141,6 +141,21 @@ def test_windows_of_texts_by_themselves(language_model):
         TextTokens(tokenizer, 1).windows(["Save it."])
 
 
+def test_a_tokenizer_whose_pattern_goes_back_and_forth_for_ever_is_refused(language_model):
+    """The library gives up, by what is no ``Exception``: it would end whoever serves others."""
+    from tokenizers import Regex, pre_tokenizers
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2"))
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+    texts = TextTokens(tokenizer, 64)
+    for prompt, response in (("What now?", "a" * 40 + "b"), ("a" * 40 + "b", "Save it.")):
+        with pytest.raises(InputError, match=r"tokenizer breaks off at a text$"):
+            texts([prompt], [response])
+    with pytest.raises(InputError, match=r"tokenizer breaks off at a text$"):
+        texts.windows(["a" * 40 + "b"])
+
+
 @pytest.mark.parametrize("most", [1, 7, 20, 10**6])
 def test_batches_of_texts_of_about_equal_length(most):
     lengths_T = np.random.default_rng(0).integers(1, 12, 50)

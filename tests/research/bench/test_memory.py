@@ -60,6 +60,23 @@ def test_what_is_mapped_is_not_the_processs_own(tmp_path):
     assert owned > 60
 
 
+LIMITED = """
+import resource
+from murmuration.research.bench.memory import main
+resource.setrlimit(resource.RLIMIT_DATA, (2 * 2**30, 2 * 2**30))
+main(100_000, 1000, 385, 10, 2)
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_users_do_with_two_gibibytes():
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED],
+        cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert '"users": 100000' in done.stdout
+
+
 def test_up_to_a_hundred_thousand_users():
     assert POINTS[-1].users == 100_000
     assert all(

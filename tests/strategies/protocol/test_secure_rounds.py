@@ -109,6 +109,58 @@ def test_a_failed_round_does_not_touch_the_next(make_world, examples):
     assert world.ledger.spent() == {world.strategy.plan.mechanism.event: 2}
 
 
+def test_a_whole_run_in_which_others_drop_out_at_unmasking_each_round(make_world, examples):
+    """Their vectors had arrived: every release is that of a run in which nobody fails."""
+    watch = Watched(None)
+
+    def wrap(inner):
+        watch.grid = inner
+        return watch
+
+    plan = {**EVERYBODY, "cohort": 20, "nodes": 10}
+    whole = make_world(examples, **plan).run(6)
+    world = masked(make_world(examples, wrap=wrap, timeout=0.2, **plan))
+    gone = [(2,), (3, 6), (1, 9, 10), (), (2, 4), (2, 5)]
+    found = []
+    for done, nodes in enumerate(gone, 1):
+        watch.fails = {secure.UNMASK: nodes}
+        found += world.run(done)
+    assert [g.tobytes() for g in found] == [g.tobytes() for g in whole]
+    assert world.ledger.spent() == {world.strategy.plan.mechanism.event: 6}
+    # Nobody is asked to open more of one session than once.
+    asked = [(m.metadata.dst_node_id, m.metadata.message_id) for m in watch.sent
+             if m.metadata.message_type == secure.UNMASK]  # fmt: skip
+    assert len(asked) == len(set(asked))
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["open", "masked"])
+def test_nodes_that_come_and_go_every_other_round(make_world, examples, hidden):
+    """Those who are there count, and whoever is away is zero, in that round and in no other."""
+    watch = Watched(None)
+
+    def wrap(inner):
+        watch.grid = inner
+        return watch
+
+    quiet = {**EVERYBODY, "noise_multiplier": 1e-9}
+    world = make_world(examples, nodes=10, wrap=wrap, timeout=0.2, **quiet)
+    world.strategy.masked = hidden
+    away = [(1, 2), (), (1, 3, 4), (2,), (), (3,)]
+    rounds = []
+    for done, nodes in enumerate(away, 1):
+        watch.fails = {"train": nodes}
+        theta = world.strategy.optimizer.theta.clone()
+        (released,) = world.run(done)
+        rounds.append((nodes, theta, released))
+    for nodes, theta, released in rounds:
+        kept = [user for user in range(30) if user // 3 + 1 not in nodes]
+        alone = make_world(examples.select(np.array(kept)), **{**quiet, "cohort": len(kept)})
+        alone.strategy.optimizer.theta.copy_(theta)
+        (expected,) = alone.run(1)
+        np.testing.assert_allclose(released, expected * len(kept) / 30, atol=1e-9)
+    assert world.ledger.spent() == {world.strategy.plan.mechanism.event: len(away)}
+
+
 def test_no_node_tells_its_own_sum(make_world, examples):
     """Everything a node answers is compared with its sum, as floats and as whole numbers."""
     watch = Watched(None)
