@@ -16,6 +16,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.kinds.policy_class import PolicyClass
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
+from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.exponential_mechanism import (
@@ -255,5 +256,6 @@ def test_labels_that_were_randomized_are_refused(choice_config, make_rows, write
 
 def test_no_class_no_choice():
     assert EXPONENTIAL.chooses
+    pairs = PairExamples(torch.ones(1, 2), torch.ones(1), torch.tensor([0, 1]))
     with pytest.raises(InputError, match="no class of policies"):
-        client_update(object(), Work({}, {}, np.arange(1)), np.arange(1), Randomness(0))
+        client_update(pairs, Work({}, {}, np.arange(1)), np.arange(1), Randomness(0))
