@@ -13,6 +13,7 @@ from murmuration.privacy.accounting import group_privacy
 from murmuration.privacy.accounting.composition import (
     INTERVAL,
     Uncertified,
+    by_part,
     composed_epsilon,
     composition,
     of_several_runs,
@@ -24,7 +25,6 @@ from murmuration.privacy.accounting.events import (
     PureChoice,
     RandomizedLabels,
 )
-from murmuration.privacy.accounting.parts import by_part
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
