@@ -49,7 +49,7 @@ def epsilon(
     Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
     anything else, the parts share ``delta`` equally and their epsilons add up. Events on
-    disjoint parts of the users (``privacy.accounting.parts``) cost as much as the dearest part.
+    disjoint parts of the users (``composition.by_part``) cost as much as the dearest part.
     What a choice costs (``PureChoice``) is added to everything else. Where users are held out by a
     secret coin, nobody is exposed to both halves (``privacy.mechanisms.hold_out``).
 

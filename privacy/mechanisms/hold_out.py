@@ -32,7 +32,7 @@ by the run's own worst pair beside randomized response.
 X = x_g X_g with x_g between e^−ε_m and e^ε_m. In the first line that leaves x_g H_{a/x_g} and in
 the second H_{a x_g}, so with δ_g(log a − ε_m) in place of the run's δ both hold on average over g,
 and so if they are at most δ for each g: which is how what follows a choice is calibrated. *Parts*
-(``privacy.accounting.parts``): users trained on are divided by one more coin, and the largest δ of
+(``composition.by_part``): users trained on are divided by one more coin, and the largest δ of
 the parts will do, by joint convexity.
 
 *Where only a point of the run's curve is known*, say (ε_R, δ/(1−h)), the whole is (ε, δ)-DP with
