@@ -54,7 +54,7 @@ def plan(
         >>> from murmuration import plan
         >>> numbers = plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)
         >>> round(numbers["noise_multiplier"], 2)
-        1.88
+        2.26
 
     Args:
         strategy: Algorithm.
