@@ -89,7 +89,6 @@ def synthesize(
     from murmuration.alignment.synthesis import Synthesis, preferences
     from murmuration.preference.language.checkpoint import digest_of
     from murmuration.preference.language.loading import contents_of, resolve_base
-    from murmuration.preference.language.reward import read_about
     from murmuration.preference.reward import RewardModel
     from murmuration.reporting.promise import paragraphs
     from murmuration.server.lineage import lineage_of_saved
@@ -110,7 +109,7 @@ def synthesize(
     asked = public_prompts(
         prompts, limit, seed, models=(reward, policy), declared_public=prompts_public
     )
-    odds = judge.model if isinstance(judge, RewardModel) else read_about(Path(reward))["model"]
+    odds = judge.model
     how = Synthesis(pairs, labels, PublicSeed(seed), odds)
     with console(stderr=True).status("loading") as status:
 
