@@ -1,7 +1,6 @@
 """Rows in memory: the same run as of a file with them, the same refusals, and nothing left over."""
 
 import json
-import os
 import stat
 from pathlib import Path
 
@@ -120,7 +119,7 @@ def test_a_folder_that_holds_something_is_not_written_to(crowd, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is not empty"):
         train(rows_of(crowd), out=tmp_path, **SMALL)
-    assert os.listdir(tmp_path) == ["notes.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_a_run_goes_on_with_its_own_rows_only(crowd, tmp_path):
