@@ -2,12 +2,14 @@
 
 import doctest
 import inspect
+from pathlib import Path
 
 import pytest
 
 import murmuration
 
 FUNCTIONS = [name for name in murmuration.__all__ if inspect.isfunction(getattr(murmuration, name))]
+OF_MODELS = {"align", "score", "synthesize", "winrate"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -30,9 +32,14 @@ def test_docstrings_are_whole(name):
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "online"])
 def test_examples_do_what_they_show(name, tmp_path, monkeypatch, capsys, request):
+    monkeypatch.chdir(tmp_path)
     if name != "plan":
         request.getfixturevalue("quick_runs")
-    monkeypatch.chdir(tmp_path)
+    if name in OF_MODELS:
+        crowd = request.getfixturevalue("crowd")
+        murmuration.train(crowd, epsilon=2, delta=1e-3, rounds=2, cohort=10, out="runs/reward")
+    if name in OF_MODELS - {"score"}:
+        Path("tiny").symlink_to(request.getfixturevalue("language_model")("llama"))
     function = getattr(murmuration, name)
     for example in doctest.DocTestFinder().find(function, name, globs={}):
         result = doctest.DocTestRunner().run(example, clear_globs=True)

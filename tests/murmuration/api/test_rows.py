@@ -119,7 +119,7 @@ def test_a_folder_that_holds_something_is_not_written_to(crowd, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is not empty"):
         train(rows_of(crowd), out=tmp_path, **SMALL)
-    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_a_run_goes_on_with_its_own_rows_only(crowd, tmp_path):
