@@ -18,7 +18,7 @@ import torch
 from murmuration.preference.bases import Base, Examples, accuracy_at, examples_of
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
-from murmuration.preference.data.loading import load_data
+from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.generation import Sampling, Writer
@@ -68,23 +68,36 @@ class HeldOut:
     of_users: int | None = None
 
 
-def public_test(config: RunConfig, features: Base) -> Examples | None:
-    """The public test set, or None if the run holds out users of its own.
+def read_test(config: RunConfig) -> Data | None:
+    """Return the rows of the public test, or None if the run holds out users of its own.
 
     Raises:
         InputError: it cannot be read, or every judgement in it is a tie.
     """
     if not config.test:
         return None
-    skip: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
     # Of true labels, whatever those trained on went through.
     schema = replace(config.schema, labels="true")
-    data = load_data(config.task, config.test, config.columns, skip, schema)
+    data = load_data(config.task, config.test, config.columns, on_bad_rows(config), schema)
     if config.task in JUDGED and isinstance(data, Judgements) and not data.decided:
         why = (
             "nobody has thumbs up and down" if data.kind == "thumbs" else "every judgement is a tie"
         )
         raise InputError(f"--test {config.test}: {why}, nothing to predict")
+    return data
+
+
+def on_bad_rows(config: RunConfig) -> OnBadRows:
+    """Return what is done with rows of the test that cannot be used."""
+    return "skip" if config.on_bad_rows == "skip" else "refuse"
+
+
+def examples_of_test(data: Data, features: Base, skip: OnBadRows) -> Examples:
+    """Return what a model is measured on, of the rows of a public test.
+
+    Raises:
+        InputError: rows that have no features, unless they are to be skipped and some are left.
+    """
     left_out = LeftOut(skip) if skip == "skip" else None
     examples = examples_of(data, features, left_out)
     if left_out is not None and left_out.rows:
