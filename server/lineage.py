@@ -221,6 +221,8 @@ def lineage_of_data(source: str, declared: str, *, has_base: bool) -> Promise:
     Raises:
         InputError: what these runs cost is not known.
     """
+    if not source:  # of a deployment, whose rows lie with its nodes
+        return Promise()
     place = Path(parse_source(source).name).expanduser()
     if not place.exists() or (place.suffix in _PLAIN and not _mentions_runs(place)):
         return Promise()

@@ -23,11 +23,12 @@ from murmuration.deploy.client import Client, run_client
 from murmuration.deploy.confined import node_environment
 from murmuration.deploy.doctor import examine
 from murmuration.deploy.init import CONNECTION, Deployment, write_deployment
-from murmuration.deploy.processes import Program, Site, listens, new_secret, wait_for
+from murmuration.deploy.processes import Program, new_secret, wait_for
 from murmuration.deploy.run import flwr, run_deployed
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.research.stress.site import Site, listens
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.process_reaper import descendants
 
@@ -334,7 +335,7 @@ def test_two_hosts(tmp_path, monkeypatch):
         monkeypatch.setattr(Site, "start", start)
         monkeypatch.setattr(Site, "register", register)
         monkeypatch.setattr(
-            "murmuration.deploy.processes.listens",
+            "murmuration.research.stress.site.listens",
             lambda program, port: (
                 b":8100"
                 in subprocess.run([*server, "ss", "-ltn"], capture_output=True, check=True).stdout
