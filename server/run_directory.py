@@ -13,7 +13,8 @@
     aborted.json    instead of a result: why in kind a run ended early, until it is resumed
     report.html, plots/
     private/        seeds, keys, cohort sizes, node failures, of a simulation hashes of the users'
-                    prompts and rows that were given in memory, the folder's lock: not for release
+                    prompts, rows that were given in memory, what of a strategy's state was not
+                    released, the folder's lock: not for release
 
 Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
 One process at a time has a folder: nothing is written or removed without its lock.

@@ -85,6 +85,11 @@ class _Checked(Settings):
         users = self.trained_on(registered)
         delta = self.delta or users**DELTA_EXPONENT
         sampled = registry.named(self.strategy).samples
+        if registry.named(self.strategy).everybody and self.cohort not in (0, users):
+            raise InputError(
+                f"--cohort has no meaning for --strategy {self.strategy}: everybody takes part in "
+                "each round; leave it out"
+            )
         cohort = self.cohort_of(registered) if sampled else users
         if sampled and not self.cohort and cohort > users:
             raise InputError(

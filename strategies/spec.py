@@ -513,9 +513,12 @@ class BuiltStrategy:
         clip_norm: float | None,
         group_size: int,
         bytes_per_user: float,
-        account: str = "",
+        account: str,
     ) -> "BuiltStrategy":
-        """With the figures of its plan, which spends the whole budget."""
+        """With the figures of its plan, which spends the whole budget.
+
+        ``account`` is what took place in a round: only the strategy can say it.
+        """
         return cls(
             strategy=strategy,
             charges=plan.charges,

@@ -153,9 +153,9 @@ def test_it_is_guarded_in_every_round(config, bring, seed):
 
 
 def test_the_result_says_who_took_part_and_what_was_spent(config):
-    result = run(config)
-    assert (result["users"], result["cohort"]) == (50, 50)
-    assert result["gradients"] == 50 * ROUNDS
+    result = run(config, users=200)  # of whom 100 would be sampled
+    assert (result["users"], result["cohort"]) == (200, 200)
+    assert result["gradients"] == 200 * ROUNDS
     account, _ = read_account(Path(config.out) / "ledger.jsonl")
     event = PoissonGaussian(1.0, result["noise_multiplier"])
     assert account.spent == {event: ROUNDS}
@@ -166,6 +166,11 @@ def test_the_result_says_who_took_part_and_what_was_spent(config):
     card = (Path(config.out) / "model" / "README.md").read_text(encoding="utf-8")
     assert " ".join(str(result["account"]).split()[:8]) in " ".join(card.split())
     assert "expected in a round" not in card
+
+
+def test_a_cohort_is_refused(config):
+    with pytest.raises(InputError, match="--cohort has no meaning for --strategy banded"):
+        run(config, cohort=10)
 
 
 def test_plan_says_the_same_as_the_run(config):
