@@ -17,7 +17,7 @@ import numpy as np
 from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS
 from murmuration.preference.data.judgements import InputError, LeftOut, OnBadRows
-from murmuration.preference.data.loading import load_data
+from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
@@ -60,18 +60,17 @@ class HeldOut:
     of_users: int | None = None
 
 
-def public_test(config: RunConfig, model: Model) -> Examples | None:
-    """The public test set, or None if the run holds out users of its own.
+def read_test(config: RunConfig) -> Data | None:
+    """Return the rows of the public test, or None if the run holds out users of its own.
 
     Raises:
         InputError: it cannot be read, or every judgement in it is a tie.
     """
     if not config.test:
         return None
-    skip: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
     # Of true labels, whatever those trained on went through.
     schema = replace(config.schema, labels="true")
-    data = load_data(config.task, config.test, config.columns, skip, schema)
+    data = load_data(config.task, config.test, config.columns, on_bad_rows(config), schema)
     if config.task in JUDGED and not data.decided:
         why = (
             "nobody has thumbs up and down"
@@ -79,6 +78,20 @@ def public_test(config: RunConfig, model: Model) -> Examples | None:
             else "every judgement is a tie"
         )
         raise InputError(f"--test {config.test}: {why}, nothing to predict")
+    return data
+
+
+def on_bad_rows(config: RunConfig) -> OnBadRows:
+    """Return what is done with rows of the test that cannot be used."""
+    return "skip" if config.on_bad_rows == "skip" else "refuse"
+
+
+def examples_of_test(data: Data, model: Model, skip: OnBadRows) -> Examples:
+    """Return what a model is measured on, of the rows of a public test.
+
+    Raises:
+        InputError: rows that have no features, unless they are to be skipped and some are left.
+    """
     left_out = LeftOut(skip) if skip == "skip" else None
     examples = model.examples(data, left_out)
     if left_out is not None and left_out.rows:

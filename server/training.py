@@ -27,13 +27,24 @@ from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.reporting.baselines import on_public_test
+from murmuration.reporting.baselines import (
+    MOST_BY_A_LANGUAGE_MODEL,
+    MOST_SCORED,
+    on_public_test,
+)
 from murmuration.reporting.facts import WORDS
 from murmuration.reporting.model_card import model_card
 from murmuration.reporting.promise import details, earlier_runs, first_sentence
 from murmuration.reporting.report import write_report
 from murmuration.server.checkpoints import Checkpoint, InBackground
-from murmuration.server.evaluation import at_the_end, on_held_out, on_test, public_test
+from murmuration.server.evaluation import (
+    at_the_end,
+    examples_of_test,
+    on_bad_rows,
+    on_held_out,
+    on_test,
+    read_test,
+)
 from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
 from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
@@ -84,9 +95,10 @@ def train(
         if (result := folder.finished()) is not None:
             return result  # asking held-out users again would be one more release
         try:
+            base = base_config(config)
             # Whose weights are for nodes; without a test they are needed once, to be saved.
-            model = model or base_of(base_config(config), weights=bool(config.test))
-            return _train(config, grid, folder, model, on_metrics)
+            model = model or base_of(base, weights=bool(config.test))
+            return _train(config, str(base.get("path", "")), grid, folder, model, on_metrics)
         except RunAborted as aborted:
             folder.abort(aborted.reason, aborted.sentence, aborted.private)
             raise
@@ -102,13 +114,24 @@ def train(
 
 
 def _train(
-    config: RunConfig, grid: Grid, folder: RunDirectory, model: Model, on_metrics: OnMetrics
+    config: RunConfig,
+    base: str,
+    grid: Grid,
+    folder: RunDirectory,
+    model: Model,
+    on_metrics: OnMetrics,
 ) -> dict[str, object]:
-    lineage, of_rows = with_class(lineage_of(config), config), lineage_of_data(config)
+    """One run on what the folder ``base`` holds, if that is not empty; as ``train``."""
+    of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
+    lineage = with_class(of_base, config)
+    of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
     whose = _whose(config, of_rows, bool(lineage.runs))
     lineage = covering(lineage, of_rows)
     source = Randomness(config.seed if config.seed >= 0 else None)
-    test = public_test(config, model)
+    test_data = read_test(config)
+    test = (
+        examples_of_test(test_data, model, on_bad_rows(config)) if test_data is not None else None
+    )
     described = folder.keep_base(model.to_config())
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, json.dumps(described))
@@ -131,7 +154,7 @@ def _train(
         adjacency=Adjacency(config.adjacency),
         delta=config.delta,
         budget=_budget(config),
-        terms=terms_of(context, config, folder.run_id, lineage),
+        terms=terms_of(context, folder.run_id, lineage),
     )
     with ledger:
         built = with_hold_out(build(context, ledger), context, ledger)
@@ -142,7 +165,8 @@ def _train(
         ).to_json()
         checkpoint = folder.load_checkpoint() if config.resume else None
         done = checkpoint.round if checkpoint else 0
-        check_refusals(config, grid, folder, built.strategy, done)
+        if done < config.rounds:
+            check_refusals(grid, built.strategy, done + 1)
         folder.settle(built.charges)
         if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
             ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
@@ -157,7 +181,7 @@ def _train(
             if test is not None
             else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
-        result = result_of(config, context, built, ledger, figure, pace, folder) | beside
+        result = result_of(context, built, ledger, figure, pace, folder.path) | beside
     result["features"] = {**described, **model.details}
     result["versions"] = versions()
     if choice := model.choice(theta_D, test):
@@ -171,8 +195,10 @@ def _train(
     result["warnings"] = [*first, *theirs, *result["warnings"]]  # type: ignore[misc]
     model = model.loaded()
     score = partial(_scores, model, theta_D) if model.trains else None
-    if (public := on_public_test(config, score)) is not None:
-        result["baselines"] = public
+    if test_data is not None and config.task in ("reward", "policy"):
+        most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
+        judgements = test_data.as_judgements("users' texts are not judged")
+        result["baselines"] = on_public_test(judgements, score, most)
     account = first_sentence(str(result["account"])) if config.private else None
     told = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
     place, card = folder.path / "model", model_card(result, told)
@@ -328,7 +354,7 @@ def _rounds(
         if config.refresh and (round_ - 1) % config.refresh == 0:
             there = strategy.participants.registry.nodes
             refresh(config, grid, folder, strategy, round_)
-            show_newcomers(config, grid, folder, strategy, there, round_)
+            show_newcomers(grid, strategy, there, round_)
 
     before = strategy.rounds_done
     with InBackground() as saving:

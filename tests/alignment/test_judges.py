@@ -9,7 +9,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.population.population import Population
-from murmuration.sims.population.win_rate import win_rate, worth
+from murmuration.sims.population.win_rate import wilson, wins, worth
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_the_population_judges_by_its_truth():
     won = judge.preferred(prompts, first, second)
     assert won[0] == 1  # what cannot be read loses
     assert {0.0, 0.5, 1.0} == set(won)
-    assert won.mean() == win_rate(worth(prompts, first), worth(prompts, second)).value
+    assert won.mean() == wilson(wins(worth(prompts, first), worth(prompts, second))).value
     assert np.array_equal(judge.preferred(prompts, second, first), 1 - won)
     figures = judge.figures(prompts, second)
     assert figures["unreadable"].value == 0.01

@@ -18,7 +18,14 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.evaluation import HeldOut, at_the_end, on_held_out, on_test, public_test
+from murmuration.server.evaluation import (
+    HeldOut,
+    at_the_end,
+    examples_of_test,
+    on_held_out,
+    on_test,
+    read_test,
+)
 from murmuration.strategies.config import RunConfig
 from tests.language_models import start
 
@@ -27,7 +34,7 @@ MODEL = LinearModel(FEATURES)
 
 
 def test_public_file(crowd_test):
-    examples = public_test(RunConfig(test=crowd_test), MODEL)
+    examples = examples_of_test(read_test(RunConfig(test=crowd_test)), MODEL, "refuse")
     assert examples.counts_U.tolist() == [4] * 10
     theta_D = np.random.default_rng(0).normal(size=65).astype(np.float32)
     found = on_test(theta_D, examples)
@@ -40,7 +47,7 @@ def test_public_file(crowd_test):
 
 
 def test_no_public_file():
-    assert public_test(RunConfig(), MODEL) is None
+    assert read_test(RunConfig()) is None
 
 
 def test_a_test_file_is_read_like_the_training_file(write_rows, make_rows):
@@ -51,14 +58,15 @@ def test_a_test_file_is_read_like_the_training_file(write_rows, make_rows):
     path = write_rows([*renamed, {"who": "x"}])
     settings = {"test": path, "columns": "user_id=who"}
     with pytest.raises(InputError, match=r"judgements\.jsonl:4"):
-        public_test(RunConfig(**settings), MODEL)
-    assert len(public_test(RunConfig(**settings, on_bad_rows="skip"), MODEL).y_R) == 3
+        read_test(RunConfig(**settings))
+    rows = read_test(RunConfig(**settings, on_bad_rows="skip"))
+    assert len(examples_of_test(rows, MODEL, "skip").y_R) == 3
 
 
 def test_a_test_file_of_ties_alone_is_refused(write_rows, make_rows):
     path = write_rows(make_rows([3], ties=True))
     with pytest.raises(InputError, match=r"--test .* every judgement is a tie"):
-        public_test(RunConfig(test=path), MODEL)
+        read_test(RunConfig(test=path))
 
 
 class Strategy:

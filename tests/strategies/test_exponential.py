@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from learnt import model_on
 from safetensors.torch import load_file
 from scipy import stats
 
@@ -46,7 +45,7 @@ def examples(choice_config, make_rows):
     def make(rows=None, **changes):
         base = PolicyClass.load(base_config(replace(choice_config, **changes)))
         judgements = Judgements.from_rows(rows or make_rows([3, 1, 4]))
-        return model_on(base).examples(judgements)
+        return base.examples(judgements)
 
     return make
 
