@@ -63,7 +63,7 @@ from murmuration.strategies.sums import (
 if TYPE_CHECKING:
     import torch
 
-    from murmuration.preference.linear.gradients import Examples
+    from murmuration.preference.kinds.model import TrainingExamples
 
 # How a bound follows the users' gradients, and how long a step is when the bound moves.
 #
@@ -223,7 +223,7 @@ class AdaptivePlan(RadiusPlan):
 
 
 def client_update(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: over the asked users, ``sum`` (D,) and ``within`` (1,), float64.
 

@@ -41,7 +41,7 @@ from murmuration.strategies.spec import (
 from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan, account
 
 if TYPE_CHECKING:
-    from murmuration.preference.linear.gradients import Examples
+    from murmuration.preference.kinds.model import TrainingExamples
 
 #: Features have unit scale, so the log loss curves by less than one along any direction:
 #: steps of length one stay well inside what is stable (two), and a few of them use a user's
@@ -77,7 +77,7 @@ class FedAvgPlan(UlsPlan):
 
 
 def client_update(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped way down from θ, (D,).
 

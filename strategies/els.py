@@ -69,7 +69,7 @@ from murmuration.strategies.sums import (
 )
 
 if TYPE_CHECKING:
-    from murmuration.preference.linear.gradients import Examples
+    from murmuration.preference.kinds.model import TrainingExamples
 
 #: As for ULS: well below a judgement's gradient at the start, which is about half a unit long.
 DEFAULT_CLIP = uls.DEFAULT_CLIP
@@ -159,7 +159,7 @@ def same_compute(cohort: int, users: int, group_size: int) -> float:
 
 
 def client_update(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum`` of the clipped gradients of kept judgements whose coins came up, (D,).
 

@@ -57,7 +57,7 @@ from murmuration.strategies.sums import (
 )
 
 if TYPE_CHECKING:
-    from murmuration.preference.linear.gradients import Examples
+    from murmuration.preference.kinds.model import TrainingExamples
 
 #: Default clip norm. Features have unit scale by construction, so a user's averaged gradient at the
 #: start is a few tenths long; clipping well below that makes users count about equally, and leaves
@@ -113,7 +113,7 @@ class UlsPlan(CohortPlan):
 
 
 def client_update(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,).
 
@@ -227,7 +227,7 @@ class NonPrivatePlan:
 
 
 def client_update_exactly(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The twin's node half: ``sum``, over the asked users, of their averaged gradients, (D,)."""
     return {"sum": bounded_sum(examples, work, keys_S, source, NoClip())}

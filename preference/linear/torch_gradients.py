@@ -13,6 +13,7 @@ Legend: R rows (W of each judgement), N judgements taken, K their rows, B users,
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -48,7 +49,7 @@ class Rows(Protocol):
         """D."""
         ...
 
-    @property
+    @cached_property
     def gpu(self) -> torch.device | None:
         """Where gradients are computed, if not by the processor."""
         ...

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from murmuration.client.app import app as client_app
+from murmuration.preference.kinds.linear import LinearModel
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms import noisy_sum
 from murmuration.research.bench.setting import Setting
@@ -57,7 +58,7 @@ def measure(setting: Setting, rounds: int) -> dict[str, Any]:
         stack.enter_context(patch.object(registry, "node_halves", lambda: halves))
         stack.enter_context(patch.object(CohortStrategy, "start", clock.of_rounds()))
         grid = LocalGrid(client_app, 1, config.to_run_config())
-        train(config, grid, setting.features)
+        train(config, grid, LinearModel(setting.features))
     return {"d": setting.dimension, "cohort": setting.cohort, "parts_ms": clock.parts()}
 
 

@@ -27,7 +27,7 @@ from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.protocol.secure_rounds import Asker, masked_totals
 
 if TYPE_CHECKING:
-    from murmuration.preference.linear.gradients import Examples
+    from murmuration.preference.kinds.model import Examples
 
 _SHAPES = {"sum": (len(GRID),)}
 _INSTEAD = "how many judgements users have could not be asked; state --group-size instead"
