@@ -13,8 +13,8 @@ from rich.text import Text
 from murmuration.cli import about_data
 from murmuration.cli.plan import planned
 from murmuration.planning import advice, look
-from murmuration.preference.choices import MODELS
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.models import MODELS
 from murmuration.reporting.live.tables import console as terminal
 from murmuration.reporting.live.tables import table_of
 from murmuration.strategies.settings import ROUNDS, Settings, usual_cohort

@@ -25,6 +25,7 @@ from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.next_tokens import NextTokens, scored_tokens
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.policy_class import ClassExamples
+from murmuration.preference.models import declared
 from murmuration.preference.reward import Accuracy, accuracy_by
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
@@ -183,7 +184,7 @@ def on_held_out(
         by_user=measured.accuracy,
         users=config.measured_on(len(context.participants.registry)),
         error=measured.error,
-        chance=0.5 if config.task in JUDGED and config.model != "plackett-luce" else None,
+        chance=0.5 if config.task in JUDGED and not declared(config.model).several else None,
         loss=measured.loss,
         noise=measured.noise if release else None,
         loss_noise=measured.loss_noise if release else None,

@@ -85,7 +85,7 @@ print(text == w.pyproject(text))
         ("murmuration.audits.targets", "TARGETS"),
         ("murmuration.research.reproductions.registry", "ENTRIES"),
         ("murmuration.cli.main", "COMMANDS"),
-        ("murmuration.preference.choices", "MODELS"),
+        ("murmuration.preference.models", "_OURS"),
         ("murmuration.privacy.accounting.events", "_KINDS"),
         ("murmuration.strategies.registry", "OURS"),
     ],

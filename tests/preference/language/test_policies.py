@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from murmuration.preference.bases import accuracy_at, examples_of, largest_batch
-from murmuration.preference.choices import PAIR_LOSSES, POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -16,7 +15,7 @@ from murmuration.preference.language.policies import PolicyExamples, policy_exam
 from murmuration.preference.linear.gradients import sum_over_users
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
-from murmuration.preference.policy_losses import PolicyLoss
+from murmuration.preference.policy_losses import PAIR_LOSSES, POLICY_LOSSES, PolicyLoss
 from murmuration.privacy.mechanisms.clipping import UserClip
 from tests.language_models import start, taken
 
