@@ -294,6 +294,14 @@ def declared(name: str) -> PreferenceLoss:
         raise InputError(f"--model {error}") from None
 
 
+def find(name: str) -> PreferenceLoss | None:
+    """Return the declaration of a model, if it can be had here."""
+    try:
+        return declared(name)
+    except InputError:
+        return None
+
+
 def check_model(name: str, width: int, kind: Kind = "pairs") -> None:
     """Check that a model of preferences is for judgements of a kind, over as many as ``width`` + 1
     responses.

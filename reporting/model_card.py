@@ -141,7 +141,8 @@ It says how likely each next token of a text is, and so can write: the language 
   {% endif %}
 {% else %}
 Given a prompt and a response it returns a number: the higher, the more the crowd would like the
-  response. Numbers for the same prompt compare; their zero means nothing. It is
+  response. Numbers for the same prompt compare; their zero means nothing
+  {%- if scores %}, and their differences are {{ scores }}{% endif %}. It is
   {% if not language_model %}
   a linear head of {{ dimension|count }} weights over
   {% if features.kind == "hashing" %}
@@ -219,7 +220,7 @@ Not measured.
 On the {{ words.rows }} of {{ heldout_users|count }} users who were not trained on: {{ loss_text }};
   {{ accuracy_text }} of the next tokens guessed right, {{ by_user_text }} averaged by user.
 {% else %}
-{{ accuracy_text }} of the {{ judged.partition("; ")[0] if model == "thumbs" else "judgements" }} of
+{{ accuracy_text }} of the {{ judged.partition("; ")[0] if thumbs else "judgements" }} of
   {{ heldout_users|count }} users who were not trained on
   ({{ judged.partition("; ")[2] or "ties left out" }}); {{ by_user_text }} averaged by user, with a
   standard error of at most {{ error_text }}. Guessing would be right

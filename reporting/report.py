@@ -227,18 +227,18 @@ By user; with noise of {{ "%.2g"|format(heldout_loss_noise) }}.
 {% endcall %}
 {% endif %}
 {% call row("Next tokens guessed right" if next_tokens else
-            "Held-out accuracy, top-1" if model == "plackett-luce" else "Held-out accuracy",
+            "Held-out accuracy, top-1" if several else "Held-out accuracy",
             accuracy_text if test_is_public else by_user_text) %}
 {% if not test_is_public %}
-{% if model == "thumbs" %}of {{ judged }}; {% endif %}
+{% if thumbs %}of {{ judged }}; {% endif %}
 by user, of about {{ heldout_users|count }} who were not trained on;
 standard error at most {{ error_text }}{{ guessing }}
 {% elif next_tokens %}
 of the tokens {{ who }}
-{% elif model == "thumbs" %}
+{% elif thumbs %}
 of {{ judged }}; {{ who }}{{ guessing }}
 {% else %}
-{{ "how often the preferred response scores highest," if model == "plackett-luce" }}
+{{ "how often the preferred response scores highest," if several }}
 of the judgements {{ who }}; ties left out{{ guessing }}
 {% endif %}
 {% endcall %}
