@@ -21,7 +21,7 @@ def option_of(declared: "Field[Any]", **more: Any) -> Any:
     """The option of a setting: its name, type, help and choices; keywords are typer's."""
     told, plain = about(declared), about(declared).help.replace("[", r"\[")  # which is markup
     if told.choices:
-        more = {"click_type": click.Choice(told.choices), **more}
+        more = {"click_type": click.Choice(told.names), **more}
     of_bool = isinstance(declared.default, bool)
     names = [f"--{declared.name.replace('_', '-')}"] if of_bool else []
     return typer.Option(*names, help=plain, show_default=False, **more)

@@ -13,6 +13,7 @@ from murmuration.client.agent.agent import Agent, serve
 from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore, load_for_node
 from murmuration.preference.escaping import get_logger
+from murmuration.privacy import extensions
 
 
 def agent(
@@ -54,7 +55,8 @@ def agent(
         kind, responses, most_judgements, most_characters, labels, one_user_per_row
     )
     named = about_data.renamed(columns, user_column)
-    hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
+    with extensions.only(rules.extensions):
+        hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
     store = UserStore(hosted, place=-1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serve(Agent(store, rules, state.expanduser()), socket.expanduser(), group=group, user=user)

@@ -15,8 +15,9 @@ from murmuration.api.config import make_config
 from murmuration.cli import about_data
 from murmuration.planning.compare import HEADINGS, Cell, composed_epsilon, write
 from murmuration.planning.compare import compare as compared
-from murmuration.preference.choices import LENGTHS, MODELS
+from murmuration.preference.choices import LENGTHS
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.models import models
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.live.runs_progress import RunsProgress
 from murmuration.reporting.live.terminal import Terminal
@@ -44,7 +45,7 @@ def compare(
     ] = "uls,nonprivate",
     model: Annotated[
         str | None,
-        typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(MODELS)),
+        typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(models())),
     ] = None,
     epsilon: Annotated[str, typer.Option(help="Epsilons, comma-separated.")] = "1,3,8",
     columns: about_data.Columns = None,

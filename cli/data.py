@@ -14,8 +14,8 @@ from murmuration.api.looking import data as look_at_data
 from murmuration.cli import about_data
 from murmuration.planning import advice, look
 from murmuration.planning.plan import plan
-from murmuration.preference.choices import MODELS
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.models import MODELS
 from murmuration.reporting.live.tables import console as terminal
 from murmuration.reporting.live.tables import table_of
 from murmuration.strategies.settings import ROUNDS, Settings, usual_cohort

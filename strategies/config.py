@@ -16,18 +16,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from murmuration.preference.choices import (
+from murmuration.preference.choices import JUDGED
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.models import check_model
+from murmuration.preference.policy_losses import (
+    BOUNDED_LOSSES,
     CLIPPED_LOSSES,
-    JUDGED,
+    DEFAULT,
     PAIR_LOSSES,
     POLICY_LOSSES,
-    check_model,
+    objective,
 )
-from murmuration.preference.data.rows import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
 from murmuration.strategies.settings import ROUNDS, Scalar, Settings, about, option
-from murmuration.strategies.spec import CHOSEN_BY, Strategy, check_masks, check_noise
+from murmuration.strategies.spec import Strategy, check_masks, check_noise
 
 #: In a ``config.json``, beside the settings: what ties them to the run's secret keys
 #: (``reporting.run_files.check_of``).
@@ -365,13 +368,14 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
 
 def _check_loss_of_policy(config: "RunConfig") -> None:
     """Refuse what has no meaning for a policy's loss."""
-    loss = config.loss or (CHOSEN_BY if config.policies else POLICY_LOSSES)[0]
-    if config.r_max and loss not in CLIPPED_LOSSES:
+    loss = config.loss or (BOUNDED_LOSSES[0] if config.policies else DEFAULT)
+    declared = objective(loss)
+    if config.r_max and not declared.clips:
         raise InputError(
             f"--r-max: --loss {loss} does not clip; leave it out, or use one of "
             f"{', '.join(CLIPPED_LOSSES)}"
         )
-    if loss in PAIR_LOSSES and (config.kind != "pairs" or config.model != "btl"):
+    if declared.pair_loss and (config.kind != "pairs" or config.model != "btl"):
         raise InputError(
             f"--loss {loss} is about pairs, without a --model; of several responses use one of "
             + ", ".join(name for name in POLICY_LOSSES if name not in PAIR_LOSSES)

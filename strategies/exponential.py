@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.policy_losses import BOUNDED_LOSSES, objective
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.adjacency import Adjacency
@@ -55,7 +56,6 @@ from murmuration.strategies.settings import (
 )
 from murmuration.strategies.spec import (
     ALL,
-    CHOSEN_BY,
     BuiltStrategy,
     NodeHalf,
     Number,
@@ -284,9 +284,9 @@ def _check(settings: Settings) -> None:
         ),
         (settings.labels != "true", f"--labels {settings.labels}: {_TRUE_LABELS}"),
         (
-            settings.loss not in ("", *CHOSEN_BY),
+            bool(settings.loss) and not objective(settings.loss).bounded,
             f"--loss {settings.loss} has no bound: --strategy exponential chooses by "
-            f"{' or '.join(CHOSEN_BY)}",
+            f"{' or '.join(BOUNDED_LOSSES)}",
         ),
         (settings.kind != "pairs", "--strategy exponential chooses by judgements of pairs"),
         (

@@ -33,6 +33,7 @@ from flwr.serverapp import Grid
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.features.hashing import feature_map
+from murmuration.preference.models import declared, preference_model
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
 from murmuration.privacy.accounting.ledger import Ledger
@@ -100,14 +101,14 @@ class Estimate:
         for name, value in (("--ball", self.ball), ("--ridge", self.ridge)):
             if not (math.isfinite(value) and value >= 0.0):
                 raise ValueError(f"{name} must be a positive number, got {value}")
-        if self.estimator == "sgd" and self.model == "thurstone":
+        if self.estimator == "sgd" and not declared(self.model).logistic:
             raise ValueError("--estimator sgd is for --model btl and plackett-luce; use debiased")
 
     def of(self, labels: RandomizedLabels) -> tuple[torch.Tensor, list[str]]:
         """The model (D,) and what its reader must know."""
         from murmuration.preference.estimation.debiased import fit
         from murmuration.preference.estimation.projected_sgd import DECAYING, PUBLISHED, one_pass
-        from murmuration.preference.estimation.randomized_labels import LINKS
+        from murmuration.preference.estimation.randomized_labels import link_of
 
         square = float((labels.x_JWD**2).sum(-1)[labels.present_JW].mean())
         ball = self.ball or 30.0 / math.sqrt(max(square, 1e-12))
@@ -122,7 +123,7 @@ class Estimate:
             self.estimator,
             ball=ball,
             ridge=self.ridge or max(square, 1e-12),
-            link=LINKS[self.model],
+            link=link_of(self.model),
             sum_zero=self.sum_zero,
         )
         notes = []
@@ -478,8 +479,6 @@ def on_features(estimate: Estimate, examples: PairExamples) -> Solve:
 
 def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     """How a linear head is fitted, and in words; InputError for a model that cannot be."""
-    from murmuration.preference.models import preference_model
-
     config, own = context.config, context.config.of(LocalLabelSettings)
     examples = items.examples(feature_map(json.loads(context.features)))
     preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
@@ -500,7 +499,6 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     from murmuration.preference.kinds.policy import PolicyModel
     from murmuration.preference.language.policies import policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit
-    from murmuration.preference.models import preference_model
 
     config, own = context.config, context.config.of(LocalLabelSettings)
     policy = PolicyModel.load(json.loads(context.features), weights=True)

@@ -100,7 +100,7 @@ def _check_theirs(name: str, strategy: object, known: dict[str, Strategy]) -> No
 def named(name: str) -> Strategy:
     """The strategy of a name; InputError, listing all, if there is none."""
     known, refused = _loaded(None)
-    if name in refused:
+    if name in refused and name not in known:
         raise InputError(f"--strategy {name} cannot be used: {refused[name]}")
     if name not in known:
         raise InputError(f"--strategy must be one of {', '.join(known)}; got {name!r}")

@@ -16,16 +16,23 @@ from typing import Any, TypeVar
 from murmuration.preference.choices import (
     DTYPES,
     LENGTHS,
-    MODELS,
     OPTIMIZERS,
-    POLICY_LOSSES,
     QUANTISED,
     TASKS,
     TRAINED,
 )
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
+from murmuration.preference.models import LOSSES, MODELS, in_words
+from murmuration.preference.policy_losses import (
+    CLIPPED_LOSSES,
+    DEFAULT,
+    OBJECTIVES,
+    POLICY_LOSSES,
+    UNBIASED_LOSSES,
+)
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.extensions import Group
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE, HoldOut
 
@@ -51,6 +58,7 @@ class About:
         help: for whoever sets it, with what is done where nobody does.
         panel: of ``--help``.
         choices: names that it can be, besides the default.
+        others: the group by which other packages bring more of them.
         good: whether a value could be used in some run.
         expected: says which ones can.
         steps: whether it is about steps and sampling, which strategies that solve have none of.
@@ -62,12 +70,18 @@ class About:
     help: str
     panel: str = OF_STRATEGY
     choices: tuple[str, ...] = ()
+    others: Group | None = None
     good: Callable[[Any], bool] = lambda value: True
     expected: str = ""
     steps: bool = False
     base: bool = False
     deployed: bool = False
     changeable: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All choices that there are here; no package is imported for them."""
+        return self.choices + (self.others.names() if self.others else ())
 
 
 def setting(default: Scalar, help_: str, **about: Any) -> Any:
@@ -200,10 +214,10 @@ class Settings:
     strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING)
     model: str = setting(
         "btl",
-        "Model of preferences: btl or thurstone for pairs, plackett-luce for the best of "
-        "several or rankings, thumbs for --kind thumbs. [default: btl]",
+        f"Model of preferences: {in_words()}. [default: btl]",
         panel=MODEL,
         choices=MODELS,
+        others=LOSSES,
     )
     epsilon: float = setting(
         3.0,
@@ -305,10 +319,11 @@ class Settings:
     )
     loss: str = setting(
         "",
-        "policy: dpo, ipo or chipo; robust-dpo, square-chipo or square-dpo, which correct for "
-        "randomized labels. [default: dpo]",
+        f"policy: {', '.join(name for name in POLICY_LOSSES if name not in UNBIASED_LOSSES)}; or "
+        f"{', '.join(UNBIASED_LOSSES)}, which correct for randomized labels. [default: {DEFAULT}]",
         panel=MODEL,
         choices=POLICY_LOSSES,
+        others=OBJECTIVES,
         base=True,
     )
     beta: float = setting(
@@ -320,8 +335,8 @@ class Settings:
     )
     r_max: float = setting(
         0.0,
-        "policy: rewards' differences are clipped at twice this, by chipo, square-chipo and "
-        "square-dpo. [default: 2]",
+        f"policy: rewards' differences are clipped at twice this, by {', '.join(CLIPPED_LOSSES)}. "
+        "[default: 2]",
         panel=MODEL,
         base=True,
         **POSITIVE,
@@ -550,8 +565,8 @@ class Settings:
         for declared in fields(self):
             value, told = getattr(self, declared.name), about(declared)
             named = not told.choices or value in (declared.default, *told.choices)
-            if not (named and told.good(value)):
-                expected = told.expected or f"one of {', '.join(told.choices)}"
+            if not (named or value in told.names) or not told.good(value):
+                expected = told.expected or f"one of {', '.join(told.names)}"
                 raise InputError(f"{option(declared.name)} must be {expected}; got {value!r}")
 
     def of(self, own: type[Own]) -> Own:

@@ -55,8 +55,8 @@ def winrate(
         str,
         typer.Option(
             help="`population` for the embedded population's truth, the folder of a reward model, "
-            "or an OpenAI-compatible address up to /v1, whose key, if it needs one, is in "
-            "MURMURATION_JUDGE_KEY."
+            "another package's judge by its name, or an OpenAI-compatible address up to /v1, whose "
+            "key, if it needs one, is in MURMURATION_JUDGE_KEY."
         ),
     ] = POPULATION,
     judge_model: Annotated[
