@@ -147,6 +147,9 @@ def test_a_reward_gives_what_score_gives_at_any_number_of_answers():
 
 def test_a_reward_that_is_not_finite_is_refused():
     class Broken:
+        def fits(self, prompt, response):
+            return np.ones(len(response), dtype=bool)
+
         def score(self, prompt, response):
             return np.full(len(response), np.nan)
 

@@ -9,6 +9,7 @@ from murmuration.cli.ledger import ledger
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.kinds.linear import LinearModel
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -50,7 +51,7 @@ def make_run(people, tmp_path):
             **{**SETTINGS, **changes},
         )
         grid = LocalGrid(client_app, nodes, config.to_run_config())
-        return train(config, grid, HashingFeatures(dimension=64)), tmp_path / "run"
+        return train(config, grid, LinearModel(HashingFeatures(dimension=64))), tmp_path / "run"
 
     return make
 

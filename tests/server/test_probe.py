@@ -48,7 +48,7 @@ def config(crowd, crowd_test):
 
 
 def test_a_choice_is_waited_for_as_long_as_anything(choice_config, built, monkeypatch):
-    monkeypatch.setattr(probe, "largest_examples", None)  # so many policies are not tried out
+    monkeypatch.setattr(probe, "_seconds", None)  # so many policies are not tried out
     _, made, _, seconds = built(choice_config)
     assert seconds == made.strategy.timeout == FLOOR
 
@@ -72,7 +72,7 @@ def test_of_language_models(config, built, crowd_texts, language_model, task, mo
     base = {"base": language_model("gpt2"), "lora_rank": 2, "task": task, "max_tokens": 9}
     if task == "text":
         base |= {"data": crowd_texts, "test": crowd_texts}
-    monkeypatch.setattr(probe, "largest_examples", None)  # nodes have tried it, not the server
+    monkeypatch.setattr(probe, "_seconds", None)  # nodes have tried it, not the server
     config, made, found, seconds = built(replace(config, **base))
     assert seconds >= FLOOR
     whole = 20 * made.group_size

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from learnt import model_on
 from safetensors.torch import load_file
 from scipy import stats
 
@@ -16,6 +15,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.kinds.policy_class import PolicyClass
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
+from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.exponential_mechanism import (
@@ -45,7 +45,7 @@ def examples(choice_config, make_rows):
     def make(rows=None, **changes):
         base = PolicyClass.load(base_config(replace(choice_config, **changes)))
         judgements = Judgements.from_rows(rows or make_rows([3, 1, 4]))
-        return model_on(base).examples(judgements)
+        return base.examples(judgements)
 
     return make
 
@@ -255,5 +255,6 @@ def test_labels_that_were_randomized_are_refused(choice_config, make_rows, write
 
 def test_no_class_no_choice():
     assert EXPONENTIAL.chooses
+    pairs = PairExamples(torch.ones(1, 2), torch.ones(1), torch.tensor([0, 1]))
     with pytest.raises(InputError, match="no class of policies"):
-        client_update(object(), Work({}, {}, np.arange(1)), np.arange(1), Randomness(0))
+        client_update(pairs, Work({}, {}, np.arange(1)), np.arange(1), Randomness(0))
