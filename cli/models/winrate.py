@@ -13,7 +13,6 @@ from murmuration.alignment.comparison import (
     Asked,
     Comparison,
     Side,
-    answer_lines,
     compare,
     is_answers,
     mark_told,
@@ -22,6 +21,7 @@ from murmuration.alignment.comparison import (
     write_sides,
 )
 from murmuration.alignment.judges import POPULATION, judge_of
+from murmuration.alignment.writing import answer_lines
 from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import PublicSeed, Sampling
