@@ -10,9 +10,10 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from murmuration.api.looking import data as look_at_data
 from murmuration.cli import about_data
-from murmuration.cli.plan import planned
 from murmuration.planning import advice, look
+from murmuration.planning.plan import plan
 from murmuration.preference.choices import MODELS
 from murmuration.preference.data.rows import InputError
 from murmuration.reporting.live.tables import console as terminal
@@ -61,16 +62,16 @@ def data(
         raise InputError(f"--epsilon must be a positive number; got {epsilon}")
     source = about_data.located(source, split, data_config) or source
     columns = about_data.renamed(columns, user_column)
-    given = {
-        "one_user_per_row": one_user_per_row,
-        "kind": kind,
-        "responses": responses,
-        "labels": labels,
-        "most_judgements": most_judgements,
-        "most_characters": most_characters,
-    }
-    declared = {name: value for name, value in given.items() if value is not None}
-    found = look.look_at(source, columns, declared)
+    found = look_at_data(
+        source,
+        columns=columns,
+        kind=kind,
+        responses=responses,
+        labels=labels,
+        most_judgements=most_judgements,
+        most_characters=most_characters,
+        one_user_per_row=one_user_per_row,
+    )
     console = terminal()
     console.print(_OWN, style="yellow")
     for title, body in (
@@ -239,7 +240,7 @@ def _run(found: look.Look, epsilon: float) -> Group:
     ]
     rows = []
     for budget in sorted({1.0, 3.0, 8.0, epsilon}):
-        plan = planned(
+        numbers = plan(
             epsilon=budget,
             users=users,
             cohort=cohort,
@@ -247,7 +248,7 @@ def _run(found: look.Look, epsilon: float) -> Group:
             delta=delta,
             heldout=Settings.heldout,
         )
-        noise = plan["noise_multiplier"]
+        noise = numbers["noise_multiplier"]
         features = advice.features_for(users, budget)
         rows.append(
             {

@@ -1,13 +1,14 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
-``train`` and ``plan`` do what the commands of these names do, ``compare`` runs strategies side by
-side, ``Run`` is a finished run and ``RewardModel`` what it has learnt; within ``online()`` a hub
-may be asked for what a folder names. Everything else is internal: it may change from one version to
-the next.
+``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
+``compare`` runs strategies side by side. ``Run`` is a finished run and ``RewardModel`` what it has
+learnt; ``score``, ``align``, ``synthesize`` and ``winrate`` use that. Within ``online()`` a hub may
+be asked for what a folder names. Everything else is internal: it may change from one version to the
+next.
 
-    from murmuration import plan, train
-    plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
-    run = train(data="judgements.jsonl", epsilon=3, out="r")
+    import murmuration as mm
+    mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
+    run = mm.train("judgements.jsonl", epsilon=3, out="r")
     run.model.score("Spend or save?", "Put it aside for now.")
 """
 
@@ -16,13 +17,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from murmuration.alignment.reinforce import Steps
+    from murmuration.alignment.rewards import Guards
+    from murmuration.alignment.supervised import Supervised
+    from murmuration.api.aligning import AlignedPolicy, align
+    from murmuration.api.comparing import compare
+    from murmuration.api.judging import winrate
+    from murmuration.api.looking import data
+    from murmuration.api.run import Run
+    from murmuration.api.scoring import score
+    from murmuration.api.synthesizing import SyntheticPreferences, synthesize
+    from murmuration.api.training import train
+    from murmuration.planning.plan import plan
+    from murmuration.preference.language.generation import Sampling
     from murmuration.preference.online import online
     from murmuration.preference.reward import RewardModel
-    from murmuration.public import Run, compare, plan, train
     from murmuration.strategies.settings import Settings
     from murmuration.strategies.spec import Strategy
 
-__all__ = ["RewardModel", "Run", "Settings", "Strategy", "compare", "online", "plan", "train"]
+__all__ = [
+    "AlignedPolicy",
+    "Guards",
+    "RewardModel",
+    "Run",
+    "Sampling",
+    "Settings",
+    "Steps",
+    "Strategy",
+    "Supervised",
+    "SyntheticPreferences",
+    "align",
+    "compare",
+    "data",
+    "online",
+    "plan",
+    "score",
+    "synthesize",
+    "train",
+    "winrate",
+]
 
 # Installed, the rooms (client, server, strategies, …) lie in this folder. In a checkout, and in an
 # app bundle that Flower makes of one, they lie beside it.
@@ -32,23 +65,34 @@ if not (_HERE / "privacy").is_dir():
 
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
+    "AlignedPolicy": "murmuration.api.aligning",
+    "Guards": "murmuration.alignment.rewards",
     "RewardModel": "murmuration.preference.reward",
-    "Run": "murmuration.public",
+    "Run": "murmuration.api.run",
+    "Sampling": "murmuration.preference.language.generation",
     "Settings": "murmuration.strategies.settings",
+    "Steps": "murmuration.alignment.reinforce",
     "Strategy": "murmuration.strategies.spec",
-    "compare": "murmuration.public",
+    "Supervised": "murmuration.alignment.supervised",
+    "SyntheticPreferences": "murmuration.api.synthesizing",
+    "align": "murmuration.api.aligning",
+    "compare": "murmuration.api.comparing",
+    "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
-    "plan": "murmuration.public",
-    "train": "murmuration.public",
+    "plan": "murmuration.planning.plan",
+    "score": "murmuration.api.scoring",
+    "synthesize": "murmuration.api.synthesizing",
+    "train": "murmuration.api.training",
+    "winrate": "murmuration.api.judging",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_PLACES[name]), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

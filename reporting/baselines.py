@@ -9,44 +9,32 @@ Legend: R judgements of the test.
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
-from murmuration.preference.data.loading import load_data
+from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.escaping import get_logger
-from murmuration.strategies.config import RunConfig
 
 _log = get_logger("murmuration")
 
 #: Word counts that differ by at most this share of the larger one are nearly equal.
 NEAR = 0.1
-_MOST_SCORED = 2_000  # judgements, evenly spaced: of more, the figure would hardly change
-_MOST_BY_A_LANGUAGE_MODEL = 500  # which reads a few texts a second where there is no GPU
+MOST_SCORED = 2_000  # judgements, evenly spaced: of more, the figure would hardly change
+MOST_BY_A_LANGUAGE_MODEL = 500  # which reads a few texts a second where there is no GPU
 _MOST_TEXT = 280  # characters of an example that are shown
 
 #: Rewards of R prompts with R responses.
 Score = Callable[[Sequence[str], Sequence[str]], np.ndarray]
 
 
-def on_public_test(config: RunConfig, score: Score | None) -> dict[str, Any] | None:
-    """``baselines`` of the public test of a run; None where it has none with preferences.
+def on_public_test(judgements: Judgements, score: Score | None, most: int) -> dict[str, Any]:
+    """Return ``baselines`` of the public test of a run.
 
-    Texts that cannot be scored, or a test that cannot be read a second time, are no reason to lose
-    a run that has paid for its budget: what is then not known is left out.
+    Texts that cannot be scored are no reason to lose a run that has paid for its budget: what is
+    then not known is left out.
     """
-    if not config.test or config.task not in ("reward", "policy"):
-        return None
-    try:
-        judgements = _read(config)
-    except (InputError, OSError) as error:
-        _log.warning("no baselines: %s", error)
-        return None
-    if judgements is None:
-        return None
-    most = _MOST_BY_A_LANGUAGE_MODEL if config.base else _MOST_SCORED
     try:
         return baselines(judgements, score, most)
     except (InputError, RuntimeError) as error:  # the latter where memory runs out
@@ -54,15 +42,8 @@ def on_public_test(config: RunConfig, score: Score | None) -> dict[str, Any] | N
         return baselines(judgements, None)
 
 
-def _read(config: RunConfig) -> Judgements | None:
-    skip: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
-    schema = replace(config.schema, labels="true")
-    data = load_data(config.task, config.test, config.columns, skip, schema)
-    return data if isinstance(data, Judgements) else None
-
-
 def baselines(
-    judgements: Judgements, score: Score | None, most: int = _MOST_SCORED
+    judgements: Judgements, score: Score | None, most: int = MOST_SCORED
 ) -> dict[str, Any]:
     """What stands in ``result.json`` beside the accuracy on a public test.
 

@@ -37,8 +37,6 @@ from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in, printable
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
 from murmuration.reporting.run_files import read_json
-from murmuration.strategies.config import RunConfig
-from murmuration.strategies.spec import base_config
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
 _FORMAT_WITHOUT_IDENTITY = "murmuration-privacy-2"
@@ -73,19 +71,22 @@ def files_of(
     return written
 
 
-def lineage_of(config: RunConfig) -> Promise:
+def lineage_of(option: str, path: str, declared: str) -> Promise:
     """That of a run's base, or of its encoder; empty for one that is none of ours.
+
+    Args:
+        option: the one that names it, ``--base`` or ``--features``.
+        path: where it is; empty where nothing is learnt on a model.
+        declared: what ``--base-privacy`` says it cost.
 
     Raises:
         InputError: it looks like one of ours and what it cost is not known, or not to be believed.
     """
-    path = base_config(config).get("path", "")
     if not path:
-        return Promise().declared_public() if config.base_privacy == "public" else Promise()
-    option = "--base" if config.base else "--features"
-    if config.base_privacy == "public":
+        return Promise().declared_public() if declared == "public" else Promise()
+    if declared == "public":
         return _declared_public(option, path, "--base-privacy", may_be_base=True)
-    stated, elsewhere = _of_ledgers("--base-privacy", config.base_privacy)
+    stated, elsewhere = _of_ledgers("--base-privacy", declared)
     lineage = lineage_of_model(
         option,
         path,
@@ -212,21 +213,21 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
     return promise.declared_public() if given == "public" else promise
 
 
-def lineage_of_data(config: RunConfig) -> Promise:
+def lineage_of_data(source: str, declared: str, *, has_base: bool) -> Promise:
     """That of a run's rows, where models of private runs wrote them and they lie here.
+
+    ``declared`` is what ``--base-privacy`` says, if there is a base that it can be about.
 
     Raises:
         InputError: what these runs cost is not known.
     """
-    if not config.data:  # of a deployment, whose rows lie with its nodes
+    if not source:  # of a deployment, whose rows lie with its nodes
         return Promise()
-    place = Path(parse_source(config.data).name).expanduser()
+    place = Path(parse_source(source).name).expanduser()
     if not place.exists() or (place.suffix in _PLAIN and not _mentions_runs(place)):
         return Promise()
-    has_base = bool(base_config(config).get("path"))
-    given = "" if config.base_privacy == "public" else config.base_privacy
-    option = "--base-privacy" if has_base else ""
-    return lineage_of_rows("--data", config.data, option, given)
+    given = "" if declared == "public" else declared
+    return lineage_of_rows("--data", source, "--base-privacy" if has_base else "", given)
 
 
 def _mentions_runs(file: Path) -> bool:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS, POLICY_LOSSES, UNBIASED_LOSSES
 from murmuration.preference.data.judgements import InputError
@@ -18,9 +19,7 @@ from murmuration.privacy.promise import Promise
 from murmuration.reporting.facts import in_words, of_rows
 from murmuration.reporting.provenance import name_of
 from murmuration.server.evaluation import HeldOut
-from murmuration.server.run_directory import RunDirectory
-from murmuration.strategies.config import RunConfig
-from murmuration.strategies.settings import user_isolation
+from murmuration.strategies.settings import Settings, user_isolation
 from murmuration.strategies.spec import BuiltStrategy, RunContext
 
 _MOST_LOSS = 700.0  # nats; the perplexity of more is no floating-point number
@@ -34,13 +33,14 @@ class Pace:
     seconds: float
 
 
-def terms_of(context: RunContext, config: RunConfig, run: str, lineage: Promise) -> RunTerms:
+def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
     """What the run with this identity says of itself in the first line of its ledger.
 
     Raises:
         InputError: its population is said to be disjoint, and there is no earlier run of which that
             could be said.
     """
+    config = context.config
     caveats = {
         Caveat.SEEDED: context.source.seeded,
         Caveat.BATCHED_USERS: config.batch_users,
@@ -59,7 +59,7 @@ def terms_of(context: RunContext, config: RunConfig, run: str, lineage: Promise)
         run=run,
         unit=Unit.NOBODY if not config.private else Unit.LABEL if item else row,
         item_epsilon=config.epsilon if item else None,
-        trust=_trust(context, config),
+        trust=_trust(context),
         population=config.population,
         disjoint_from=_disjoint_from(config, lineage) if config.disjoint else frozenset(),
         caveats=frozenset(
@@ -68,15 +68,15 @@ def terms_of(context: RunContext, config: RunConfig, run: str, lineage: Promise)
     )
 
 
-def _trust(context: RunContext, config: RunConfig) -> Trust:
+def _trust(context: RunContext) -> Trust:
     if context.strategy.local:
         return Trust.OWN_NODE
-    if not config.secure_aggregation:
+    if not context.config.secure_aggregation:
         return Trust.SERVER
     return Trust.NODES if context.noise.parties else Trust.SERVER_OF_SUMS
 
 
-def _disjoint_from(config: RunConfig, lineage: Promise) -> frozenset[str]:
+def _disjoint_from(config: Settings, lineage: Promise) -> frozenset[str]:
     """The earlier runs that ``--disjoint`` is about."""
     others = {run.terms.run for run in lineage.runs if run.terms.population}
     others -= {run.terms.run for run in lineage.runs if run.terms.population == config.population}
@@ -90,16 +90,15 @@ def _disjoint_from(config: RunConfig, lineage: Promise) -> frozenset[str]:
 
 
 def result_of(
-    config: RunConfig,
     context: RunContext,
     built: BuiltStrategy,
     ledger: Ledger,
     figure: HeldOut | None,
     pace: Pace,
-    folder: RunDirectory,
+    folder: Path,
 ) -> dict[str, object]:
     """What ``result.json`` says of a run that has ended, but for what it was learnt on."""
-    strategy = built.strategy
+    strategy, config = built.strategy, context.config
     private, terms = bool(built.charges), ledger.terms
     opinion, epsilon = _second_opinion(built, ledger), _spent(config, built, ledger)
     warnings = [opinion.warning] if opinion and opinion.warning else []
@@ -147,7 +146,7 @@ def result_of(
         if pace.seconds > 0
         else None,
         "seconds_training": round(pace.seconds, 1),
-        "out": str(folder.path),
+        "out": str(folder),
         "private": private and not strategy.source.seeded,
         "seeded": strategy.source.seeded,
         "stopped": strategy.stopped,
@@ -200,7 +199,7 @@ def _guarantee(built: BuiltStrategy, ledger: Ledger) -> str:
     )
 
 
-def _spent(config: RunConfig, built: BuiltStrategy, ledger: Ledger) -> float | None:
+def _spent(config: Settings, built: BuiltStrategy, ledger: Ledger) -> float | None:
     """ε of a user, from the ledger; of an item, as promised, where that is the level."""
     if not built.charges:
         return None
@@ -259,7 +258,7 @@ def _loss(figure: HeldOut | None) -> dict[str, float | None]:
     }
 
 
-def as_published(config: RunConfig) -> list[str]:
+def as_published(config: Settings) -> list[str]:
     """That SFT looked at labels, and what that means where."""
     if not config.as_published:
         return []
@@ -317,7 +316,7 @@ def _randomized(context: RunContext) -> list[str]:
     return found
 
 
-def _caveats(config: RunConfig, ledger: Ledger) -> list[str]:
+def _caveats(config: Settings, ledger: Ledger) -> list[str]:
     """What a reader must know before believing the epsilon, but for what is said with figures."""
     if not config.private:
         return ["No privacy: this is the non-private twin, for comparison only."]

@@ -12,30 +12,39 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from flwr.serverapp import Grid
 
-from murmuration.preference.bases import Base, Examples, base_of
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.language.checkpoint import weights_digest
-from murmuration.preference.language.policy_class import ClassExamples, PolicyClass
-from murmuration.preference.language.reward import reward_model
-from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.reporting.baselines import on_public_test
+from murmuration.reporting.baselines import (
+    MOST_BY_A_LANGUAGE_MODEL,
+    MOST_SCORED,
+    on_public_test,
+)
 from murmuration.reporting.facts import WORDS
 from murmuration.reporting.model_card import model_card
 from murmuration.reporting.promise import details, earlier_runs, first_sentence
 from murmuration.reporting.report import write_report
 from murmuration.server.checkpoints import Checkpoint, InBackground
-from murmuration.server.evaluation import at_the_end, on_held_out, on_test, public_test
+from murmuration.server.evaluation import (
+    at_the_end,
+    examples_of_test,
+    on_bad_rows,
+    on_held_out,
+    on_test,
+    read_test,
+)
 from murmuration.server.lineage import covering, files_of, lineage_of, lineage_of_data
 from murmuration.server.participants import participants, refresh
 from murmuration.server.policies import with_class
@@ -70,12 +79,12 @@ class _Clock:
 def train(
     config: RunConfig,
     grid: Grid,
-    features: Base | None = None,
+    model: Model | None = None,
     on_metrics: OnMetrics = lambda line: None,
 ) -> dict[str, object]:
     """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
 
-    ``features`` takes the place of the feature map or language model that the config names;
+    ``model`` takes the place of what the config names to be learnt;
     ``on_metrics`` hears each line of ``metrics.jsonl``.
 
     Raises:
@@ -86,9 +95,10 @@ def train(
         if (result := folder.finished()) is not None:
             return result  # asking held-out users again would be one more release
         try:
+            base = base_config(config)
             # Whose weights are for nodes; without a test they are needed once, to be saved.
-            features = features or base_of(base_config(config), weights=bool(config.test))
-            return _train(config, grid, folder, features, on_metrics)
+            model = model or base_of(base, weights=bool(config.test))
+            return _train(config, str(base.get("path", "")), grid, folder, model, on_metrics)
         except RunAborted as aborted:
             folder.abort(aborted.reason, aborted.sentence, aborted.private)
             raise
@@ -104,14 +114,25 @@ def train(
 
 
 def _train(
-    config: RunConfig, grid: Grid, folder: RunDirectory, features: Base, on_metrics: OnMetrics
+    config: RunConfig,
+    base: str,
+    grid: Grid,
+    folder: RunDirectory,
+    model: Model,
+    on_metrics: OnMetrics,
 ) -> dict[str, object]:
-    lineage, of_rows = with_class(lineage_of(config), config), lineage_of_data(config)
+    """One run on what the folder ``base`` holds, if that is not empty; as ``train``."""
+    of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
+    lineage = with_class(of_base, config)
+    of_rows = lineage_of_data(config.data, config.base_privacy, has_base=bool(base))
     whose = _whose(config, of_rows, bool(lineage.runs))
     lineage = covering(lineage, of_rows)
     source = Randomness(config.seed if config.seed >= 0 else None)
-    test = public_test(config, features)
-    described = folder.keep_base(features.to_config())
+    test_data = read_test(config)
+    test = (
+        examples_of_test(test_data, model, on_bad_rows(config)) if test_data is not None else None
+    )
+    described = folder.keep_base(model.to_config())
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, json.dumps(described))
     tried = [entry.tried for entry in taking_part.registry.entries.values()]
@@ -123,8 +144,8 @@ def _train(
         participants=taking_part,
         source=source,
         features=json.dumps(described),
-        dimension=features.dimension,
-        head=features.head_part if isinstance(features, LanguageBase) else (0, 0),
+        dimension=model.dimension,
+        head=model.head_part,
         log=folder.log_private,
         grid=grid,
         once=folder.once,
@@ -133,7 +154,7 @@ def _train(
         adjacency=Adjacency(config.adjacency),
         delta=config.delta,
         budget=_budget(config),
-        terms=terms_of(context, config, folder.run_id, lineage),
+        terms=terms_of(context, folder.run_id, lineage),
     )
     with ledger:
         built = with_hold_out(build(context, ledger), context, ledger)
@@ -144,13 +165,14 @@ def _train(
         ).to_json()
         checkpoint = folder.load_checkpoint() if config.resume else None
         done = checkpoint.round if checkpoint else 0
-        check_refusals(config, grid, folder, built.strategy, done)
+        if done < config.rounds:
+            check_refusals(grid, built.strategy, done + 1)
         folder.settle(built.charges)
         if (coins := context.hold_out) and not ledger.spent()[coins.coins]:
             ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
         if not asked.timeout:
             measured = [found.seconds for found in tried if found.seconds]
-            built.strategy.timeout = _probed(config, folder, built, features, measured)
+            built.strategy.timeout = _probed(config, folder, built, model, measured)
         pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
@@ -159,47 +181,42 @@ def _train(
             if test is not None
             else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
-        result = result_of(config, context, built, ledger, figure, pace, folder) | beside
-    took = {"attention": features.attention} if isinstance(features, LanguageBase) else {}
-    result["features"] = {**described, **took}
+        result = result_of(context, built, ledger, figure, pace, folder.path) | beside
+    result["features"] = {**described, **model.details}
     result["versions"] = versions()
-    if isinstance(features, PolicyClass):
-        result["choice"] |= _chosen(theta_D, features, test)  # type: ignore[operator]
+    if choice := model.choice(theta_D, test):
+        result["choice"] |= choice  # type: ignore[operator]
     own = ReleasedRun.read(folder.ledger_path)
     promise = lineage | Promise((own,))
     result["promise"] = promise.to_json()
     result["private"] = result["private"] and not promise.seeded  # nor is what stands on such a run
-    first = [*earlier_runs(promise, own, whose), *_merged(features.to_config())]
+    first = [*earlier_runs(promise, own, whose), *_merged(model.to_config())]
     theirs = caveat_sentences(promise.caveats - own.terms.caveats)
     result["warnings"] = [*first, *theirs, *result["warnings"]]  # type: ignore[misc]
-    if isinstance(features, LanguageBase) and features.device.type == "meta":
-        features = base_of(features.to_config())
-    model = reward_model(theta_D, features, config.model)
-    score = None if isinstance(features, PolicyClass) else model.score
-    if (public := on_public_test(config, score)) is not None:
-        result["baselines"] = public
+    model = model.loaded()
+    score = partial(_scores, model, theta_D) if model.trains else None
+    if test_data is not None and config.task in ("reward", "policy"):
+        most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
+        judgements = test_data.as_judgements("users' texts are not judged")
+        result["baselines"] = on_public_test(judgements, score, most)
     account = first_sentence(str(result["account"])) if config.private else None
     told = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
     place, card = folder.path / "model", model_card(result, told)
-    if isinstance(model, RewardModel) and not of_rows.runs:  # its run's ledger lies beside it
-        model.save(place, card, overwrite=True)
-    else:
-        model.save(place, card, overwrite=True, beside=lambda new: files_of(promise, new, told))
+    beside = None  # its run's ledger lies beside it
+    if model.holds_promise or of_rows.runs:
+        beside = partial(files_of, promise, details=told)
+    model.save(place, theta_D, config.model, card, overwrite=True, beside=beside)
     result["weights"] = weights_digest(folder.path / "model")
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result
 
 
-def _chosen(theta_P: np.ndarray, policies: PolicyClass, test: Examples | None) -> dict[str, object]:
-    """Which policy was chosen; on a public test, what judgements lose under each, on average."""
-    policy = policies.policies[policies.chosen(theta_P)]
-    found: dict[str, object] = {"name": policy.name, "path": policy.path, "digest": policy.digest}
-    if isinstance(test, ClassExamples):
-        mean_P = test.losses().mean(axis=0).tolist()
-        names = [each.name for each in policies.policies]
-        found["test_losses"] = dict(zip(names, mean_P, strict=True))
-    return found
+def _scores(
+    model: Model, theta_D: np.ndarray, prompts: Sequence[str], responses: Sequence[str]
+) -> np.ndarray:
+    """Return the rewards of R prompts with R responses at θ, (R,)."""
+    return model.scores([theta_D], prompts, responses)[0]
 
 
 def _whose(config: RunConfig, of_rows: Promise, of_base: bool) -> str:
@@ -225,13 +242,13 @@ def _probed(
     config: RunConfig,
     folder: RunDirectory,
     built: BuiltStrategy,
-    features: Base,
+    model: Model,
     measured: Sequence[float],
 ) -> float:
     """Seconds to wait for the nodes of a round; this machine need not be able to do their work."""
     seconds, why = FLOOR, None
     try:
-        seconds = deadline(config, built, features, measured)
+        seconds = deadline(config, built, model, measured)
     except Exception as error:  # out of memory, say; what is wrong with the work shows at nodes
         why = f"{type(error).__name__}: {error}"
     folder.log_private({"timeout": seconds, "not probed": why})
@@ -337,7 +354,7 @@ def _rounds(
         if config.refresh and (round_ - 1) % config.refresh == 0:
             there = strategy.participants.registry.nodes
             refresh(config, grid, folder, strategy, round_)
-            show_newcomers(config, grid, folder, strategy, there, round_)
+            show_newcomers(grid, strategy, there, round_)
 
     before = strategy.rounds_done
     with InBackground() as saving:

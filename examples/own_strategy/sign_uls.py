@@ -19,7 +19,7 @@ from murmuration.strategies import spec
 from murmuration.strategies.contributions import bounded_sum
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.uls import Uls, UlsPlan
+from murmuration.strategies.uls import Uls, UlsPlan, account
 
 
 class SignClip(UserClip):
@@ -58,6 +58,9 @@ def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
         clip_norm=clip.norm,
         group_size=plan.group_size,
         bytes_per_user=spec.cohort_bytes(context),
+        account=account(
+            plan, "contributed one vector: the signs of their average gradient, scaled and"
+        ),
     )
 
 

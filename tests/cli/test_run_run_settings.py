@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.cli.run import settings
+from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.strategies.config import read_settings
 

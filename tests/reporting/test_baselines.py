@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.loading import load_judgements
 from murmuration.reporting.baselines import baselines, on_public_test
-from murmuration.strategies.config import RunConfig
 
 
 def judged(*pairs, y=None):
@@ -53,19 +53,12 @@ def test_another_test_has_another_digest():
     assert len(set(digests)) == 3
 
 
-def test_nothing_without_a_public_test(crowd):
-    assert on_public_test(RunConfig(data=crowd, epsilon=1.0), length) is None
-
-
-def test_what_cannot_be_scored_or_read_again_loses_no_run(crowd, crowd_test, tmp_path):
+def test_what_cannot_be_scored_loses_no_run(crowd_test):
     def fails(prompts, responses):
         raise InputError("a text that has no features")
 
-    config = RunConfig(data=crowd, test=crowd_test, epsilon=1.0)
-    found = on_public_test(config, fails)
-    assert found is not None and found["longer_wins"] is not None and found["near"] is None
-    gone = RunConfig(data=crowd, test=str(tmp_path / "gone.jsonl"), epsilon=1.0)
-    assert on_public_test(gone, length) is None
+    found = on_public_test(load_judgements(crowd_test), fails, 10)
+    assert found["longer_wins"] is not None and found["near"] is None
 
 
 def several(*rows, y=None):
@@ -108,12 +101,12 @@ def test_no_more_is_scored_than_was_asked_for():
     assert len(asked) <= 2 * 20
 
 
-def test_memory_that_runs_out_loses_no_run(crowd, crowd_test):
+def test_memory_that_runs_out_loses_no_run(crowd_test):
     def fails(prompts, responses):
         raise RuntimeError("out of memory")
 
-    found = on_public_test(RunConfig(data=crowd, test=crowd_test, epsilon=1.0), fails)
-    assert found is not None and found["longer_wins"] is not None and found["near"] is None
+    found = on_public_test(load_judgements(crowd_test), fails, 10)
+    assert found["longer_wins"] is not None and found["near"] is None
 
 
 def test_single_ratings_prefer_nothing_to_anything():

@@ -10,6 +10,7 @@ import torch
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.reward import RewardModel
@@ -17,15 +18,23 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.evaluation import HeldOut, at_the_end, on_held_out, on_test, public_test
+from murmuration.server.evaluation import (
+    HeldOut,
+    at_the_end,
+    examples_of_test,
+    on_held_out,
+    on_test,
+    read_test,
+)
 from murmuration.strategies.config import RunConfig
 from tests.language_models import start
 
 FEATURES = HashingFeatures(dimension=65)
+MODEL = LinearModel(FEATURES)
 
 
 def test_public_file(crowd_test):
-    examples = public_test(RunConfig(test=crowd_test), FEATURES)
+    examples = examples_of_test(read_test(RunConfig(test=crowd_test)), MODEL, "refuse")
     assert examples.counts_U.tolist() == [4] * 10
     theta_D = np.random.default_rng(0).normal(size=65).astype(np.float32)
     found = on_test(theta_D, examples)
@@ -38,7 +47,7 @@ def test_public_file(crowd_test):
 
 
 def test_no_public_file():
-    assert public_test(RunConfig(), FEATURES) is None
+    assert read_test(RunConfig()) is None
 
 
 def test_a_test_file_is_read_like_the_training_file(write_rows, make_rows):
@@ -49,14 +58,15 @@ def test_a_test_file_is_read_like_the_training_file(write_rows, make_rows):
     path = write_rows([*renamed, {"who": "x"}])
     settings = {"test": path, "columns": "user_id=who"}
     with pytest.raises(InputError, match=r"judgements\.jsonl:4"):
-        public_test(RunConfig(**settings), FEATURES)
-    assert len(public_test(RunConfig(**settings, on_bad_rows="skip"), FEATURES).y_R) == 3
+        read_test(RunConfig(**settings))
+    rows = read_test(RunConfig(**settings, on_bad_rows="skip"))
+    assert len(examples_of_test(rows, MODEL, "skip").y_R) == 3
 
 
 def test_a_test_file_of_ties_alone_is_refused(write_rows, make_rows):
     path = write_rows(make_rows([3], ties=True))
     with pytest.raises(InputError, match=r"--test .* every judgement is a tie"):
-        public_test(RunConfig(test=path), FEATURES)
+        read_test(RunConfig(test=path))
 
 
 class Strategy:

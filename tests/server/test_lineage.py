@@ -13,7 +13,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from local_runs import run
+from local_runs import lineage_of, run
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
@@ -26,7 +26,6 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.server.lineage import (
     files_of,
-    lineage_of,
     lineage_of_data,
     lineage_of_rows,
     lineage_of_saved,
@@ -287,10 +286,9 @@ def test_the_record_of_a_hubs_model_is_fetched(spent, saved, tmp_path, monkeypat
     # As a run has it, the weights have been asked for before, and nothing else of ours.
     program = """
 from transformers.utils.hub import cached_file
-from murmuration.strategies.config import RunConfig
 from murmuration.server.lineage import lineage_of
 cached_file("somebody/private", "model.safetensors")
-print(*(run.head for run in lineage_of(RunConfig(base="somebody/private")).runs))
+print(*(run.head for run in lineage_of("--base", "somebody/private", "").runs))
 """
     hub = tmp_path / "hub"
     of_hub = {
@@ -630,7 +628,7 @@ def test_only_a_base_may_be_of_nobody(saved, language_model):
 
 
 def test_a_deployments_server_has_no_rows_to_look_at():
-    assert lineage_of_data(RunConfig(data="", users=8, cohort=4)) == Promise()
+    assert lineage_of_data("", "", has_base=False) == Promise()
 
 
 def test_a_run_on_rows_that_models_of_private_runs_wrote(config, crowd, write_rows, tmp_path):

@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from local_runs import run
+from local_runs import lineage_of, run
 
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.policy_class import class_digest, read_class, with_digest
 from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.mechanisms.exponential_mechanism import ExponentialMechanism
-from murmuration.server.lineage import lineage_of
 from murmuration.server.policies import commit, with_class
 
 pytestmark = pytest.mark.usefixtures("quick_runs")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murmuration.cli.run import settings
+from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.events import HoldOut

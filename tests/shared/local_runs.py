@@ -1,12 +1,14 @@
-"""Whole runs in this process, and the weights that they end with."""
+"""Whole runs in this process, the weights that they end with, and what their bases cost."""
 
 from pathlib import Path
 
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
+from murmuration.server import lineage
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.spec import base_config
 
 
 def run(config, nodes=1):
@@ -17,3 +19,9 @@ def run(config, nodes=1):
 def theta(config):
     """θ as its last checkpoint has it."""
     return load_file(Path(config.out) / "checkpoint" / "state.safetensors")["theta"]
+
+
+def lineage_of(config):
+    """That of the base, or the encoder, which these settings name."""
+    option, path = "--base" if config.base else "--features", base_config(config).get("path", "")
+    return lineage.lineage_of(option, path, config.base_privacy)

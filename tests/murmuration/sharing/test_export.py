@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from local_runs import run
+from local_runs import lineage_of, run
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.privacy import attack_bounds
-from murmuration.server.lineage import lineage_of, lineage_of_saved
+from murmuration.server.lineage import lineage_of_saved
 from murmuration.sharing.export import Sharing, check_no_run, export
 from murmuration.strategies.config import RunConfig
 

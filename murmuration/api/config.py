@@ -1,0 +1,156 @@
+"""From settings that are given to all those of a run: defaults, paths, and what a run that is
+resumed had."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from murmuration.api.rows import Source, locate
+from murmuration.planning.plan import parse_adjacency
+from murmuration.preference.data.data_sets import absolute, parse_source
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
+from murmuration.preference.online import is_of_hub, is_online
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies import registry
+from murmuration.strategies.config import CHECK, RunConfig, parse_delta, read_settings, typed
+from murmuration.strategies.local_label import LOCAL_LABEL
+from murmuration.strategies.settings import about
+
+#: The embedded population, by task: to train on, and other users to test on.
+_EMBEDDED = {
+    "reward": ("murmuration.population:train", "murmuration.population:test"),
+    "text": ("murmuration.population:texts_train", "murmuration.population:texts_test"),
+    "sft": ("murmuration.population:train", "murmuration.population:test"),
+    "policy": ("murmuration.population:train", "murmuration.population:test"),
+}
+
+
+def config_of(
+    sources: Mapping[str, Source], folder: Path, settings: Mapping[str, Any]
+) -> RunConfig:
+    """Return the config of a run in a folder, from settings as programs give them.
+
+    Raises:
+        InputError: there is no such setting, or a value that no run could use.
+    """
+    known = [field.name for field in fields(RunConfig) if not about(field).deployed]
+    for name in settings:
+        if name not in known:
+            raise InputError(f"unknown setting {name!r}; known: {', '.join(known)}")
+    given = {name: locate(source, name, folder) for name, source in sources.items()}
+    for name, value in settings.items():
+        if name == "delta" and value is not None:
+            value = parse_delta(str(value))
+        elif name == "adjacency" and value is not None:
+            value = parse_adjacency(value).value
+        given[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return make_config({**given, "out": str(folder)})
+
+
+def make_config(given: Mapping[str, Any]) -> RunConfig:
+    """Return the settings that are given (None: not given) and defaults for the others.
+
+    With ``resume`` the others are those of the run in ``out``.
+
+    Raises:
+        InputError: a value that no run could use, or nothing to resume.
+    """
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for name, value in chosen.items():
+        chosen[name] = typed(name, value)
+    out, resume = chosen.pop("out", None), chosen.pop("resume", False)
+    for name in ("data", "test"):
+        if chosen.get(name):
+            chosen[name] = absolute(chosen[name])
+    for name in ("rounds", "cohort"):  # where 0 in settings means: as suits the strategy and users
+        if chosen.get(name) == 0 and not resume:
+            raise InputError(f"--{name} must be at least 1; got 0")
+    if chosen.get("base"):
+        from murmuration.preference.language.loading import resolve_base
+
+        chosen["base"] = resolve_base(chosen["base"])
+    if chosen.get("policies"):
+        from murmuration.preference.language.policy_class import with_digest
+
+        chosen["policies"] = with_digest(chosen["policies"])
+    if "features" in chosen:
+        named = chosen_features(chosen["features"]).strip()
+        if chosen["features"].strip() == AUTO:
+            print(f"--features auto: {named}", file=sys.stderr)
+        chosen["features"] = parse_features(named).get("path", named)
+    if resume:
+        if not out:
+            raise InputError("--resume needs --out, the folder of the run to continue")
+        former = _former(Path(out).expanduser())
+        _ask_no_hub(former, chosen)
+        chosen = {**former, **chosen}
+    elif "data" not in chosen:
+        data, test = _EMBEDDED.get(chosen.get("task", "reward"), _EMBEDDED["reward"])
+        chosen = {"data": data, "test": test, **chosen}
+    if "cohort" in chosen and chosen.get("strategy") in registry.solved() and not resume:
+        raise InputError(
+            f"--cohort has no meaning for --strategy {chosen['strategy']}: everybody takes part"
+        )
+    if "thumbs" in (chosen.get("kind"), chosen.get("model")):  # one goes with the other
+        chosen = {"kind": "thumbs", "model": "thumbs", **chosen}
+    if chosen.get("strategy") == LOCAL_LABEL.name:
+        chosen.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
+    defaults = asdict(RunConfig())
+    del defaults["rounds"]  # what it is depends on the strategy
+    return RunConfig.from_run_config(
+        {**defaults, **chosen, "out": str(run_folder(out)), "resume": resume}
+    )
+
+
+def run_folder(out: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of a run: as given, else one of its own below ``runs``."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return (Path(out).expanduser() if out else Path("runs") / stamp).absolute()
+
+
+def with_file(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a file has, and over them those that are given.
+
+    What the file names of a hub is not asked for there, unless ``--online`` was said.
+
+    Raises:
+        InputError: the file cannot be read, or holds what is no setting.
+    """
+    written = read_settings(path)
+    _ask_no_hub(written, given)
+    return {**written, **given}
+
+
+def _former(folder: Path) -> dict[str, Any]:
+    """Return the settings of the run in a folder."""
+    try:
+        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        seed = json.loads((folder / "private" / "seed.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"--resume: there is no run in {folder} ({error})") from None
+    if not isinstance(settings, dict) or not isinstance(seed, dict):
+        raise InputError(f"--resume: the files of the run in {folder} are damaged")
+    if settings.pop(CHECK, None) is None:
+        raise InputError(
+            f"--resume: the run in {folder} was begun by an earlier version, whose unfinished runs "
+            "cannot be resumed (or its config.json was edited): begin again with another --out"
+        )
+    return {**settings, "seed": seed.get("seed")}
+
+
+def _ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Forbid asking a hub, in this process and those that it starts, where what a file has
+    ``written`` names something of one that was not ``given``; unless `--online` was said."""
+    names = {name: str(written.get(name) or "") for name in ("base", "features", "data", "test")}
+    of_hub = [
+        name for name, text in names.items()
+        if given.get(name) is None and text != "hashing" and is_of_hub(parse_source(text).name)
+    ]  # fmt: skip
+    if of_hub and not is_online():
+        os.environ["HF_HUB_OFFLINE"] = "1"
