@@ -13,14 +13,12 @@ Decisions:
 Legend: T prompts, N answers to each, C different prompts, B draws.
 """
 
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -464,18 +462,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
-
-
-def answer_lines(
-    prompts: Sequence[str], answers_TN: Answers, mark: Mapping[str, str] = MappingProxyType({})
-) -> bytes:
-    """Answers as a file that `read_answers` reads; ``mark`` is what each row says of its model."""
-    rows = (
-        {"prompt": prompt, "response": answer, **mark}
-        for prompt, answers in zip(prompts, answers_TN, strict=True)
-        for answer in answers
-    )
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def _cut(text: str, most: int = 60) -> str:

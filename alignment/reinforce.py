@@ -14,16 +14,15 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 
 from murmuration.alignment.rewards import Scores
+from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.generation import Sampling
@@ -137,7 +136,7 @@ def climb(
             return texts.openings(prompts, sampling.max_new_tokens), None, {}
 
         def _save_checkpoint(self, *given: Any) -> None:
-            with written(folder):
+            with writing(folder):
                 super()._save_checkpoint(*given)
 
     def rewards(prompts: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
@@ -223,16 +222,6 @@ def climb(
             base.model.eval()
     if "ref" in network.peft_config:
         network.delete_adapter("ref")
-
-
-@contextmanager
-def written(place: Path) -> Iterator[None]:
-    """InputError where what is written within cannot be, on a full disk say."""
-    try:
-        yield
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch's is a RuntimeError
-        why = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0]
-        raise InputError(f"{place} cannot be written: {why}") from None
 
 
 def last_checkpoint(folder: Path) -> str | None:

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_demonstrations
 from murmuration.preference.language.base_model import LanguageBase
@@ -133,10 +134,8 @@ def _keep(
         },
         written,
     )
-    try:
+    with writing(state):
         replace_file(state, written.getvalue())
-    except OSError as error:
-        raise InputError(f"{state} cannot be written: {error.strerror}") from None
 
 
 def _gradient(
