@@ -43,7 +43,7 @@ def config_of(
     for name in settings:
         if name not in known:
             raise InputError(f"unknown setting {name!r}; known: {', '.join(known)}")
-    given = {name: locate(source, name, folder) for name, source in sources.items()}
+    given: dict[str, Any] = {name: locate(source, name, folder) for name, source in sources.items()}
     for name, value in settings.items():
         if name == "delta" and value is not None:
             value = parse_delta(str(value))
