@@ -34,8 +34,8 @@ def agent(
     one_user_per_row: about_data.OneUserPerRow = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
 ) -> None:
     """Answer a node's requests from its users' data, within the owner's policy.
@@ -51,7 +51,7 @@ def agent(
     get_logger("murmuration.agent")  # in one line each
     rules = Policy.load(policy)
     schema = about_data.schema(
-        kind, responses, most_judgements, most_characters, labels, one_user_per_row
+        kind, responses, max_judgements, max_characters, labels, one_user_per_row
     )
     named = about_data.renamed(columns, user_column)
     hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)

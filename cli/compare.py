@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from murmuration.cli import about_data
-from murmuration.cli.run import settings
+from murmuration.cli.run_settings import settings
 from murmuration.planning.compare import HEADINGS, Cell, composed_epsilon, write
 from murmuration.planning.compare import compare as compared
 from murmuration.preference.choices import LENGTHS, MODELS
@@ -54,8 +54,8 @@ def compare(
     data_config: about_data.DataConfig = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
     delta: Annotated[float, typer.Option(help="Delta.")] = 1e-5,
     adjacency: Annotated[
@@ -109,8 +109,8 @@ def compare(
         "kind": kind,
         "responses": responses,
         "labels": labels,
-        "most_judgements": most_judgements,
-        "most_characters": most_characters,
+        "max_judgements": max_judgements,
+        "max_characters": max_characters,
         "delta": delta,
         "adjacency": adjacency.value,
         "rounds": rounds,

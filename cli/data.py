@@ -46,8 +46,8 @@ def data(
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
     labels: about_data.Labels = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     epsilon: Annotated[
         float, typer.Option(help="The epsilon that you have in mind.", min=0.0)
     ] = Settings.epsilon,
@@ -66,8 +66,8 @@ def data(
         "kind": kind,
         "responses": responses,
         "labels": labels,
-        "most_judgements": most_judgements,
-        "most_characters": most_characters,
+        "max_judgements": max_judgements,
+        "max_characters": max_characters,
     }
     declared = {name: value for name, value in given.items() if value is not None}
     found = look.look_at(source, columns, declared)

@@ -37,7 +37,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tracking import tracked
 from murmuration.server.registration import registration_for
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig, refuse_seed
+from murmuration.strategies.config import FORMER, RunConfig, refuse_seed
 
 deploy = typer.Typer(
     help="Deploy on separate machines: write keys and commands, run a client, look after it.",
@@ -74,7 +74,9 @@ def init(
     epsilon: Annotated[float, typer.Option(help="privacy budget of one run")] = Terms.epsilon,
     delta: Annotated[float, typer.Option(help="delta of one run")] = Terms.delta,
     rounds: Annotated[int, typer.Option(help="rounds of one run")] = Terms.rounds,
-    clip: Annotated[float, typer.Option(help="clip norm of a user's part of a round")] = Terms.clip,
+    clip_norm: Annotated[
+        float, typer.Option(help="clip norm of a user's part of a round")
+    ] = Terms.clip_norm,
     group_size: Annotated[
         int, typer.Option(help="judgements of a user that count in a round")
     ] = Terms.group_size,
@@ -94,7 +96,7 @@ def init(
         epsilon=epsilon,
         delta=delta,
         rounds=rounds,
-        clip=clip,
+        clip_norm=clip_norm,
         group_size=group_size,
         repeats=repeats,
     )
@@ -124,8 +126,8 @@ def client(
     one_user_per_row: about_data.OneUserPerRow = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
     port: Annotated[int, typer.Option(help="port of the SuperNode, on this machine only")] = 9094,
     node_user: Annotated[
@@ -154,7 +156,7 @@ def client(
             run_node(found, socket or Path(), port=port, node_user=node_user, say=_say)
         return
     schema = about_data.schema(
-        kind, responses, most_judgements, most_characters, labels, one_user_per_row
+        kind, responses, max_judgements, max_characters, labels, one_user_per_row
     )
     named = about_data.renamed(columns, user_column)
     judgements, lines, well = checks(found, data, named, schema)
@@ -243,7 +245,7 @@ def run(
         list[str], typer.Option("--set", help="any setting of a run: --set rounds=50")
     ] = [],  # noqa: B006 (typer reads it once)
     timeout: Annotated[float, typer.Option(help="seconds to wait for a round's nodes")] = 30.0,
-    least_nodes: Annotated[
+    min_nodes: Annotated[
         float,
         typer.Option(
             help="registered nodes that must be online before each round: a number, or a share "
@@ -276,7 +278,7 @@ def run(
         {
             "out": str(out.expanduser().absolute()),
             "timeout": timeout,
-            "least_nodes": least_nodes,
+            "min_nodes": min_nodes,
             "refresh": usual if refresh is None else refresh,
             "resume": resume,
             "accept_ledger_loss": accept_ledger_loss,
@@ -303,7 +305,8 @@ def parsed(settings: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in settings:
         name, separator, value = text.partition("=")
-        field = fields.get(name.strip().replace("-", "_"))
+        written = name.strip().replace("-", "_")
+        field = fields.get(FORMER.get(written, written))
         if not separator or field is None:
             raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(fields)}")
         kind = type(field.default)

@@ -114,8 +114,8 @@ def planned(
     data_config: about_data.DataConfig = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     batch_users: Annotated[
         bool, typer.Option("--batch-users", help="As in run; does not change epsilon.")
     ] = False,
@@ -160,7 +160,7 @@ def planned(
         registry.check_adjacency(strategy, adjacency)
         if optimize:
             declared = about_data.schema(
-                kind, responses, most_judgements, most_characters, None, one_user_per_row
+                kind, responses, max_judgements, max_characters, None, one_user_per_row
             )
             from murmuration.planning import optimize as optimize_plan
 
@@ -168,7 +168,7 @@ def planned(
             source = about_data.located(public, split, data_config)
             given_public = optimize_plan.Public(source, features, declared, named)
             return optimize_plan.solve(strategy, asked, compute, given_public, adjacency)
-        of_public = (public, kind, responses, most_judgements, most_characters, columns)
+        of_public = (public, kind, responses, max_judgements, max_characters, columns)
         of_public += (user_column, one_user_per_row, split, data_config)
         if compute is not None or any(option is not None for option in of_public):
             raise InputError("--compute, --public and options about its rows need --optimize")

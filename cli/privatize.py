@@ -79,8 +79,8 @@ def privatize(
     ] = "refuse",
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     show_state: Annotated[
         Path | None, typer.Option(help="Show what each user has spent, by a state file.")
     ] = None,
@@ -109,8 +109,8 @@ def privatize(
         about_data.schema(
             kind,
             responses,
-            most_judgements,
-            most_characters,
+            max_judgements,
+            max_characters,
             one_user_per_row=one_user_per_row,
         ),
     )

@@ -24,7 +24,8 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Commands"
     yield ""
-    yield "Every command with its arguments and options, as `murmuration COMMAND --help` has them."
+    yield "Every command with its arguments and options, as `murmuration COMMAND --help` has them"
+    yield "(of `run`: `--help-all`)."
     yield "Written by `python docs/write_commands.py`."
     yield ""
     yield "| command | what it does |"
@@ -53,8 +54,7 @@ def _command(called: str, command: click.Command, mark: str) -> Iterator[str]:
     yield "| argument or option | takes | default | what it is |"
     yield "|---|---|---|---|"
     for parameter in command.params:
-        if not getattr(parameter, "hidden", False):
-            yield f"| {' | '.join(_row(parameter))} |"
+        yield f"| {' | '.join(_row(parameter))} |"
 
 
 def _row(parameter: click.Parameter) -> tuple[str, str, str, str]:

@@ -169,7 +169,8 @@ def compare(
 
 def _config(given: Mapping[str, Any]) -> RunConfig:
     """The settings that a command line with these options would make."""
-    from murmuration.cli.run import run, settings
+    from murmuration.cli.run import run
+    from murmuration.cli.run_settings import settings
 
     _check_names(given, [name for name in _parameters(run) if name not in _OF_THE_COMMAND])
     named = _named(given)

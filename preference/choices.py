@@ -1,6 +1,13 @@
 """Names of what can be learnt, and of what: light to import, for whoever only offers them."""
 
-from murmuration.preference.data.rows import InputError, Kind
+from typing import Literal
+
+from murmuration.preference.data.errors import InputError
+
+#: Kinds of judgements (``preference.data.rows``).
+Kind = Literal["pairs", "top-1", "ranking", "thumbs"]
+#: Every judgement of a node takes as much memory as one over the most responses.
+MOST_RESPONSES = 64
 
 #: Models of a preference (``preference.models``).
 MODELS = ("btl", "thurstone", "plackett-luce", "thumbs")

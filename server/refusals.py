@@ -29,7 +29,7 @@ def check_refusals(
     if registry.simulated or done >= config.rounds:
         return
     answers = _shown(config, grid, folder, strategy, registry.nodes, done + 1)
-    answers.check(registry, config.least_nodes, masked=config.secure_aggregation)
+    answers.check(registry, config.min_nodes, masked=config.secure_aggregation)
 
 
 def show_newcomers(

@@ -96,7 +96,7 @@ def test_everybody_takes_part_where_there_are_no_cohorts():
 
 
 def test_immutable_is_what_decides_the_result_or_its_cost():
-    changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "least_nodes"}
+    changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "min_nodes"}
     changeable |= {"registration"}
     for strategy in registry.OURS:
         own = {field.name for field in dataclasses.fields(strategy.settings)}
