@@ -442,9 +442,8 @@ class _Watch:
         found = self._evaluator(
             step, lambda done, of: self._said(f"step {step}: {done:,} of {of:,} answers")
         )
-        rows = zip(self._evaluator.prompts, self._evaluator.answers[step], strict=True)
-        lines = _lines({"prompt": prompt, "response": answer} for prompt, answer in rows)
-        _write(self._answers(step), lines)
+        answers = self._evaluator.answers[step]
+        _write(self._answers(step), _answer_lines(self._evaluator.prompts, answers, self._mark))
         with written(self._theta(step)):
             save_file({"theta_D": self._base.theta()}, self._theta(step))
         _write(self._counts(step), json.dumps(self._sofar.to_json()) + "\n")

@@ -25,8 +25,8 @@ from murmuration.privacy.accounting.chained_record import (
     RecordDamaged,
     RecordInUse,
 )
+from murmuration.privacy.accounting.events import OnPart
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
-from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import against_server

@@ -218,6 +218,8 @@ def lineage_of_data(config: RunConfig) -> Promise:
     Raises:
         InputError: what these runs cost is not known.
     """
+    if not config.data:  # of a deployment, whose rows lie with its nodes
+        return Promise()
     place = Path(parse_source(config.data).name).expanduser()
     if not place.exists() or (place.suffix in _PLAIN and not _mentions_runs(place)):
         return Promise()

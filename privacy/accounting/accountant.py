@@ -13,6 +13,7 @@ from murmuration.privacy.accounting import group_privacy
 from murmuration.privacy.accounting.composition import (
     INTERVAL,
     Uncertified,
+    by_part,
     composed_epsilon,
     composition,
     of_several_runs,
@@ -24,7 +25,6 @@ from murmuration.privacy.accounting.events import (
     PureChoice,
     RandomizedLabels,
 )
-from murmuration.privacy.accounting.parts import by_part
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
@@ -49,7 +49,7 @@ def epsilon(
     Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
     anything else, the parts share ``delta`` equally and their epsilons add up. Events on
-    disjoint parts of the users (``privacy.accounting.parts``) cost as much as the dearest part.
+    disjoint parts of the users (``composition.by_part``) cost as much as the dearest part.
     What a choice costs (``PureChoice``) is added to everything else. Where users are held out by a
     secret coin, nobody is exposed to both halves (``privacy.mechanisms.hold_out``).
 

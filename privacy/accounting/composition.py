@@ -15,10 +15,9 @@ from murmuration.privacy.accounting.convolution import (
     Uncertified,
     convolve,
 )
-from murmuration.privacy.accounting.events import Event, PureDp
+from murmuration.privacy.accounting.events import Event, OnPart, PureDp
 from murmuration.privacy.accounting.losses import Loss
 from murmuration.privacy.accounting.masses import Masses
-from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.accounting.tilting import REACH, Outline
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -259,3 +258,22 @@ def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, in
         elif event.epsilon:
             found[PureDp(event.epsilon)] += times
     return list(found.items())
+
+
+def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
+    """What a user of each part is exposed to: the events of the part, and all that have none.
+
+    One list with everything if no event belongs to a part.
+    """
+    events = list(events)
+    parts = sorted({event.part for event, _ in events if isinstance(event, OnPart)})
+    if not parts:
+        return [events]
+    return [
+        [
+            (event.event, times) if isinstance(event, OnPart) else (event, times)
+            for event, times in events
+            if not isinstance(event, OnPart) or event.part == part
+        ]
+        for part in parts
+    ]

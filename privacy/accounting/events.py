@@ -7,15 +7,15 @@ of different kinds compose in one accountant.
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from scipy import special
 
+from murmuration.privacy.accounting.event import Event
 from murmuration.privacy.accounting.grid_noise import OnGrid
 from murmuration.privacy.accounting.masses import Masses
-from murmuration.privacy.accounting.mixture import MixtureGaussian, one_coin
-from murmuration.privacy.accounting.parts import OnPart
+from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 
@@ -173,45 +173,30 @@ class TestedGaussian:
         )
 
 
-class Event(Protocol):
-    """One mechanism, run once."""
-
-    kind: ClassVar[str]
-
-    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
-        """The privacy loss of one run, discretized pessimistically to ``interval``.
-
-        For a user who is removed and one who is added; one where the two agree.
-        """
-        ...
-
-
 @dataclass(frozen=True)
-class PoissonGaussian:
-    """A Gaussian sum over a Poisson-sampled cohort.
+class OnPart:
+    """An event about the users of one part; no user is in two parts.
 
-    ``noise_multiplier`` is the standard deviation over the clip norm under *every* relation: for
-    ``replace`` the factor two is in the loss.
+    Where users are divided by coins of their own, independent of all data, two neighbouring data
+    sets differ in one part only. Releases about the others are then post-processing of what is
+    common to both, and the whole costs as much as the dearest part (parallel composition, McSherry
+    2009; ``composition.by_part``). That holds within one run: two runs divide their users
+    differently.
     """
 
-    kind: ClassVar[str] = "poisson-gaussian"
-    probability: float
-    noise_multiplier: float
+    kind: ClassVar[str] = "on-part"
+    part: int
+    event: Event
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.probability <= 1.0:
-            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
-            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
+        if type(self.part) is not int:
+            raise ValueError(f"a part is named by a whole number, not by {self.part!r}")
+        if isinstance(self.event, OnPart):
+            raise ValueError("a part of a part: users are divided once")
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
-        """See ``Event.loss``."""
-        return one_coin(
-            self.probability,
-            self.noise_multiplier,
-            swapped=adjacency.vectors_changed == 2,
-            interval=interval,
-        )
+        """What it costs a user of this part."""
+        return self.event.loss(adjacency, interval)
 
 
 @dataclass(frozen=True)

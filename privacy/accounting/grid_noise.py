@@ -54,14 +54,11 @@ Legend: d dimensions, s scale of the noise in steps, h parties.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-
-if TYPE_CHECKING:
-    from murmuration.privacy.accounting.events import PoissonGaussian
-    from murmuration.privacy.accounting.mixture import MixtureGaussian
 
 _FAR = 10.0  # in standard deviations: beyond it lies exp(−50)
 
@@ -77,7 +74,7 @@ class OnGrid:
     """
 
     kind: ClassVar[str] = "on-grid"
-    event: "PoissonGaussian | MixtureGaussian"
+    event: PoissonGaussian | MixtureGaussian
     dimension: int
     precision: int
     parties: int = 1

@@ -42,7 +42,7 @@ from murmuration.privacy.accounting.chained_record import (
     RecordDamaged,
     RecordInUse,
 )
-from murmuration.privacy.accounting.events import Event, Unprotected
+from murmuration.privacy.accounting.events import Event, OnPart, Unprotected
 from murmuration.privacy.accounting.ledger_lines import (
     VERSION,
     VERSION_WITHOUT_IDENTITY,
@@ -354,6 +354,21 @@ class Ledger:
         if self._record.closed:
             raise LedgerError(f"{self.path} is closed, or failed before: open it again")
         self._record.append(line)
+
+
+class LedgerOfPart:
+    """A ledger to which everything is charged as a release about one part of the users."""
+
+    def __init__(self, ledger: Ledger, part: int) -> None:
+        self.adjacency = ledger.adjacency
+        self._ledger, self._part = ledger, part
+
+    def charge(
+        self, event: Event, *, round_: int, covers: str, replay: str | None = None
+    ) -> Charge:
+        """As ``Ledger.charge``."""
+        of_part = OnPart(self._part, event)
+        return self._ledger.charge(of_part, round_=round_, covers=covers, replay=replay)
 
 
 def read_account(path: Path) -> tuple[Account, Contents]:

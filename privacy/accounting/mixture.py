@@ -46,6 +46,34 @@ _BLOCK = 2**18
 
 
 @dataclass(frozen=True)
+class PoissonGaussian:
+    """A Gaussian sum over a Poisson-sampled cohort.
+
+    ``noise_multiplier`` is the standard deviation over the clip norm under *every* relation: for
+    ``replace`` the factor two is in the loss.
+    """
+
+    kind: ClassVar[str] = "poisson-gaussian"
+    probability: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.probability <= 1.0:
+            raise ValueError(f"the sampling probability must be in (0, 1], got {self.probability}")
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0.0):
+            raise ValueError(f"the noise multiplier must be positive, got {self.noise_multiplier}")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+        """See ``Event.loss``."""
+        return one_coin(
+            self.probability,
+            self.noise_multiplier,
+            swapped=adjacency.vectors_changed == 2,
+            interval=interval,
+        )
+
+
+@dataclass(frozen=True)
 class MixtureGaussian:
     """A Gaussian sum of clipped examples, each sampled with ``probability`` by a coin of its own.
 

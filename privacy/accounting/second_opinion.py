@@ -18,9 +18,8 @@ from typing import Any
 
 from murmuration.privacy.accounting import accountant, events, recompute
 from murmuration.privacy.accounting.composition import composition
-from murmuration.privacy.accounting.events import Event, MixtureGaussian
+from murmuration.privacy.accounting.events import Event, MixtureGaussian, OnPart
 from murmuration.privacy.accounting.grid_noise import OnGrid
-from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.durable_files import replace_file
 

@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event, PureDp
+from murmuration.privacy.accounting.events import Event, OnPart, PureDp
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 
 #: Counts up to this are all levels; then four for each doubling.

@@ -32,7 +32,7 @@ by the run's own worst pair beside randomized response.
 X = x_g X_g with x_g between e^−ε_m and e^ε_m. In the first line that leaves x_g H_{a/x_g} and in
 the second H_{a x_g}, so with δ_g(log a − ε_m) in place of the run's δ both hold on average over g,
 and so if they are at most δ for each g: which is how what follows a choice is calibrated. *Parts*
-(``privacy.accounting.parts``): users trained on are divided by one more coin, and the largest δ of
+(``composition.by_part``): users trained on are divided by one more coin, and the largest δ of
 the parts will do, by joint convexity.
 
 *Where only a point of the run's curve is known*, say (ε_R, δ/(1−h)), the whole is (ε, δ)-DP with
@@ -57,15 +57,13 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from murmuration.privacy.accounting.event import Event
 from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.adjacency import Adjacency
-
-if TYPE_CHECKING:
-    from murmuration.privacy.accounting.events import Event
 
 #: δ of a run at some ε ≥ 0: an upper bound in both directions, falling in ε.
 Profile = Callable[[float], float]
@@ -108,7 +106,7 @@ class HoldOut:
         return replace(self, epsilon=0.0)
 
     @property
-    def charges(self) -> dict["Event", int]:
+    def charges(self) -> dict[Event, int]:
         """What a run charges: the coins before anything else, the figures at its end."""
         return {self.coins: 1, self: 1}
 
@@ -140,7 +138,7 @@ def usual(share: float, epsilon: float, adjacency: Adjacency, given: float = 0.0
     return HoldOut(share, min(given or (epsilon if free else epsilon / 2.0), MOST_EPSILON))
 
 
-def charges_of(hold_out: HoldOut | None) -> dict["Event", int]:
+def charges_of(hold_out: HoldOut | None) -> dict[Event, int]:
     """What a hold-out charges beside a run; nothing where nobody is held out."""
     return hold_out.charges if hold_out else {}
 
@@ -169,8 +167,8 @@ def held_out(user_keys_N: np.ndarray, share: float, key: bytes) -> np.ndarray:
 
 
 def split(
-    events: Iterable[tuple["Event", int]],
-) -> tuple[list[tuple["Event", int]], list[tuple[HoldOut, int]]]:
+    events: Iterable[tuple[Event, int]],
+) -> tuple[list[tuple[Event, int]], list[tuple[HoldOut, int]]]:
     """The events about users who are trained on, and those about users who are held out."""
     run, held = [], []
     for event, times in events:

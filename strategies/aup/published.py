@@ -25,9 +25,8 @@ from typing import Any, cast
 import numpy as np
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import Event, PoissonGaussian
-from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.parts import LedgerOfPart, OnPart
+from murmuration.privacy.accounting.events import Event, OnPart, PoissonGaussian
+from murmuration.privacy.accounting.ledger import Ledger, LedgerOfPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import filtered_mean
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold, Halted, OpenThreshold

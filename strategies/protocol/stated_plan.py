@@ -23,10 +23,9 @@ import numpy as np
 
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
-from murmuration.privacy.accounting.events import Event, PureDp, Unprotected
+from murmuration.privacy.accounting.events import Event, OnPart, PureDp, Unprotected
 from murmuration.privacy.accounting.grid_noise import OnGrid
 from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.distributed import against_server

@@ -8,9 +8,8 @@ import pytest
 
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.privacy.accounting import accountant, chained_record
-from murmuration.privacy.accounting.events import PoissonGaussian, PureDp, Unprotected
+from murmuration.privacy.accounting.events import OnPart, PoissonGaussian, PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 

@@ -27,6 +27,7 @@ from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.server.lineage import (
     files_of,
     lineage_of,
+    lineage_of_data,
     lineage_of_rows,
     lineage_of_saved,
     mark_of,
@@ -626,6 +627,10 @@ def test_only_a_base_may_be_of_nobody(saved, language_model):
     with pytest.raises(InputError, match="is not known"):
         lineage_of_saved(REWARD[0], base, REWARD[1], "")
     assert lineage_of_saved("--policy", base, "--policy-privacy", "", may_be_base=True) == Promise()
+
+
+def test_a_deployments_server_has_no_rows_to_look_at():
+    assert lineage_of_data(RunConfig(data="", users=8, cohort=4)) == Promise()
 
 
 def test_a_run_on_rows_that_models_of_private_runs_wrote(config, crowd, write_rows, tmp_path):

@@ -75,7 +75,10 @@ def test_item_level_is_never_taken_for_a_users(config):
     assert charges(result) == [RandomizedLabels(0.5, labels=most)]
     assert f"the most of one user here is {most}" in result["warnings"][0]
     report = page(result, IMAGES)
-    assert "<h1>ε = 0.500 for single judgements, not for whole users" in report
+    assert (
+        "<h1>ε = 0.500 (simulation, seed known) for single judgements, not for whole users"
+        in report
+    )
     assert "in the labels of one user" not in " ".join(report.split())
     assert "not for whole users" in " ".join(
         (Path(result["out"]) / "model" / "README.md").read_text().split()

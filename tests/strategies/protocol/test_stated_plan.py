@@ -6,10 +6,15 @@ import math
 import pytest
 
 from murmuration.privacy.accounting.accountant import epsilon
-from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureChoice, PureDp
+from murmuration.privacy.accounting.events import (
+    GroupGaussian,
+    OnPart,
+    PoissonGaussian,
+    PureChoice,
+    PureDp,
+)
 from murmuration.privacy.accounting.grid_noise import OnGrid
 from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.accounting.parts import OnPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.hold_out import HoldOut

@@ -1,9 +1,9 @@
 import pytest
 
 from murmuration.privacy.accounting import accountant, events
+from murmuration.privacy.accounting.composition import by_part
 from murmuration.privacy.accounting.events import OnPart, PoissonGaussian, PureChoice, PureDp
-from murmuration.privacy.accounting.ledger import BudgetExceeded
-from murmuration.privacy.accounting.parts import LedgerOfPart, by_part
+from murmuration.privacy.accounting.ledger import BudgetExceeded, LedgerOfPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 
