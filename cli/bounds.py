@@ -7,19 +7,8 @@ import typer
 from rich.table import Table
 
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.estimation.bounds import (
-    Bound,
-    Case,
-    label_privacy_bounds,
-    user_privacy_bounds,
-)
+from murmuration.preference.estimation.bounds import Bound, Case, all_bounds
 from murmuration.reporting.live.tables import console, table_of
-
-
-def all_bounds(case: Case) -> list[Bound]:
-    """Every paper's: by norm and place, lower before upper."""
-    found = [*user_privacy_bounds(case), *label_privacy_bounds(case)]
-    return sorted(found, key=lambda bound: (bound.norm, bound.place, bound.side))
 
 
 def bounds(
@@ -68,13 +57,13 @@ def bounds(
         )
     except ValueError as error:
         raise InputError(str(error)) from None
-    found = all_bounds(case)
+    rows = all_bounds(case)
     if as_json:
         given = {"kappa": case.kappa, "gamma": case.gamma, "total": case.total}
-        print(json.dumps({**given, "rows": [bound.row() for bound in found]}))
+        print(json.dumps({**given, "rows": [bound.row() for bound in rows]}))
         return
     terminal = console()
-    terminal.print(_table(found))
+    terminal.print(_table(rows))
     terminal.print(
         f"γ = {case.gamma:.4g}, κ = {case.kappa:.4g}, N = {case.total}. Rates are without "
         "constants: compare how they fall, not how large they are. Lower bounds are for the worst "
@@ -84,7 +73,7 @@ def bounds(
     )
 
 
-def _table(found: list[Bound]) -> Table:
+def _table(bounds: list[Bound]) -> Table:
     rows = [
         {
             "theorem": bound.source + ("" if bound.applies else " *"),
@@ -95,6 +84,6 @@ def _table(found: list[Bound]) -> Table:
             "with constants": bound.proved,
             "formula": bound.formula,
         }
-        for bound in found
+        for bound in bounds
     ]
     return table_of(rows, {name: name for name in rows[0]})

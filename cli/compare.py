@@ -11,8 +11,8 @@ import click
 import typer
 from rich.table import Table
 
+from murmuration.api.config import make_config
 from murmuration.cli import about_data
-from murmuration.cli.run_settings import settings
 from murmuration.planning.compare import HEADINGS, Cell, composed_epsilon, write
 from murmuration.planning.compare import compare as compared
 from murmuration.preference.choices import LENGTHS, MODELS
@@ -119,7 +119,7 @@ def compare(
         "features": features,
         "length": length,
     }
-    base = settings({**given, "out": str(out / "runs")})
+    base = make_config({**given, "out": str(out / "runs")})
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir()):
         raise InputError(f"--out {out} holds something else; choose another folder")
     out.mkdir(parents=True, exist_ok=True)

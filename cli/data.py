@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from murmuration.cli import about_data
-from murmuration.cli.plan import planned
 from murmuration.planning import advice, look
+from murmuration.planning.plan import plan
 from murmuration.preference.choices import MODELS
 from murmuration.preference.data.rows import InputError
 from murmuration.reporting.live.tables import console as terminal
@@ -239,7 +239,7 @@ def _run(found: look.Look, epsilon: float) -> Group:
     ]
     rows = []
     for budget in sorted({1.0, 3.0, 8.0, epsilon}):
-        plan = planned(
+        numbers = plan(
             epsilon=budget,
             users=users,
             cohort=cohort,
@@ -247,7 +247,7 @@ def _run(found: look.Look, epsilon: float) -> Group:
             delta=delta,
             heldout=Settings.heldout,
         )
-        noise = plan["noise_multiplier"]
+        noise = numbers["noise_multiplier"]
         features = advice.features_for(users, budget)
         rows.append(
             {

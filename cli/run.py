@@ -87,30 +87,31 @@ def run(
     Shown are the options that most runs need. `--strategy NAME --help` or `--task NAME --help`
     adds those of a strategy or task, `--help-all` all there are.
     """
-    from murmuration.cli.run_settings import ask_no_hub, settings
+    from murmuration.api.config import make_config, with_file
+    from murmuration.api.training import train_config
     from murmuration.reporting.live.live_view import summary
-    from murmuration.reporting.live.tracking import tracked
-    from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.ray_cluster import Workers
-    from murmuration.strategies.config import read_settings
 
     given = {name: value for name, value in given.items() if value is not None}
-    written = read_settings(config) if config else {}
-    ask_no_hub(written, given)
-    given = {**written, **given}
+    given = with_file(config, given) if config else given
     if user_column is not None:
         given["columns"] = about_data.renamed(given.get("columns"), user_column)
     if (data := about_data.located(given.get("data"), split, data_config)) is not None:
         given["data"] = data
-    chosen = settings(given)
     shares = {} if gpus_per_worker is None else {"gpus": gpus_per_worker}
-    places = Workers(workers, cpus_per_worker, **shares)
-    with tracked(chosen.out, report_to, run_name, resume=chosen.resume):
-        result = execute(chosen, runtime=runtime, users_per_node=users_per_node, workers=places)
+    finished = train_config(
+        make_config(given),
+        runtime=runtime,
+        users_per_node=users_per_node,
+        workers=Workers(workers, cpus_per_worker, **shares),
+        progress=True,
+        report_to=report_to,
+        run_name=run_name,
+    )
     if as_json:
-        print(json.dumps(result))
+        print(json.dumps(finished.result))
     else:
-        Terminal().print(summary(result))
+        Terminal().print(summary(finished.result))
 
 
 #: Its class, whose help depends on the strategy and the task that are named.

@@ -46,7 +46,14 @@ DARK = Palette("#1a2027", "#c9d1d9", "#39424d", "#62b6d9", "#f0a35e")
 def accuracy_plot(
     result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], palette: Palette = LIGHT
 ) -> bytes:
-    """Held-out accuracy over rounds, and under it epsilon so far, as a PNG.
+    """Return ``accuracy_figure`` as a PNG."""
+    return _png(accuracy_figure(result, metrics, palette))
+
+
+def accuracy_figure(
+    result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], palette: Palette = LIGHT
+) -> Figure:
+    """Return held-out accuracy over rounds, and under it epsilon so far.
 
     Where accuracy was measured only at the end it is a dashed line. A run without privacy has no
     epsilon panel.
@@ -66,7 +73,7 @@ def accuracy_plot(
             _note(axes[1], palette.second, target, f"budget {target:g}", left=True)
         axes[1].set_ylabel("ε so far")
         axes[1].set_ylim(0, 1.12 * np.nanmax([target or 0, *epsilon_T, 1e-9]))
-    return _png(figure, palette, max(result["rounds"], rounds_T.max(initial=1)))
+    return _styled(figure, palette, max(result["rounds"], rounds_T.max(initial=1)))
 
 
 def noise_plot(
@@ -110,7 +117,7 @@ def noise_plot(
         bbox_to_anchor=(0, 1),
         borderaxespad=0.2,
     )
-    return _png(figure, palette, max(result["rounds"], rounds_T.max(initial=1)))
+    return _png(_styled(figure, palette, max(result["rounds"], rounds_T.max(initial=1))))
 
 
 def _accuracy(
@@ -190,7 +197,7 @@ def _note(axes: Axes, colour: str, y: float, text: str, *, left: bool = False) -
     )
 
 
-def _png(figure: Figure, palette: Palette, rounds: float) -> bytes:
+def _styled(figure: Figure, palette: Palette, rounds: float) -> Figure:
     figure.set_facecolor(palette.paper)
     for axes in figure.axes:
         axes.set_facecolor(palette.paper)
@@ -209,8 +216,14 @@ def _png(figure: Figure, palette: Palette, rounds: float) -> bytes:
     figure.axes[-1].set_xlabel("round", color=palette.ink, fontsize=10)
     figure.align_ylabels()
     FigureCanvasAgg(figure)
+    return figure
+
+
+def _png(figure: Figure) -> bytes:
     data = io.BytesIO()
-    figure.savefig(data, format="png", facecolor=palette.paper, metadata={"Software": None})
+    figure.savefig(
+        data, format="png", facecolor=figure.get_facecolor(), metadata={"Software": None}
+    )
     return data.getvalue()
 
 

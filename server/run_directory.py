@@ -13,7 +13,7 @@
     aborted.json    instead of a result: why in kind a run ended early, until it is resumed
     report.html, plots/
     private/        seeds, keys, cohort sizes, node failures, of a simulation hashes of the users'
-                    prompts, the folder's lock: not for release
+                    prompts and rows that were given in memory, the folder's lock: not for release
 
 Every file is replaced whole or appended a line at a time, so a crash leaves nothing half-written.
 One process at a time has a folder: nothing is written or removed without its lock.
@@ -57,7 +57,7 @@ from murmuration.strategies.spec import Value
 PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 
 #: What stands in private/ before the run's settings.
-_FIRST = ("seed.json", "keys.json", "lock")
+_FIRST = ("seed.json", "keys.json", "lock", "data.jsonl", "test.jsonl")
 #: What has a secret key of its own (``RunDirectory.secret``).
 _SECRETS = ("hold-out coins", "registry salt", "run name")
 

@@ -34,7 +34,8 @@ ARROWS["deploy"] = ("sims", *_RUN)
 ARROWS["alignment"] = ("sims", "server", "reporting", "preference", "privacy")
 ARROWS[TOP] = ("alignment", "sims", "server", "reporting", "strategies", "preference", "privacy")
 ARROWS["cli"] = (TOP, "alignment", "audits", "deploy", "sims", *_RUN)
-ARROWS["research"] = ("cli", TOP, "alignment", "deploy", "sims", *_RUN)
+# Whose stress is that of commands, as they are called.
+ARROWS["research"] = ("cli.main", TOP, "alignment", "deploy", "sims", *_RUN)
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ NAMED = sorted(
 def room_of(module: str) -> str:
     """The room, or the package's own folder."""
     parts = module.split(".")
-    if module == f"{TOP}.__main__":  # what `python -m murmuration` starts
+    if module == f"{TOP}.__main__":  # ``python -m murmuration``, another door to the commands
         return "cli"
     return parts[1] if len(parts) > 1 and parts[1] in BESIDE else TOP
 

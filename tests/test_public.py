@@ -107,7 +107,8 @@ def test_a_run_that_is_there_is_continued_only_if_asked(run, crowd):
         ({"epsilon": "3"}, "setting 'epsilon' must be a float; got '3'"),
         ({"epsilom": 3}, "unknown setting 'epsilom'; known: data, "),
         ({"as_json": True}, "unknown setting 'as_json'"),
-        ({"runtime": "ray"}, "unknown setting 'runtime'"),
+        ({"runtime": "moon"}, "runtime must be one of local, flower, ray; got 'moon'"),
+        ({"min_nodes": 0.5}, "unknown setting 'min_nodes'"),
         ({"adjacency": "add"}, "adjacency must be one of add-remove, "),
         ({"strategy": "ulss"}, "--strategy must be one of"),
         ({"delta": "n^2"}, "--delta must be a number between 0 and 1"),
@@ -148,8 +149,6 @@ def test_a_plan_is_what_the_command_prints(cli, adjacency, capsys):
         ({}, "leave out exactly one of them"),
         ({**NUMBERS, "noise_multiplier": 1.0}, "leave out exactly one of them"),
         ({**NUMBERS, "cohort": 481}, "--cohort 481 is more than --users 480"),
-        ({**NUMBERS, "noise": 1.0}, "unknown setting 'noise'; known: strategy, "),
-        ({**NUMBERS, "as_json": True}, "unknown setting 'as_json'"),
         ({**NUMBERS, "strategy": "nonprivate"}, "there is nothing to plan"),
     ],
 )
@@ -158,6 +157,12 @@ def test_numbers_that_are_no_plan(numbers, message):
         plan(**numbers)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["noise", "as_json"])
+def test_a_plan_has_no_other_arguments(name):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+        plan(**NUMBERS, **{name: 1.0})
 
 
 def test_strategies_side_by_side(crowd, crowd_test, tmp_path, quick_runs):

@@ -318,7 +318,7 @@ def _reward(
 ) -> Path:
     """A private reward, trained into OUT's neighbour by secret coins and noise: it has no seed; or
     found there, if it was trained alike."""
-    from murmuration.public import train
+    from murmuration.api.training import train
 
     if epsilon is None:
         raise InputError("--judgements needs --epsilon: what the reward may cost a user")

@@ -150,6 +150,12 @@ class Bound:
 # - Below eq. 9 the gap has ‖Σ_D + λI‖^{−1/2} where the argument gives ‖(Σ_D + λI)^{−1/2}‖.
 
 
+def all_bounds(case: Case) -> list[Bound]:
+    """Return every paper's bounds: by norm and place, lower before upper."""
+    bounds = [*user_privacy_bounds(case), *label_privacy_bounds(case)]
+    return sorted(bounds, key=lambda bound: (bound.norm, bound.place, bound.side))
+
+
 def label_privacy_bounds(case: Case) -> list[Bound]:
     """Theorems 3.1, 3.2, 4.2, 4.5, 5.1 and D.3; with δ > 0 also 5.3 and D.5."""
     perturbed = _perturbed(case) if case.delta else []

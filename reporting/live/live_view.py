@@ -14,6 +14,7 @@ import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -146,7 +147,12 @@ class LiveView:
 
 
 def _interactive(console: Console) -> bool:
-    """Whether there is a terminal to draw on; FORCE_COLOR asks for colours, not for a bar."""
+    """Return whether there is something to draw on: a terminal, or a notebook with widgets.
+
+    FORCE_COLOR asks for colours, not for a bar.
+    """
+    if console.is_jupyter:
+        return find_spec("ipywidgets") is not None
     return (
         console.file.isatty() and console.is_terminal and not console.is_dumb_terminal
     ) and os.environ.get("CI", "").lower() in ("", "0", "false")

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from murmuration.cli.bounds import all_bounds
-from murmuration.preference.estimation.bounds import Bound, Case
+from murmuration.preference.estimation.bounds import Bound, Case, all_bounds
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import NORM, Population, Training
 from murmuration.research.reproductions.entry import (

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from murmuration.cli.bounds import all_bounds
-from murmuration.preference.estimation.bounds import Case
+from murmuration.preference.estimation.bounds import Case, all_bounds
 
 SIZE = ["--users", 2500, "--judgements", 10, "--dimension", 32, "--epsilon", 1]
 THEOREMS = {

@@ -130,7 +130,8 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
     assert {name: getattr(config, name) for name in given} == given
     assert config.out == str(tmp_path / "o")
     assert not config.resume
-    assert more == {"runtime": "flower", "users_per_node": 9, "workers": Workers()}
+    here = {"runtime": "flower", "users_per_node": 9, "workers": Workers()}
+    assert more == {**here, "quiet": False}
 
 
 def test_every_option_is_a_setting_or_known_not_to_be_one():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.cli.run_settings import settings
+from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.strategies.config import read_settings
 
@@ -100,7 +100,7 @@ def test_a_file_gives_settings_and_options_override_it(tmp_path):
 def test_the_config_of_any_run_is_such_a_file(cli, crowd, crowd_test, tmp_path):
     options = ["--data", crowd, "--test", crowd_test, "--rounds", 2, "--cohort", 20]
     options += ["--epsilon", 8, "--delta", 1e-3, "--seed", 3, "--json"]
-    code, first, _ = cli("run", *options, "--out", tmp_path / "a", "--clip-norm", 0.2)
+    code, first, _ = cli("run", *options, "--out", tmp_path / "a", "--clip", 0.2)
     assert code == 0
     code, second, lines = cli(
         "run", "--config", tmp_path / "a" / "config.json", "--seed", 3, "--out", tmp_path / "b",
@@ -146,7 +146,7 @@ def test_names_are_not_taken_for_pictures(cli, tmp_path):
 
 def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    _, everything, _ = cli("run", "--help-all")
+    _, everything, _ = cli("run", "--help")
     _, own, _ = cli("run", "--strategy", "els", "--help")
     for option in ("--sampling-probability", "--normalized", "--epsilon", "--runtime"):
         assert option in everything
@@ -202,7 +202,7 @@ def test_what_is_of_other_strategies_is_no_part_of_a_run():
 
 
 @pytest.mark.parametrize(
-    "text", ['registration = "x"', "refresh = 3", "min-nodes = 3", "delta = 0"]
+    "text", ['registration = "x"', "refresh = 3", "least-nodes = 3", "delta = 0"]
 )
 def test_what_is_no_option_is_no_line_of_a_file(tmp_path, text):
     (tmp_path / "run.toml").write_text(text)

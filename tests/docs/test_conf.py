@@ -82,7 +82,7 @@ def test_nothing_is_fetched_by_whoever_reads_it(site):
         ("[a](#there)", "'there'"),
         ("{term}`nothing`", "nothing"),
         ("```{eval-rst}\n:class:`murmuration.Nothing`\n```", "murmuration.Nothing"),
-        ("```{eval-rst}\n.. autofunction:: murmuration.public.nothing\n```", "nothing"),
+        ("```{eval-rst}\n.. autofunction:: murmuration.api.nothing\n```", "nothing"),
     ],
 )
 def test_what_leads_nowhere_ends_the_build(page, said, tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murmuration.cli.run_settings import settings
+from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.events import HoldOut
@@ -222,7 +222,7 @@ def edited_seed(folder, other):
         edited_key("run name"),
         edited_seed,
         edited_config(heldout=0.3),
-        edited_config(clip_norm=0.5),
+        edited_config(clip=0.5),
         edited_config(check=""),
         swapped("private/keys.json"),
         swapped("config.json"),

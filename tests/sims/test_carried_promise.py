@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rooms import ROOMS
 
+from murmuration.api.run import Run
 from murmuration.privacy.accounting.ledger import read_account
-from murmuration.public import Run
 from murmuration.server.lineage import lineage_of_model
 
 pytest.importorskip("trl")

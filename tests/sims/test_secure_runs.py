@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murmuration.cli.run_settings import settings
+from murmuration.api.config import make_config as settings
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.grid_noise import OnGrid

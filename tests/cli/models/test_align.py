@@ -91,11 +91,13 @@ def test_prompts_of_the_rewards_users_are_refused(cli, language_model, reward, c
 
 
 def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp_path, monkeypatch):
-    import murmuration.public
+    import murmuration.api.training
 
-    honest = murmuration.public.train
+    honest = murmuration.api.training.train
     few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
-    monkeypatch.setattr(murmuration.public, "train", lambda **given: honest(**{**given, **few}))
+    monkeypatch.setattr(
+        murmuration.api.training, "train", lambda **given: honest(**{**given, **few})
+    )
     out, base = tmp_path / "policy", language_model("llama")
     code, stdout, lines = cli(
         "align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked,
@@ -169,11 +171,13 @@ def test_a_truth_that_is_a_model_counts_as_a_reward_does(
 def test_a_reward_that_was_trained_otherwise_is_not_taken_for_the_one_asked_for(
     cli, crowd, language_model, asked, tmp_path, monkeypatch
 ):
-    import murmuration.public
+    import murmuration.api.training
 
-    honest = murmuration.public.train
+    honest = murmuration.api.training.train
     few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
-    monkeypatch.setattr(murmuration.public, "train", lambda **given: honest(**{**given, **few}))
+    monkeypatch.setattr(
+        murmuration.api.training, "train", lambda **given: honest(**{**given, **few})
+    )
     base, out = language_model("llama"), tmp_path / "policy"
     given = ("align", "--judgements", crowd, "--base", base, "--prompts", asked, "--out", out, *FEW)
     assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
@@ -188,9 +192,9 @@ def test_a_reward_that_was_trained_otherwise_is_not_taken_for_the_one_asked_for(
 def test_what_ended_while_its_reward_was_trained_goes_on(
     cli, crowd, language_model, asked, tmp_path, monkeypatch
 ):
-    import murmuration.public
+    import murmuration.api.training
 
-    honest, times = murmuration.public.train, []
+    honest, times = murmuration.api.training.train, []
     few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
 
     def train(**given):
@@ -199,7 +203,7 @@ def test_what_ended_while_its_reward_was_trained_goes_on(
         if len(times) == 1:
             raise InputError("as if killed")
 
-    monkeypatch.setattr(murmuration.public, "train", train)
+    monkeypatch.setattr(murmuration.api.training, "train", train)
     base, out = language_model("llama"), tmp_path / "policy [/b]"
     given = ("align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked)
     assert cli(*given, "--out", out, *FEW)[0] == 2

@@ -1,22 +1,26 @@
-"""The settings of a run from the options that were given; with ``--resume`` upon its own."""
+"""From settings that are given to all those of a run: defaults, paths, and what a run that is
+resumed had."""
 
 import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from murmuration.api.rows import Source, locate
+from murmuration.planning.plan import parse_adjacency
 from murmuration.preference.data.data_sets import absolute, parse_source
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
-from murmuration.strategies.config import CHECK, RunConfig, present_names, typed
+from murmuration.strategies.config import CHECK, RunConfig, present_names, read_settings, typed
 from murmuration.strategies.local_label import LOCAL_LABEL
+from murmuration.strategies.settings import about, parse_delta
 
 #: The embedded population, by task: to train on, and other users to test on.
 _EMBEDDED = {
@@ -27,9 +31,33 @@ _EMBEDDED = {
 }
 
 
-def settings(given: dict[str, Any]) -> RunConfig:
-    """The settings that options ask for (None: not given); with ``resume`` on top of the run's in
-    ``out``.
+def config_of(
+    sources: Mapping[str, Source], folder: Path, settings: Mapping[str, Any]
+) -> RunConfig:
+    """Return the config of a run in a folder, from settings as programs give them.
+
+    Raises:
+        InputError: there is no such setting, or a value that no run could use.
+    """
+    settings = present_names(settings)
+    known = [field.name for field in fields(RunConfig) if not about(field).deployed]
+    for name in settings:
+        if name not in known:
+            raise InputError(f"unknown setting {name!r}; known: {', '.join(known)}")
+    given = {name: locate(source, name, folder) for name, source in sources.items()}
+    for name, value in settings.items():
+        if name == "delta" and value is not None:
+            value = parse_delta(str(value))
+        elif name == "adjacency" and value is not None:
+            value = parse_adjacency(value).value
+        given[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return make_config({**given, "out": str(folder)})
+
+
+def make_config(given: Mapping[str, Any]) -> RunConfig:
+    """Return the settings that are given (None: not given) and defaults for the others.
+
+    With ``resume`` the others are those of the run in ``out``.
 
     Raises:
         InputError: a value that no run could use, or nothing to resume.
@@ -53,15 +81,15 @@ def settings(given: dict[str, Any]) -> RunConfig:
 
         chosen["policies"] = with_digest(chosen["policies"])
     if "features" in chosen:
-        given, named = chosen["features"].strip(), chosen_features(chosen["features"]).strip()
-        if given == AUTO:
+        named = chosen_features(chosen["features"]).strip()
+        if chosen["features"].strip() == AUTO:
             print(f"--features auto: {named}", file=sys.stderr)
         chosen["features"] = parse_features(named).get("path", named)
     if resume:
         if not out:
             raise InputError("--resume needs --out, the folder of the run to continue")
         former = _former(Path(out).expanduser())
-        ask_no_hub(former, chosen)
+        _ask_no_hub(former, chosen)
         chosen = {**former, **chosen}
     elif "data" not in chosen:
         data, test = _EMBEDDED.get(chosen.get("task", "reward"), _EMBEDDED["reward"])
@@ -76,15 +104,32 @@ def settings(given: dict[str, Any]) -> RunConfig:
         chosen.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
     defaults = asdict(RunConfig())
     del defaults["rounds"]  # what it is depends on the strategy
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    place = Path(out).expanduser() if out else Path("runs") / stamp
     return RunConfig.from_run_config(
-        {**defaults, **chosen, "out": str(place.absolute()), "resume": resume}
+        {**defaults, **chosen, "out": str(run_folder(out)), "resume": resume}
     )
 
 
+def run_folder(out: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of a run: as given, else one of its own below ``runs``."""
+    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return (Path(out).expanduser() if out else Path("runs") / stamp).absolute()
+
+
+def with_file(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a file has, and over them those that are given.
+
+    What the file names of a hub is not asked for there, unless ``--online`` was said.
+
+    Raises:
+        InputError: the file cannot be read, or holds what is no setting.
+    """
+    written = read_settings(path)
+    _ask_no_hub(written, given)
+    return {**written, **given}
+
+
 def _former(folder: Path) -> dict[str, Any]:
-    """The settings of the run in a folder."""
+    """Return the settings of the run in a folder."""
     try:
         settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         seed = json.loads((folder / "private" / "seed.json").read_text(encoding="utf-8"))
@@ -100,8 +145,8 @@ def _former(folder: Path) -> dict[str, Any]:
     return {**present_names(settings), "seed": seed.get("seed")}
 
 
-def ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Let nothing ask a hub, in this process and those that it starts, where what a file has
+def _ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Forbid asking a hub, in this process and those that it starts, where what a file has
     ``written`` names something of one that was not ``given``; unless `--online` was said."""
     names = {name: str(written.get(name) or "") for name in ("base", "features", "data", "test")}
     of_hub = [

@@ -1,0 +1,1 @@
+"""What a program does with Murmuration, a file for each concern."""

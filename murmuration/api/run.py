@@ -1,0 +1,152 @@
+"""A finished run, as programs and notebooks read it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.escaping import visible
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from murmuration.preference.language.likelihood import SavedLikelihood
+    from murmuration.preference.language.reward import SavedReward
+    from murmuration.preference.reward import RewardModel
+    from murmuration.privacy.accounting.ledger_lines import Charge
+    from murmuration.privacy.promise import Promise
+
+
+@dataclass(frozen=True, repr=False)
+class Run:
+    """A finished run. In a notebook it shows its promise, its accuracy and its plot.
+
+    Attributes:
+        path: its folder.
+        result: what ``murmuration run --json`` prints.
+    """
+
+    path: Path
+    result: Mapping[str, Any]
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Run:
+        """Return the run in a folder.
+
+        Args:
+            folder: that of a run, as ``out`` of ``train``.
+
+        Raises:
+            InputError: there is none, or it is not finished.
+        """
+        path = Path(folder).expanduser().absolute()
+        try:
+            result = json.loads((path / "result.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(f"{folder}: no finished run: it has no result.json") from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path / 'result.json'}: cannot be read: {error}") from None
+        if not isinstance(result, dict):
+            raise InputError(f"{path / 'result.json'}: not the result of a run")
+        return cls(path, result)
+
+    @cached_property
+    def promise(self) -> Promise:
+        """Return what may be claimed of the run and all that is made from it, its caveats included.
+
+        As text it is one line. What its base cost is in it.
+
+        Raises:
+            InputError: its files do not fit each other.
+        """
+        from murmuration.server.lineage import promise_of_run
+
+        return promise_of_run(self.path)
+
+    @property
+    def ledger(self) -> list[Charge]:
+        """Return what was charged for each release, in order; the ledger is verified at each call.
+
+        Raises:
+            LedgerError: it cannot be read, or is not what was written.
+        """
+        from murmuration.privacy.accounting.ledger import read_charges
+
+        return read_charges(self.path / "ledger.jsonl")
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return a line for each round, from accounted releases only."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+    @cached_property
+    def model(self) -> RewardModel | SavedReward | SavedLikelihood:
+        """Return what was learnt: a ``RewardModel``; of a language model what gives its rewards, or
+        log-likelihoods. All have ``score``.
+
+        Raises:
+            InputError: it cannot be loaded.
+        """
+        from murmuration.preference.language.likelihood import load_scorer
+
+        return load_scorer(self.path / "model")
+
+    @property
+    def report(self) -> Path:
+        """Return the path of the run's page, ``report.html``."""
+        return self.path / "report.html"
+
+    def plot(self) -> Figure:
+        """Return a figure of held-out accuracy over rounds, and under it epsilon so far."""
+        from murmuration.reporting.plots import accuracy_figure
+
+        return accuracy_figure(self.result, self.metrics)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, {self._accuracy}, {self._promised.partition(';')[0]})"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: a table and the plot. All text is escaped."""
+        rows = {
+            "strategy": self.result.get("strategy"),
+            "privacy": self._promised,
+            "result": self._accuracy,
+            "rounds": self.result.get("rounds"),
+            "folder": self.path,
+        }
+        cells = (f"<tr><th>{name}</th><td>{_html(value)}</td></tr>" for name, value in rows.items())
+        image = ""
+        with suppress(OSError):
+            png = base64.b64encode((self.path / "plots" / "accuracy.png").read_bytes()).decode()
+            image = f'<img alt="accuracy by round" width="464" src="data:image/png;base64,{png}">'
+        return f"<table>{''.join(cells)}</table>{image}"
+
+    @property
+    def _accuracy(self) -> str:
+        accuracy = self.result.get("heldout_accuracy")
+        return "accuracy not measured" if accuracy is None else f"accuracy {accuracy:.4f}"
+
+    @property
+    def _promised(self) -> str:
+        """Return the promise in words, also where there can be none: what shows a run must not
+        fail."""
+        try:
+            return str(self.promise)
+        except InputError as error:
+            return f"no promise: {error}"
+
+
+def _html(value: object) -> str:
+    return escape(visible(str(value)))

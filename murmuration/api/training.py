@@ -1,0 +1,139 @@
+"""Training, as programs call it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from murmuration.api.rows import Source, remove_rows, write_rows
+from murmuration.api.run import Run
+from murmuration.preference.data.rows import InputError
+from murmuration.quiet import quiet_libraries
+from murmuration.sims.runtimes.runtime import Runtime
+
+if TYPE_CHECKING:
+    from murmuration.api.settings import RunSettings
+    from murmuration.sims.runtimes.ray_cluster import Workers
+    from murmuration.strategies.config import RunConfig
+
+
+def train(
+    data: Source | None = None,
+    *,
+    test: Source | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    runtime: Runtime | str = Runtime.LOCAL,
+    users_per_node: int | None = None,
+    workers: Workers | None = None,
+    progress: bool | None = None,
+    report_to: str | None = None,
+    run_name: str | None = None,
+    **settings: Unpack[RunSettings],
+) -> Run:
+    """Train a private reward model, or a language model with ``task``, in simulation.
+
+    It does what ``murmuration run`` does, with the same defaults.
+
+        >>> from murmuration import train
+        >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
+        >>> rows = [{"user_id": f"user {n}", **pair} for n in range(200)]
+        >>> run = train(rows, epsilon=3, rounds=2, users=160, out="runs/example")
+        >>> run.promise.private
+        True
+        >>> run.model.score("What now?", "Save it.") > run.model.score("What now?", "Bet on it.")
+        True
+
+    Args:
+        data: Judgements (or texts): a path, the name of a data set on the hub, a data frame of
+            pandas or polars, a ``datasets.Dataset``, rows (mappings from column to value), or a
+            function that gives one of these. Rows in memory are written into ``private/`` of the
+            run's folder. Without it, the embedded population.
+        test: Judgements of other users to measure accuracy on, declared public; as ``data``.
+            Without it, a share of the users is held out.
+        out: Folder for the run; without it one of its own below ``runs``.
+        resume: Continue the run in ``out``, with its settings and data.
+        runtime: local: this process. flower: ``flwr run``. ray: actors, here or on the cluster at
+            RAY_ADDRESS.
+        users_per_node: Users on each simulated node; by default as suits the runtime.
+        workers: With ray, how many workers there are, and what each has.
+        progress: Whether to show a bar; by default in a notebook only.
+        report_to: Send the metrics for release, and nothing else, to a tracker: tensorboard, wandb,
+            mlflow or trackio.
+        run_name: The run's name there.
+        **settings: The settings of ``murmuration run``, with underscores: each with its type in
+            ``murmuration.api.settings``.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        InputError: a setting or data that cannot be used.
+        FlowerRunFailed: Flower could not complete the run.
+        RunAborted: a node failed.
+    """
+    quiet_libraries()
+    from murmuration.api.config import config_of, run_folder
+    from murmuration.server.run_directory import check_free
+
+    try:
+        runtime = Runtime(runtime)
+    except ValueError:
+        raise InputError(f"runtime must be one of {', '.join(Runtime)}; got {runtime!r}") from None
+    if resume and out is None:
+        raise InputError("resume needs out, the folder of the run to continue")
+    sources = {
+        name: source for name, source in (("data", data), ("test", test)) if source is not None
+    }
+    config = config_of(sources, run_folder(out), {**settings, "resume": resume})
+    folder = Path(config.out)
+    if not resume:
+        check_free(Path(os.path.realpath(folder)))
+    try:
+        write_rows(sources, folder, again=resume)
+        return train_config(
+            config,
+            runtime=runtime,
+            users_per_node=users_per_node,
+            workers=workers,
+            progress=in_notebook() if progress is None else progress,
+            report_to=report_to,
+            run_name=run_name,
+        )
+    finally:
+        if not (folder / "config.json").exists():  # no run was begun
+            remove_rows(sources, folder)
+
+
+def train_config(
+    config: RunConfig,
+    *,
+    runtime: Runtime = Runtime.LOCAL,
+    users_per_node: int | None = None,
+    workers: Workers | None = None,
+    progress: bool = False,
+    report_to: str | None = None,
+    run_name: str | None = None,
+) -> Run:
+    """Return the run of a config, as ``train`` does."""
+    from murmuration.reporting.live.tracking import tracked
+    from murmuration.sims.runtimes.execute import execute
+    from murmuration.sims.runtimes.ray_cluster import Workers
+
+    with tracked(config.out, report_to, run_name, resume=config.resume):
+        result = execute(
+            config,
+            runtime=runtime,
+            users_per_node=users_per_node,
+            workers=workers or Workers(),
+            quiet=not progress,
+        )
+    return Run(Path(config.out), result)
+
+
+def in_notebook() -> bool:
+    """Return whether this is a notebook."""
+    from murmuration.reporting.live.terminal import Terminal
+
+    return Terminal().is_jupyter

@@ -1,0 +1,222 @@
+"""What a run will cost, before any data is touched.
+
+Six numbers hang together: epsilon, noise multiplier, rounds, cohort, users and delta. Five are
+given, the sixth follows; each strategy says how (``strategies.planning``). Where single judgements
+are sampled the group size counts too, and epsilon or the noise multiplier follows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.schema import Schema
+from murmuration.privacy.adjacency import Adjacency
+
+if TYPE_CHECKING:
+    from murmuration.privacy.mechanisms.hold_out import HoldOut
+
+
+def plan(
+    *,
+    strategy: str = "uls",
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    rounds: int | None = None,
+    cohort: int | None = None,
+    users: int | None = None,
+    delta: float | str | None = None,
+    group_size: int | None = None,
+    sampling_probability: float | None = None,
+    variant: str = "centred",
+    adaptation: str = "quantile",
+    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
+    heldout: float | None = None,
+    heldout_epsilon: float | None = None,
+    optimize: bool = False,
+    compute: int | None = None,
+    public: str | None = None,
+    features: str = "hashing",
+    columns: str | None = None,
+    one_user_per_row: bool | None = None,
+    kind: str | None = None,
+    responses: int | None = None,
+    max_judgements: int | None = None,
+    max_characters: int | None = None,
+    batch_users: bool = False,
+) -> dict[str, Any]:
+    """Return all numbers of a run from those that are given; nobody's data are read.
+
+    Of epsilon, noise multiplier, rounds, cohort, users and delta the one that is left out is solved
+    for. For els and group that is epsilon or the noise multiplier, for adaptive and aup the noise.
+
+        >>> from murmuration import plan
+        >>> numbers = plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)
+        >>> round(numbers["noise_multiplier"], 2)
+        1.88
+
+    Args:
+        strategy: Algorithm.
+        epsilon: Privacy budget.
+        noise_multiplier: Standard deviation of the noise, divided by the clip norm.
+        rounds: Rounds.
+        cohort: Expected users in a round. Left out beside another number, a fifth of the users, at
+            least 100 (or all) and at most 500.
+        users: Number of users to train on, as a public figure.
+        delta: Delta, or ``"n^-1.1"``: of the number of users.
+        group_size: els, group: most judgements that a user keeps.
+        sampling_probability: els, group: probability of each kept judgement to be in a round.
+        variant: aup: variant.
+        adaptation: aup centred: how the radius adapts.
+        adjacency: Which data sets are neighbours.
+        heldout: Share of users held out, besides ``users``, where there is no test.
+        heldout_epsilon: Budget for the accuracy on them.
+        optimize: uls, els: find group size and cohort for ``compute``.
+        compute: With ``optimize``, gradients of single judgements in a round.
+        public: With ``optimize``, judgements of people outside training, to learn how long
+            gradients are; by default a synthetic population.
+        features, columns, one_user_per_row, kind, responses, max_judgements, max_characters:
+            With ``optimize``, of ``public``, as in ``train``.
+        batch_users: As in ``train``; does not change epsilon.
+
+    Returns:
+        What ``murmuration plan --json`` prints.
+
+    Raises:
+        InputError: numbers that do not determine a plan.
+    """
+    from murmuration.strategies import registry
+    from murmuration.strategies.config import DELTA_EXPONENT, OWN_SETTINGS
+    from murmuration.strategies.planning import Asked
+    from murmuration.strategies.settings import about, parse_delta, user_isolation, usual_cohort
+
+    for name, value in (
+        ("users", users),
+        ("cohort", cohort),
+        ("rounds", rounds),
+        ("group_size", group_size),
+        ("compute", compute),
+    ):
+        if value is not None and type(value) is not int:
+            raise InputError(f"{name} must be a whole number; got {value!r}")
+    for name, value in (
+        ("epsilon", epsilon),
+        ("noise_multiplier", noise_multiplier),
+        ("sampling_probability", sampling_probability),
+        ("heldout", heldout),
+    ):
+        if value is not None and type(value) not in (int, float):
+            raise InputError(f"{name} must be a number; got {value!r}")
+    neighbours = parse_adjacency(adjacency)
+    for name, value in (("variant", variant), ("adaptation", adaptation)):
+        choices = about(OWN_SETTINGS[name][0]).choices
+        if value not in choices:
+            raise InputError(f"--{name} must be one of {', '.join(choices)}; got {value!r}")
+        if value != OWN_SETTINGS[name][0].default and strategy not in OWN_SETTINGS[name][1]:
+            raise InputError(f"--{name} is for --strategy aup, not {strategy}")
+    if strategy == "nonprivate":
+        raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
+    numeric_delta = None if delta is None else parse_delta(str(delta))
+    if numeric_delta == 0:
+        if not users:
+            raise InputError("--delta n^-1.1 needs --users: that is n")
+        numeric_delta = users**DELTA_EXPONENT
+    given = (epsilon, noise_multiplier, rounds, users, numeric_delta)
+    sampled = not registry.named(strategy).rounds and sampling_probability is None
+    choose = cohort is None and users and sampled and not optimize and given.count(None) == 1
+    if choose and users:
+        cohort = usual_cohort(users)
+    try:
+        coins = _hold_out(heldout, heldout_epsilon, epsilon, neighbours)
+        asked = Asked(
+            strategy,
+            users,
+            group_size,
+            sampling_probability,
+            cohort,
+            rounds,
+            numeric_delta,
+            epsilon,
+            noise_multiplier,
+            coins,
+            variant,
+            adaptation,
+        )
+        registry.check_adjacency(strategy, neighbours)
+        about_rows = {
+            "kind": kind,
+            "responses": responses,
+            "max-judgements": max_judgements,
+            "max-characters": max_characters,
+            "one-user-per-row": one_user_per_row,
+        }
+        declared = {name: value for name, value in about_rows.items() if value is not None}
+        if optimize:
+            from murmuration.planning import optimize as optimize_plan
+
+            rows = optimize_plan.Public(public, features, Schema.of(declared), columns or "")
+            return optimize_plan.solve(strategy, asked, compute, rows, neighbours)
+        if declared or any(value is not None for value in (compute, public, columns)):
+            raise InputError("--compute, --public and options about its rows need --optimize")
+        numbers = registry.named(strategy).solve(asked, neighbours)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    return {
+        **numbers,
+        **_heldout_figures(coins, int(numbers["users"]), neighbours),
+        "strategy": strategy,
+        "adjacency": neighbours.value,
+        "user_isolation": user_isolation(batch_users),
+        "chosen": "cohort" if choose else "",
+    }
+
+
+def parse_adjacency(name: Adjacency | str) -> Adjacency:
+    """Return the adjacency of a name.
+
+    Raises:
+        InputError: there is none of it.
+    """
+    try:
+        return Adjacency(name)
+    except ValueError:
+        raise InputError(f"adjacency must be one of {', '.join(Adjacency)}; got {name!r}") from None
+
+
+def _hold_out(
+    share: float | None, budget: float | None, epsilon: float | None, adjacency: Adjacency
+) -> HoldOut | None:
+    """Return how users are held out, if that is asked for.
+
+    Raises:
+        ValueError, InputError: it cannot be.
+    """
+    from murmuration.privacy.mechanisms import hold_out
+
+    if share is None:
+        if budget is not None:
+            raise InputError("--heldout-epsilon is about users held out: give --heldout")
+        return None
+    if budget is None and epsilon is None:
+        raise InputError("--heldout needs --epsilon or --heldout-epsilon: what figures may cost")
+    if budget is not None and not 0.0 < budget <= (epsilon or budget):
+        raise InputError(f"--heldout-epsilon must be positive, and at most --epsilon; got {budget}")
+    return hold_out.usual(share, epsilon or 0.0, adjacency, budget or 0.0)
+
+
+def _heldout_figures(coins: HoldOut | None, users: int, adjacency: Adjacency) -> dict[str, float]:
+    """Return how many users are held out beside ``users``, and the noise of accuracy on them."""
+    from murmuration.privacy.mechanisms.tally import STEPS, HeldOutRelease, Tally
+
+    if coins is None:
+        return {}
+    held = round(users * coins.share / (1.0 - coins.share))
+    std = HeldOutRelease(coins, adjacency, Tally()).std
+    return {
+        "heldout_users": held,
+        "heldout_epsilon": coins.epsilon,
+        "heldout_noise": std / STEPS / held if held else math.inf,
+    }
