@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from murmuration.cli import about_data
+from murmuration.cli.options import meaning
 from murmuration.client.agent.agent import Agent, serve
 from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore, load_for_node
@@ -16,13 +17,18 @@ from murmuration.preference.escaping import get_logger
 
 
 def agent(
-    data: Annotated[Path, typer.Option(help="the judgements of this machine's users")],
+    data: Annotated[Path, typer.Option(help=f"{meaning('data')} Of this machine's users.")],
     policy: Annotated[Path, typer.Option(help="what may leave: policy.toml")],
     state: Annotated[
         Path,
-        typer.Option(help="a private folder: the owner's ledger, and which labels were released"),
+        typer.Option(
+            help="where state is kept. A private folder: the owner's ledger, and which labels were "
+            "released"
+        ),
     ],
-    socket: Annotated[Path, typer.Option(help="where the SuperNode's app finds the agent")],
+    socket: Annotated[
+        Path, typer.Option(help="the agent's socket. Where the SuperNode's app finds it")
+    ],
     group: Annotated[
         str | None, typer.Option(help="let this group use the socket, not only its owner")
     ] = None,

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from murmuration.cli import about_data
+from murmuration.cli.options import meaning
 from murmuration.planning import advice, look
 from murmuration.planning.plan import plan
 from murmuration.preference.choices import MODELS
@@ -49,7 +50,7 @@ def data(
     max_judgements: about_data.MaxJudgements = None,
     max_characters: about_data.MaxCharacters = None,
     epsilon: Annotated[
-        float, typer.Option(help="The epsilon that you have in mind.", min=0.0)
+        float, typer.Option(help=f"{meaning('epsilon')} The one that you have in mind.", min=0.0)
     ] = Settings.epsilon,
 ) -> None:
     """Look at judgements before a budget is spent: what they hold, what a run would make of them.

@@ -15,6 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from murmuration.cli.options import Json
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant, chained_record, second_opinion
@@ -53,6 +54,7 @@ def ledger(
     every: Annotated[
         bool,
         typer.Option(
+            "--all-runs",
             "--all",
             help="Add up what all runs below a folder cost whoever was in them: for you alone.",
         ),
@@ -65,7 +67,7 @@ def ledger(
             "from it by dp-accounting without Murmuration, beside a run's ledger.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.
 
@@ -74,7 +76,9 @@ def ledger(
     """
     if every:
         if expect:
-            raise InputError("--expect is about one ledger, and --all about all below a folder")
+            raise InputError(
+                "--expect is about one ledger, and --all-runs about all below a folder"
+            )
         _say_book(book(place.expanduser()), as_json)
         return
     path = _file(place.expanduser())

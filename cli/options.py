@@ -1,57 +1,38 @@
-"""Options of commands: those that several commands have, and those made from settings.
+"""Options that several commands have; of no strategy, as in ``cli.about_data``.
 
-One name has one meaning, unit and type in every command, which its help begins with; what a command
-adds stands behind it. A setting's option has the setting's name, type, help and choices; None
-means: not given. A former name is read for one version, and shown nowhere: it is declared as an
-option's second name, or as its setting's ``former``.
+One name has one meaning, unit and type in every command: its help begins with the same sentence,
+and what a command adds stands behind it. A former name is read for one version, and shown nowhere:
+it is declared as an option's second name, or as its setting's ``former``.
 """
 
 import copy
-import inspect
 from collections.abc import Mapping
-from dataclasses import Field, fields
-from importlib.metadata import entry_points
+from dataclasses import fields
 from typing import Annotated, Any
 
 import click
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperOption
 
-from murmuration.cli.about_data import option_of
 from murmuration.reporting.live.tracker_names import CHOICES
-from murmuration.strategies.settings import (
-    ENTRY_POINTS,
-    MODEL,
-    OF_STRATEGIES,
-    OF_STRATEGY,
-    OUTPUT,
-    PANELS,
-    TRAINING,
-    Settings,
-    about,
-    by_setting,
-    parse_delta,
-)
+from murmuration.strategies.settings import OUTPUT, Settings, about
 
+_HELP = {field.name: about(field).help for field in fields(Settings)}
 #: What help begins with, of options that are no settings.
 JSON = "Print the result as one JSON line."
-OUT = "Where to write."
 WHERE = "Where it runs."
-SEED = "Seed."
-USERS = "Number of users."
 GENERATIONS = "Answers to each prompt."
 LIMIT = "How many prompts, from the first."
+PROMPTS = (
+    "A file (or other source, as --data of a run) with `prompt` in each row, or `population:seen` "
+    "or `population:unseen` for fresh ones of the embedded population."
+)
+PROMPTS_PUBLIC = "Declare that the prompts were public before any user saw them."
 REWARD = "A saved reward model, as in RUN/model."
 REWARD_PRIVACY = (
     "Privacy cost of the reward, where its folder does not record it: `public`, or the ledgers of "
     "its runs, comma-separated."
 )
-PROMPTS = (
-    "Public prompts: a file (or other source, as --data of a run) with `prompt` in each row, or "
-    "`population:seen` or `population:unseen` for fresh ones of the embedded population."
-)
-PROMPTS_PUBLIC = "Declare that the prompts were public before any user saw them."
-BASE = "The base: a folder, or a hub name."
 AUDIT = "A file with what `murmuration audit TARGET --json` printed."
 
 Json = Annotated[bool, typer.Option("--json", help=JSON)]
@@ -77,64 +58,14 @@ RunName = Annotated[
 ]
 
 
-def of_strategies() -> Mapping[str, type]:
-    """Return the settings of each strategy by its name: ours, and those of other packages.
-
-    Only where another package brings one are strategies imported to say so.
-    """
-    if not entry_points(group=ENTRY_POINTS):
-        return OF_STRATEGIES
-    from murmuration.strategies import registry
-
-    return {name: strategy.settings for name, strategy in registry.strategies().items()}
-
-
-#: What single strategies declare: by name the field, and which strategies have it.
-OWN = by_setting(of_strategies())
-_DECLARED = {field.name: field for field in fields(Settings)} | {
-    name: field for name, (field, _) in OWN.items()
-}
-
-
-def of_setting(name: str, **more: Any) -> Any:
-    """Return the option of a setting; keywords are typer's."""
-    if name == "strategy":
-        more |= {"click_type": click.Choice(list(of_strategies()))}
-    if name in ("strategy", "task"):
-        more |= {"is_eager": True}  # known when --help is asked for
-    if name == "delta":
-        more |= {"parser": parse_delta, "metavar": "FLOAT"}
-    return option_of(_DECLARED[name], **more)
-
-
 def help_of(name: str) -> str:
-    """Return the help of a setting for a command that has another default."""
-    return about(_DECLARED[name]).help.partition("[default")[0].strip()
+    """Return the help of a setting without its default, for a command that has another."""
+    return _HELP[name].partition("[default")[0].strip()
 
 
-def panel_of(declared: "Field[Any]") -> str:
-    """Return the panel of ``--help`` in which a setting stands."""
-    _, names = OWN.get(declared.name, (declared, ()))
-    return f"{OF_STRATEGY} {', '.join(names)}" if names else about(declared).panel
-
-
-def setting_parameters() -> list[inspect.Parameter]:
-    """Return a command's parameters for all settings of a simulation, ordered by their panels."""
-    offered = [field for field in _DECLARED.values() if not about(field).deployed]
-    order = {panel: place for place, panel in enumerate(PANELS)}
-    offered.sort(key=lambda field: order.get(panel_of(field), len(PANELS)))  # else as declared
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                type(field.default) | None,
-                of_setting(field.name, rich_help_panel=panel_of(field)),
-            ],
-        )
-        for field in offered
-    ]
+def meaning(name: str) -> str:
+    """Return the sentence that a setting's help begins with, for a command that adds its own."""
+    return f"{help_of(name).partition('. ')[0].removesuffix('.')}."
 
 
 class RenamedOption(TyperOption):
@@ -171,67 +102,3 @@ def with_former_names(parameter: click.Parameter) -> click.Parameter:
     if isinstance(parameter, TyperOption) and len(parameter.opts) > 1:
         return RenamedOption(parameter)
     return parameter
-
-
-class RunCommand(TyperCommand):
-    """A command whose ``--help`` shows what most runs need.
-
-    ``--strategy NAME --help`` adds what that strategy can use, ``--task NAME --help`` what is about
-    language models, ``--help-all`` everything.
-    """
-
-    #: Options that are no settings, and that most runs need.
-    COMMON = frozenset({"config", "runtime", "user_column", "as_json", "help_all"})
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.params.append(
-            TyperOption(
-                param_decls=["--help-all"],
-                callback=self._show_all,
-                help="Show all options and exit.",
-                default=False,
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-            )
-        )
-
-    def get_help(self, ctx: click.Context) -> str:
-        """Return help as of any command, on what most runs, and those named, need."""
-        return self._help(ctx, self._shown(ctx.params))
-
-    def _show_all(self, ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-        if asked:
-            typer.echo(self._help(ctx, {str(each.name) for each in self.params}), color=ctx.color)
-            ctx.exit()
-
-    def _help(self, ctx: click.Context, shown: set[str]) -> str:
-        shown = shown - self._unusable(ctx.params.get("strategy"))
-        for parameter in self.params:
-            if isinstance(parameter, click.Option):
-                parameter.hidden = parameter.name not in shown
-        return super().get_help(ctx)
-
-    def _shown(self, given: Mapping[str, Any]) -> set[str]:
-        """Return the names of what most runs need, and the strategy and the task that are named."""
-        declared = _DECLARED.values()
-        shown = {*self.COMMON, *(field.name for field in declared if about(field).common)}
-        if strategy := given.get("strategy"):
-            shown |= {name for name, (_, names) in OWN.items() if strategy in names}
-            shown |= {field.name for field in declared if panel_of(field) == TRAINING}
-        if given.get("task"):
-            shown |= {f.name for f in declared if panel_of(f) == MODEL or about(f).base}
-        return shown
-
-    @staticmethod
-    def _unusable(strategy: str | None) -> set[str]:
-        """Return the names of settings that the strategy named cannot use."""
-        if strategy is None:
-            return set()
-        from murmuration.strategies import registry
-
-        unusable = {name for name, (_, names) in OWN.items() if strategy not in names}
-        if registry.named(strategy).rounds:
-            unusable |= {f.name for f in _DECLARED.values() if about(f).steps} | {"cohort"}
-        return unusable

@@ -8,14 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import (
-    JSON,
-    WHERE,
-    ReportTo,
-    RunCommand,
-    RunName,
-    setting_parameters,
-)
+from murmuration.cli.options import JSON, WHERE, ReportTo, RunName
+from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings import OUTPUT, RUNTIME

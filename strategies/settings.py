@@ -136,9 +136,9 @@ class Settings:
 
     data: str = setting(
         "murmuration.population:train",
-        "Judgements (or texts) to train on: a .jsonl, .json, .csv, .parquet or .arrow file (also "
-        ".gz), a folder of them, package.module:function, or a hub name; NAME#SPLIT for one split. "
-        "Default: the embedded population.",
+        "The judgements (or other rows) to read. A .jsonl, .json, .csv, .parquet or .arrow file "
+        "(also .gz), a folder of them, package.module:function, or a hub name; NAME#SPLIT for one "
+        "split. Default: the embedded population.",
         panel=DATA,
         common=True,
     )
@@ -168,7 +168,7 @@ class Settings:
         choices=KINDS,
     )
     responses: int = setting(
-        0, "top-1, ranking: the most responses of a judgement, 2 to 64.", panel=DATA
+        0, "Most responses of a judgement. top-1, ranking: 2 to 64.", panel=DATA
     )
     labels: str = setting(
         "true",
@@ -198,7 +198,6 @@ class Settings:
         0.2,
         "Share of users held out when there is no --test. [default: 0.2]",
         panel=DATA,
-        common=True,
         good=lambda value: 2.0**-11 <= value < 1.0,  # as ``privacy.mechanisms.hold_out`` can
         expected="a share from 0.0005 to below 1",
     )
@@ -230,7 +229,8 @@ class Settings:
     )
     delta: float = setting(
         1e-5,
-        "Delta, well below 1 / users; or n^-1.1, of the number of users. [default: 1e-5]",
+        "Delta of the promise. Well below 1 / users; or n^-1.1, of the number of users. "
+        "[default: 1e-5]",
         panel=PROMISE,
         common=True,
         good=lambda value: 0.0 <= value < 1.0,
@@ -261,7 +261,7 @@ class Settings:
     )
     users: int = setting(
         0,
-        "Nominal number of users to train on: a round, public figure.",
+        "Number of users. To train on, as a nominal, round, public figure.",
         panel=PROMISE,
         common=True,
         good=not_negative,
@@ -269,7 +269,7 @@ class Settings:
     )
     clip_norm: float = setting(
         0.0,
-        "Clip norm of a user's gradient (els, group: of one judgement's; aup: the radius). "
+        "Clip norm of a user's gradient. els, group: of one judgement's; aup: the radius. "
         "[default: the strategy's]",
         panel=TRAINING,
         common=True,
@@ -301,7 +301,7 @@ class Settings:
     )
     base: str = setting(
         "",
-        "A language model to train (see --task): a folder, or a hub name.",
+        "The base: a folder, or a hub name. A language model to train: see --task.",
         panel=MODEL,
         common=True,
     )
@@ -326,9 +326,9 @@ class Settings:
     )
     task: str = setting(
         "reward",
-        "reward: from judgements. text: the next token of users' own texts (user_id, text). sft: "
-        "that of the responses in judgements. policy: a model that answers as people prefer. "
-        "[default: reward]",
+        "What is trained. reward: from judgements. text: the next token of users' own texts "
+        "(user_id, text). sft: that of the responses in judgements. policy: a model that answers "
+        "as people prefer. [default: reward]",
         panel=MODEL,
         common=True,
         choices=TASKS,
@@ -462,7 +462,7 @@ class Settings:
     )
     optimizer: str = setting(
         "",
-        "sgd, adam or adafactor. [default: the strategy's]",
+        "Optimizer. sgd, adam or adafactor. [default: the strategy's]",
         panel=TRAINING,
         good=lambda value: value in ("", *OPTIMIZERS),
         expected=f"one of {', '.join(OPTIMIZERS)}",
@@ -470,7 +470,7 @@ class Settings:
     )
     learning_rate: float = setting(
         0.0,
-        "Step size. [default: limited by the noise]",
+        "Learning rate. [default: limited by the noise]",
         panel=TRAINING,
         common=True,
         steps=True,
@@ -509,7 +509,7 @@ class Settings:
     )
     seed: int = setting(
         -1,
-        "Repeat a simulation exactly. [default: randomness from the operating system]",
+        "Seed. It repeats a simulation exactly. [default: randomness from the operating system]",
         panel=RUNTIME,
         common=True,
         good=lambda value: value >= -1,
@@ -517,7 +517,11 @@ class Settings:
         changeable=True,
     )
     out: str = setting(
-        "", "Folder for the run. [default: runs/<time>]", panel=OUTPUT, common=True, changeable=True
+        "",
+        "Where to write. Folder for the run. [default: runs/<time>]",
+        panel=OUTPUT,
+        common=True,
+        changeable=True,
     )
     resume: bool = setting(
         False, "Continue the run in --out.", panel=OUTPUT, common=True, changeable=True

@@ -23,7 +23,7 @@ class DataSettings(TypedDict, total=False):
     response, liked or not). [default: pairs, which are also made of thumbs]"""
 
     responses: int
-    """top-1, ranking: the most responses of a judgement, 2 to 64."""
+    """Most responses of a judgement. top-1, ranking: 2 to 64."""
 
     labels: Literal["true", "randomized"]
     """true, or randomized, if every row has its flip_probability. [default: true]"""
@@ -56,13 +56,14 @@ class PrivacySettings(TypedDict, total=False):
     """Privacy budget. [default: 3]"""
 
     delta: float | str
-    """Delta, well below 1 / users; or n^-1.1, of the number of users. [default: 1e-5]"""
+    """Delta of the promise. Well below 1 / users; or n^-1.1, of the number of users. [default:
+    1e-5]"""
 
     adjacency: Adjacency | str
     """Which data sets are neighbours. [default: add-remove]"""
 
     users: int
-    """Nominal number of users to train on: a round, public figure."""
+    """Number of users. To train on, as a nominal, round, public figure."""
 
     base_privacy: str
     """Privacy cost of training --base, or an encoder, where its folder does not record it:
@@ -104,17 +105,17 @@ class TrainingSettings(TypedDict, total=False):
     most 500; 500 if their number is private and --users is left out]"""
 
     clip_norm: float
-    """Clip norm of a user's gradient (els, group: of one judgement's; aup: the radius).
+    """Clip norm of a user's gradient. els, group: of one judgement's; aup: the radius.
     [default: the strategy's]"""
 
     group_size: int
     """Most judgements (or texts) of a user in a round. [default: the strategy's]"""
 
     optimizer: str
-    """sgd, adam or adafactor. [default: the strategy's]"""
+    """Optimizer. sgd, adam or adafactor. [default: the strategy's]"""
 
     learning_rate: float
-    """Step size. [default: limited by the noise]"""
+    """Learning rate. [default: limited by the noise]"""
 
     momentum: float
     """Momentum. [default: 0.9]"""
@@ -147,12 +148,12 @@ class ModelSettings(TypedDict, total=False):
     bounded]"""
 
     base: str | os.PathLike[str]
-    """A language model to train (see --task): a folder, or a hub name."""
+    """The base: a folder, or a hub name. A language model to train: see --task."""
 
     task: Literal["reward", "text", "sft", "policy"]
-    """reward: from judgements. text: the next token of users' own texts (user_id, text). sft:
-    that of the responses in judgements. policy: a model that answers as people prefer.
-    [default: reward]"""
+    """What is trained. reward: from judgements. text: the next token of users' own texts
+    (user_id, text). sft: that of the responses in judgements. policy: a model that answers as
+    people prefer. [default: reward]"""
 
     loss: Literal["dpo", "ipo", "chipo", "square-chipo", "square-dpo", "robust-dpo"]
     """policy: dpo, ipo or chipo; robust-dpo, square-chipo or square-dpo, which correct for
@@ -224,7 +225,7 @@ class RuntimeSettings(TypedDict, total=False):
     """Of a run: runtime."""
 
     seed: int
-    """Repeat a simulation exactly. [default: randomness from the operating system]"""
+    """Seed. It repeats a simulation exactly. [default: randomness from the operating system]"""
 
     timeout: float
     """Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users, at

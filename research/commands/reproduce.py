@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tables import console, table_of
 from murmuration.research.reproductions.entry import Reproduction
@@ -18,12 +19,14 @@ from murmuration.research.reproductions.entry import Reproduction
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="What to reproduce; see --list.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and repetitions.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the rows and the plot.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON line at the end.")
+    list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
     ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help=f"{meaning('out')} Folder for the rows and the plot.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
     """Rerun a figure or table of the papers, or one of our own."""
     from murmuration.research.reproductions.registry import (

@@ -203,6 +203,7 @@ def test_no_command_is_left_out():
         "__init__",
         "main",
         "options",
+        "setting_options",
         "about_data",
         "sampling",
     }
