@@ -1,9 +1,12 @@
 """What judgements are declared to be."""
 
+from dataclasses import fields
+
 import pytest
 
 from murmuration.preference.data.rows import BadRow, InputError, Row
-from murmuration.preference.data.schema import OtherKind, Schema
+from murmuration.preference.data.schema import FORMER, OtherKind, Schema
+from murmuration.strategies.settings import Settings, about
 
 
 def row(kind="pairs", responses=("x", "y"), flip=None):
@@ -45,6 +48,15 @@ def test_of_settings():
     for wrong in ({"responses": "4"}, {"kind": 1}, {"max-judgements": 2.0}, {"responses": True}):
         with pytest.raises(InputError, match="must be a"):
             Schema.of(wrong)
+
+
+def test_former_names_of_a_node_config_are_read():
+    found = Schema.of({"most-judgements": 5, "most-characters": 9})
+    assert found == Schema(max_judgements=5, max_characters=9)
+    with pytest.raises(InputError, match="most-judgements is the former name of max-judgements"):
+        Schema.of({"most-judgements": 5, "max-judgements": 5})
+    declared = {about(f).former for f in fields(Settings) if f.name in Schema.__annotations__}
+    assert {name.replace("-", "_") for name in FORMER.values()} == declared - {""}
 
 
 def test_rows_that_are_as_declared():
