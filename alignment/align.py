@@ -55,7 +55,7 @@ from murmuration.preference.language.base_model import BaseSettings, LanguageBas
 from murmuration.preference.language.checkpoint import digest_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.loading import contents_of, resolve_base
-from murmuration.preference.language.reward import LanguageReward
+from murmuration.preference.language.reward import save_language_model
 from murmuration.privacy.durable_files import replace_file
 from murmuration.server.run_lock import RunInUse, RunLock
 
@@ -238,8 +238,13 @@ def align(
             "promise": dict(promise) if promise is not None else None,
         }
         with written(out / "model"):
-            LanguageReward(base.theta(), base).save(
-                out / "model", card(result), overwrite=(out / "model").exists(), beside=beside
+            save_language_model(
+                out / "model",
+                base,
+                base.theta(),
+                card=card(result),
+                overwrite=(out / "model").exists(),
+                beside=beside,
             )
         _write(out / "result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -283,8 +288,12 @@ def _learnt(
         found = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
         _write(file, json.dumps(found) + "\n")
         with written(out / "sft"):
-            LanguageReward(theta_D, base).save(
-                out / "sft", shown.card({**config, "learnt": found}), beside=shown.beside
+            save_language_model(
+                out / "sft",
+                base,
+                theta_D,
+                card=shown.card({**config, "learnt": found}),
+                beside=shown.beside,
             )
     return json.loads(file.read_text(encoding="utf-8"))
 

@@ -13,17 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from murmuration.preference.base_names import place_of
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.features.language_head import LanguageHead
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.kinds.model import Model
 from murmuration.preference.language.reward import read_about
-from murmuration.preference.language.tokens import length_batches
 
 FOLDER = "iterates"  # beside the model, in the run's folder
 
@@ -31,16 +28,16 @@ FOLDER = "iterates"  # beside the model, in the run's folder
 class Iterates:
     """Rewards of texts by each of several parameters of one model."""
 
-    def __init__(self, base: LanguageBase | LanguageHead, theta_ID: Sequence[np.ndarray]) -> None:
+    def __init__(self, model: Model, theta_ID: Sequence[np.ndarray]) -> None:
         """Raises InputError if there are fewer than two, or they are not of the model."""
         if len(theta_ID) < 2:
             raise InputError(
                 "--pessimism: for a language model's reward it needs the parameters of several "
                 "rounds: train it with --keep-last, and name it as RUN/model"
             )
-        if any(one.shape != (base.dimension,) or not np.isfinite(one).all() for one in theta_ID):
+        if any(one.shape != (model.dimension,) or not np.isfinite(one).all() for one in theta_ID):
             raise InputError(f"--pessimism: {FOLDER}/ beside the reward is of another model")
-        self._base, self._theta_ID = base, theta_ID
+        self._model, self._theta_ID = model, theta_ID
 
     @classmethod
     def beside(cls, model: str | Path) -> "Iterates":
@@ -51,30 +48,17 @@ class Iterates:
         """
         folder = Path(model).expanduser().resolve()
         described = read_about(folder)["base"]
-        base = base_of(described | {"path": place_of(described["path"], folder)})
-        assert isinstance(base, LanguageBase | LanguageHead)  # or it would be no language model
-        return cls(base, [_theta(file) for file in files_of(folder)])
+        trained = base_of(described | {"path": place_of(described["path"], folder)})
+        return cls(trained, [_theta(file) for file in files_of(folder)])
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """(I, R) float64; NaN of an answer that is too long to be read. Only differences for one
         prompt and one iterate mean anything."""
         found_IR = np.full((len(self._theta_ID), len(responses)), np.nan)
-        texts = self._base.texts if isinstance(self._base, LanguageBase) else self._base
-        read = np.flatnonzero(texts.fits(prompts, responses)).tolist()
-        asked, said = [prompts[at] for at in read], [responses[at] for at in read]
-        if not len(read):
-            return found_IR
-        if isinstance(self._base, LanguageHead):
-            phi_RD = self._base(asked, said).astype(np.float64)
-            found_IR[:, read] = np.stack(self._theta_ID).astype(np.float64) @ phi_RD.T
-            return found_IR
-        tokens = self._base.texts(asked, said)
-        for place, theta_D in enumerate(self._theta_ID):
-            self._base.put(theta_D)
-            with torch.no_grad():
-                for texts_R in length_batches(tokens.lengths_T, self._base.batch_tokens):
-                    rewards_R = self._base.rewards(tokens, texts_R).double().cpu().numpy()
-                    found_IR[place, [read[at] for at in texts_R]] = rewards_R
+        read = np.flatnonzero(self._model.fits(prompts, responses)).tolist()
+        if read:
+            asked, answers = [prompts[at] for at in read], [responses[at] for at in read]
+            found_IR[:, read] = self._model.scores(self._theta_ID, asked, answers)
         return found_IR
 
 

@@ -6,13 +6,13 @@ from math import hypot
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from murmuration.alignment.align import WHY
 from murmuration.preference.data.sources import is_hub_name
 from murmuration.privacy.promise import Promise
 from murmuration.reporting.card_head import head, loading
+from murmuration.reporting.jinja import joined_lines, markdown_templates
 from murmuration.reporting.promise import Details, details, paragraphs, table
 
 
@@ -66,14 +66,15 @@ def card(result: Mapping[str, Any], promise: Promise) -> str:
     """
     base, told = _public_name(str(result["base"])), details(promise)
     adapter = not result.get("learnt")  # which is merged, so that all weights are there
-    text = _CARD.render(
+    text = joined_lines(
+        _POLICY,
         result=result,
         base=base,
         why=WHY[result["stopped"]],
         promise=paragraphs(promise),
+        table=table(told),
+        loading=loading(True, base=base, adapter=adapter),
     )
-    text = text.replace("@PROMISE@", table(told), 1)
-    text = text.replace("@LOADING@", loading(True, base=base, adapter=adapter), 1)
     return f"{_head(['rlhf'], told, base, adapter)}\n{text}"
 
 
@@ -92,11 +93,7 @@ def learnt_card(result: Mapping[str, Any], promise: Promise) -> str:
     """README.md of what demonstrations made of a base; arguments as of `card`, of the base alone,
     with ``result`` as far as it is known by then."""
     base, told = _public_name(str(result["base"])), details(promise)
-    text = _LEARNT.render(
-        result=result,
-        base=base,
-        promise=paragraphs(promise),
-    )
+    text = joined_lines(_DEMONSTRATIONS, result=result, base=base, promise=paragraphs(promise))
     return f"{_head(['sft'], told, base, adapter=True)}\n{text}"
 
 
@@ -105,86 +102,6 @@ def _public_name(base: str) -> str:
     return base if is_hub_name(base) and not Path(base).exists() else ""
 
 
-def _plain(value: object) -> str:
-    """A text on one line that cannot start other Markdown or HTML."""
-    return " ".join(str(value).split()).replace("`", "'").replace("<", "&lt;")
-
-
-_JINJA = Environment(
-    finalize=_plain, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
-_JINJA.filters |= {"signed": "{:+.2f}".format, "share": "{:.1%}".format}
-_CARD = _JINJA.from_string("""\
-# A language model aligned with a private reward
-
-LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.dimension) }} trained weights) on \
-{% if base %}`{{ base }}`{% elif result.get("learnt") %}a base{% else %}the base in \
-`adapter_config.json`{% endif %} (SHA-256 \
-{{ result.base_digest }}), trained by {{ result.steps.method.upper() }} to climb a private reward \
-(SHA-256 {{ result.reward_digest }}) on {{ "{:,}".format(result.prompts_trained) }} public prompts.
-{% if result.get("learnt") %}
-
-Before that LoRA of the same shape learnt {{ "{:,}".format(result.learnt.demonstrations) }} public \
-demonstrations: what came of it is the reference below. All weights are in this folder.
-{% endif %}
-
-## Privacy
-
-{% for text in promise %}
-{{ text }}
-
-{% endfor %}
-No judgements were read here: this is post-processing of released models, which costs their users \
-nothing further. The prompts must have been public: whoever was shown them as their own is not \
-protected by these figures.
-
-@PROMISE@
-
-## What it is worth
-
-Saved after {{ result.saved_step }} of {{ result.steps.steps }} steps ({{ why }}). On \
-{{ result.evaluate_on }} public prompts that were held out, its answers score \
-{{ result.policy.proxy|signed }} logits over the reference's by the reward that was climbed, at a \
-{{ "divergence" if result.kl_is == "KL" else result.kl_is }} of \
-{{ "%.1f"|format(result.policy.kl) }} nats an answer.
-{% if result.policy.proxy <= 0 %}
-**That is no better than the base.**
-{% endif %}
-{% if result.policy.truth is not none %}
-By {% if result.truth == "population" %}the embedded population's true reward{% else %}another \
-reward model{% endif %} they come to {{ result.policy.truth|signed }}, the \
-reference's to {{ result.reference.truth|signed }}.
-{% else %}
-No true reward was measured: a policy that climbs a reward can game it.
-{% endif %}
-
-## Use
-
-`murmuration respond path/to/this/folder --prompts FILE` writes answers with it.
-
-@LOADING@
-
-## Limits
-
-- It writes what a reward likes that was learnt from a crowd. It does not know what is true, safe or
-  good, and what it gained by the reward may be words, length or noise: have answers compared.
-""")
-_LEARNT = _JINJA.from_string("""\
-# A language model that learnt public demonstrations
-
-LoRA of rank {{ result.lora_rank }} ({{ "{:,}".format(result.learnt.dimension) }} trained weights) \
-on {% if base %}`{{ base }}`{% else %}a base{% endif %} (SHA-256 {{ result.base_digest }}), \
-trained on {{ "{:,}".format(result.learnt.demonstrations) }} demonstrations \
-({{ "%.2f"|format(result.learnt.loss) }} nats a token in the last of \
-{{ result.supervised.epochs }} passes). An alignment with a private reward begins here; that \
-reward has no part in it.
-
-## Privacy
-
-{% for text in promise %}
-{{ text }}
-
-{% endfor %}
-The demonstrations were declared public: nobody's judgements or texts are protected by anything
-that was done here.
-""")
+_CARDS = markdown_templates(Path(__file__).with_name("templates"), {"signed": "{:+.2f}".format})
+_POLICY = _CARDS.get_template("policy_card.md")
+_DEMONSTRATIONS = _CARDS.get_template("demonstrations_card.md")

@@ -75,9 +75,23 @@ class AnswerReward:
         """From RUN/model, of a language model with the run's ``iterates`` if they are asked for;
         raises InputError if it is not a reward, or they are not there."""
         found = cls(RewardModel.load(folder))
-        if iterates and isinstance(found.model, SavedReward):
+        if iterates and found.model.features is None:
             found.iterates = Iterates.beside(folder)
         return found
+
+    @property
+    def tells_unusual(self) -> bool:
+        """Whether it can say how unusual an answer is."""
+        return self.model.features is not None or self.iterates is not None
+
+    def unusual(
+        self, prompts: Sequence[str], answers: Sequence[str], place_R: np.ndarray
+    ) -> "_Unusual | Disagreement":
+        """Return what says how unusual an answer is beside these of the reference, if it can."""
+        if self.model.features is not None:
+            return _Unusual(self.model.features, prompts, answers, place_R)
+        assert self.iterates is not None  # or it cannot
+        return Disagreement(self.iterates, prompts, answers, place_R)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """As `Scores`.
@@ -86,9 +100,7 @@ class AnswerReward:
             InputError: a reward is not finite, or no answer fits into the model's context.
         """
         prompts, responses = list(prompts), list(responses)
-        read_R = np.ones(len(responses), dtype=bool)
-        if isinstance(self.model, SavedReward):
-            read_R = self.model.fits(prompts, responses)
+        read_R = self.model.fits(prompts, responses)
         if len(responses) and not read_R.any():
             raise InputError(
                 "--reward: every answer is too long for it to read: lower --max-new-tokens, or "
@@ -141,8 +153,7 @@ class Guards:
 
     def check(self, scores: "Scores") -> None:
         """InputError if a reward has not what they need."""
-        known = isinstance(getattr(scores, "model", None), RewardModel)
-        if self.pessimism and not (known or getattr(scores, "iterates", None)):
+        if self.pessimism and not getattr(scores, "tells_unusual", False):
             raise InputError(
                 "--pessimism is for linear heads, whose features say how unusual an answer is, and "
                 "for language models that were trained with --keep-last"
@@ -190,12 +201,7 @@ class GuardedReward:
         self.slope = float(longer_R @ apart_R) / spread if spread else 0.0
         self._unusual: _Unusual | Disagreement | None = None
         if guards.pessimism:
-            assert isinstance(scores, AnswerReward)  # as was checked
-            if scores.iterates:
-                self._unusual = Disagreement(scores.iterates, asked, flat, place_R)
-            else:
-                features = scores.model.features  # type: ignore[union-attr]
-                self._unusual = _Unusual(features, asked, flat, place_R)
+            self._unusual = scores.unusual(asked, flat, place_R)  # type: ignore[attr-defined]
         self.low, self.high, self.clipped, self.seen = -math.inf, math.inf, 0, 0
         found_R = self(asked, flat)
         self.low, self.high = float(found_R.min()), float(found_R.max())

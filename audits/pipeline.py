@@ -37,8 +37,9 @@ from flwr.app import Message
 
 from murmuration.audits.gaussian import log_ratio
 from murmuration.client.app import app as client_app
-from murmuration.preference.bases import Base
 from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.kinds.linear import LinearModel
+from murmuration.preference.kinds.model import Model
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.auditing import Measured, Scores, Target, Task, derived, one_run_bound
 from murmuration.server.training import train
@@ -50,6 +51,7 @@ _ROUNDS, _CANARIES, _NODES = 4, 1000, 4
 #: The chance to be asked in a round, and what vectors are clipped to.
 SHARE, CLIP = 0.5, 0.05
 _FEATURES = HashingFeatures(dimension=4097, ngrams=1, length_weight=0.0)
+_MODEL = LinearModel(_FEATURES)
 #: Share of the canaries about which a guess is made: half of them "in", half "out". Fixed
 #: beforehand, as the bound asks for.
 _GUESSED = 0.1
@@ -87,7 +89,7 @@ class Learner(Protocol):
         ...
 
     @property
-    def base(self) -> Base | None:
+    def base(self) -> Model | None:
         """What takes the place of what the settings name, if anything."""
         ...
 
@@ -110,7 +112,7 @@ class LinearRewards:
     """Rewards over hashed features, of which each canary has two."""
 
     canaries: int = _CANARIES
-    base: Base = _FEATURES
+    base: Model = _MODEL
 
     @property
     def settings(self) -> dict[str, Any]:

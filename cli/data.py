@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
+from murmuration.api.looking import data as look_at_data
 from murmuration.cli import about_data
 from murmuration.cli.options import meaning
 from murmuration.planning import advice, look
@@ -62,16 +63,16 @@ def data(
         raise InputError(f"--epsilon must be a positive number; got {epsilon}")
     source = about_data.located(source, split, data_config) or source
     columns = about_data.renamed(columns, user_column)
-    given = {
-        "one_user_per_row": one_user_per_row,
-        "kind": kind,
-        "responses": responses,
-        "labels": labels,
-        "max_judgements": max_judgements,
-        "max_characters": max_characters,
-    }
-    declared = {name: value for name, value in given.items() if value is not None}
-    found = look.look_at(source, columns, declared)
+    found = look_at_data(
+        source,
+        columns=columns,
+        kind=kind,
+        responses=responses,
+        labels=labels,
+        max_judgements=max_judgements,
+        max_characters=max_characters,
+        one_user_per_row=one_user_per_row,
+    )
     console = terminal()
     console.print(_OWN, style="yellow")
     for title, body in (

@@ -15,32 +15,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from murmuration.api.ledgers import verify
 from murmuration.cli.options import Json
-from murmuration.client.agent.ledger import OwnLedger
-from murmuration.preference.data.judgements import InputError
-from murmuration.privacy.accounting import accountant, chained_record, second_opinion
-from murmuration.privacy.accounting.chained_record import (
-    Contents,
-    Head,
-    NoRecord,
-    RecordDamaged,
-    RecordInUse,
-)
-from murmuration.privacy.accounting.events import OnPart
-from murmuration.privacy.accounting.ledger_lines import Account, LedgerError, account_of
+from murmuration.preference.data.rows import InputError
+from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.terms import Caveat
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.reporting.live.terminal import Terminal
-from murmuration.reporting.run_files import read_json
-from murmuration.reporting.spent import rows_of
-from murmuration.server.resuming import Done, missing
 from murmuration.sims.runtimes.people import Paid, book
-from murmuration.strategies.protocol.stated_plan import cost
 
 _MOST_SETS = 10
-_RUN, _OWN = "ledger.jsonl", "own-ledger.jsonl"
 
 
 def ledger(
@@ -81,37 +65,10 @@ def ledger(
             )
         _say_book(book(place.expanduser()), as_json)
         return
-    path = _file(place.expanduser())
     expected = _head(expect) if expect else None
-    folder = path.parent
-    # What must agree with the ledger is read before it: the ledger is always further.
-    done = Done.of(folder) if path.name == _RUN else None
-    result = read_json(folder / "result.json") if path.name == _RUN else {}
-    try:
-        contents = chained_record.read(path)
-        first = contents.lines[0] if contents.lines else {}
-        account = None if "own-ledger" in first else account_of(contents, path)
-        wrong = _wrong(path, contents, account, done, result, expected)
-        found = _of_run(account) if account else _of_owner(OwnLedger.read(path))
-        if events:
-            found["written"] = _events(account, folder)
-    except (RecordDamaged, NoRecord, LedgerError) as error:
-        _say({"ledger": str(path), "whole": False, "wrong": [str(error)]}, as_json)
-        sys.exit(1)
-    except RecordInUse as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    report = {
-        "ledger": str(path),
-        "whole": not wrong,
-        "wrong": wrong,
-        "lines": contents.head.index,
-        "head": str(contents.head),
-        **found,
-    }
+    report = verify(place, expected=expected, write_events=events)
     _say(report, as_json)
-    sys.exit(1 if wrong else 0)
+    sys.exit(0 if report["whole"] else 1)
 
 
 def _say_book(rows: list[Paid], as_json: bool) -> None:
@@ -129,127 +86,11 @@ def _say_book(rows: list[Paid], as_json: bool) -> None:
     console.print("operator only: counts of people are exact", style="yellow")
 
 
-def _file(place: Path) -> Path:
-    if not place.is_dir():
-        return place
-    for name in (_RUN, _OWN, f"state/{_OWN}"):
-        path = place / name
-        if path.exists() or chained_record.head_path(path).exists():
-            return path
-    if (place / "config.json").exists():
-        return place / _RUN
-    raise InputError(f"{place}: there is neither {_RUN} nor {_OWN}")
-
-
 def _head(text: str) -> Head:
     try:
         return Head.parse(text)
     except ValueError as error:
         raise InputError(f"--expect: {error}") from None
-
-
-def _wrong(
-    path: Path,
-    contents: Contents,
-    account: Account | None,
-    done: Done | None,
-    result: Mapping[str, Any],
-    expected: Head | None,
-) -> list[str]:
-    """Everything that does not agree with the ledger; nothing if it is whole."""
-    found = []
-    if account and done and (what := missing(path, account, contents.on_chain, done)):
-        found.append(what)
-    if account and account.settled < len(account.lost):
-        found.append(f"{path}: a loss was noted, and the plan not charged again yet")
-    if said := result.get("ledger_head"):
-        try:
-            known = contents.on_chain(Head.parse(str(said)))
-        except ValueError:
-            known = False
-        if not known:
-            found.append(f"{path} was rolled back or replaced: result.json knows another head")
-    if expected and not contents.on_chain(expected):
-        found.append(
-            f"{path} was rolled back or replaced: the expected head, of {expected.index} lines, "
-            "is not on its chain"
-        )
-    return found
-
-
-def _of_run(account: Account) -> dict[str, Any]:
-    """What a run has spent."""
-    promise = account.promise
-    terms: dict[str, Any] = {
-        "adjacency": Adjacency(promise["adjacency"]),
-        "delta": float(promise["delta"]),
-    }
-    budget = promise["budget_epsilon"]
-    total = accountant.epsilon(account.spent.items(), **terms)
-    seen = against_server(account.spent)
-    counted = account.spent - account.closed
-    against = accountant.epsilon(counted.items(), **terms) if account.closed else total
-    return {
-        "kind": "run",
-        **promise,
-        "epsilon": total,
-        "epsilon_against_server": accountant.epsilon(seen.items(), **terms) if seen else None,
-        "budget_left": None if budget is None else max(0.0, budget - against),
-        "losses": account.lost,
-        "caveats": sorted(map(str, account.terms.caveats)),
-        "events": list(rows_of(account, terms)),
-        "parts": _parts(account, terms),
-    }
-
-
-def _events(account: Account | None, folder: Path) -> list[str]:
-    """The files that were written about a run's events."""
-    if account is None:
-        raise InputError("--events is about a run's ledger, and this is an owner's: leave it out")
-    promise = account.promise
-    terms = {"adjacency": Adjacency(promise["adjacency"]), "delta": float(promise["delta"])}
-    try:
-        written = second_opinion.write_events(folder, account.spent.items(), **terms)
-    except OSError as error:
-        raise InputError(f"--events: {folder} cannot be written: {error.strerror}") from None
-    return [str(path) for path in written]
-
-
-def _parts(account: Account, terms: Mapping[str, Any]) -> dict[str, float]:
-    """ε of a user of each part, where users are divided into parts."""
-
-    def of(part: int) -> float:
-        spent = account.spent.items()
-        mine = [(e, times) for e, times in spent if not isinstance(e, OnPart) or e.part == part]
-        return accountant.epsilon(mine, **terms)
-
-    parts = sorted({event.part for event in account.spent if isinstance(event, OnPart)})
-    return {str(part): of(part) for part in parts}
-
-
-def _of_owner(own: OwnLedger) -> dict[str, Any]:
-    """What an owner's agent has let out."""
-    plans = list(own.plans.values())
-    delta = max((plan.delta for plan in plans), default=0.0)
-    same = len({plan.adjacency for plan in plans}) == 1
-    return {
-        "kind": "owner",
-        "answered": dict(own.answered),
-        "refused": own.refusals,
-        "plans": [
-            {
-                "run": plan.run,
-                "adjacency": plan.adjacency.value,
-                "delta": plan.delta,
-                "rounds": plan.rounds,
-                "answered": sum(n for (run, _), n in own.rounds.items() if run == plan.run),
-                "epsilon": plan.epsilon(),
-            }
-            for plan in plans
-        ],
-        "delta": delta or None,
-        "epsilon": cost(plans, delta) if same else None,
-    }
 
 
 def _say(report: Mapping[str, Any], as_json: bool) -> None:

@@ -11,10 +11,8 @@ of the last two.
 Legend: S sampled users, U users of the node.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 from flwr.app import RecordDict
@@ -26,21 +24,12 @@ from murmuration.client.labels.memory import LabelState
 from murmuration.client.labels.pre_randomized import stated_labels
 from murmuration.client.labels.terms import check_terms, check_true_labels
 from murmuration.client.store import UserStore
-from murmuration.preference.bases import (
-    Examples,
-    accuracy_at,
-    in_fitting_batches,
-    largest_batch,
-    trial_examples,
-)
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.language.base_model import LanguageBase
-from murmuration.preference.language.examples import LanguageExamples
-from murmuration.preference.language.next_tokens import NextTokens
-from murmuration.preference.models import PreferenceModel, preference_model
+from murmuration.preference.kinds.model import Examples
+from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies import registry as catalogue
@@ -94,11 +83,12 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     examples = store.examples(str(request["features"]), weights=trains)
     model = preference_model(str(request["model"]), examples.kind, examples.width)
     tried = Tried()
-    if isinstance(examples, LanguageExamples) and trains:
+    if trains:
+        learnt = store.model(str(request["features"]))
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
         group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
         users = len(store.keys_U) if together else 1
-        tried = _tried(examples.base, declared, model, group_size, users)
+        tried = Tried(*learnt.try_out(declared, model, group_size, users))
     entry = messages.RegistryEntry(
         place=store.place,
         places=store.places,
@@ -167,8 +157,6 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     """The bounded sums over the sampled users' contributions."""
     work, examples, places_S = _asked(content, host)
     if work.parameters.get(messages.HEAD_ONLY, False):
-        if not isinstance(examples, LanguageExamples):
-            raise ValueError("a linear head is all that learns: there is none to learn first")
         examples = examples.of_head()
     node_half = host.halves()[str(work.parameters["strategy"])]
     if node_half.model:
@@ -188,32 +176,12 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
     """How often the model agrees with held-out users: the bounded sum of what each contributes."""
     work, examples, _ = _asked(content, host)
     _check_lengths(work.arrays, examples.dimension)
-    tally = Tally(loss=isinstance(examples, NextTokens))
+    tally = Tally(loss=examples.measures_loss)
     total_F = np.zeros(tally.figures)
     for user in work.users_S:  # one at a time: in company their last digits could depend on others
-        found = accuracy_at(work.arrays["theta"], examples.select(np.array([user])))
+        found = examples.select(np.array([user])).accuracy(work.arrays["theta"])
         total_F += tally.contribution(found.by_user, found.loss)
     return messages.sums_reply({messages.TALLY: total_F})
-
-
-@lru_cache(maxsize=4)
-def _tried(
-    base: LanguageBase, schema: Schema, model: PreferenceModel, group_size: int, users: int
-) -> Tried:
-    """InputError where this model cannot be trained here, tried out on texts that are made up:
-    nothing that a user has decides whether a node registers, or what it tells of how fast it is.
-
-    Gradients are compared on short texts; how much is computed at a time follows from what a token
-    takes, where nobody said it; and memory is looked for with as much as a round of such a group
-    size can ask for at a time.
-    """
-    trial_examples(base, schema).check(model)
-    base = in_fitting_batches(base, schema, model)
-    largest = largest_batch(base, schema, group_size)
-    begun = time.monotonic()
-    largest.probe(model, users)
-    seconds = (time.monotonic() - begun) / len(largest.text_JK)
-    return Tried(base.batch_tokens, seconds)
 
 
 def _check_declared(data: Data, kind: str, responses: object) -> None:
@@ -221,9 +189,10 @@ def _check_declared(data: Data, kind: str, responses: object) -> None:
 
     What is said are declarations, which no user has a part in.
     """
-    if isinstance(data, Judgements) and (data.kind, data.most_responses) != (kind, responses):
+    declared = data.declared
+    if declared is not None and declared != (kind, responses):
         raise ValueError(
-            f"this node's data are declared to be {data.kind} over at most {data.most_responses} "
+            f"this node's data are declared to be {declared[0]} over at most {declared[1]} "
             f"responses, and the run is about {kind} over at most {responses}: its owner declares "
             "them with node-config kind=… responses=… (or murmuration agent --kind --responses)"
         )
@@ -231,7 +200,7 @@ def _check_declared(data: Data, kind: str, responses: object) -> None:
 
 def _check_users(data: Data, rows: bool) -> None:
     """ValueError where the run and this node do not mean the same by a user: rows, or people."""
-    if (isinstance(data, Judgements) and data.one_user_per_row) != rows:
+    if data.one_user_per_row != rows:
         here, there = ("people", "rows") if rows else ("rows", "people")
         raise ValueError(
             f"the users of this node are {here}, and the run promises to protect {there}: "
@@ -243,7 +212,7 @@ def _check_users(data: Data, rows: bool) -> None:
 def _check_public(data: Data) -> None:
     """ValueError where what users were shown tells how they rated it: in a simulation only, since
     deployed nodes make no pairs of thumbs."""
-    if isinstance(data, Judgements) and data.thumbs:
+    if data.thumbs:
         raise ValueError(THUMBS_TELL)
 
 
@@ -266,9 +235,8 @@ def _judged(store: UserStore, asked: messages.Asked) -> Judgements:
     hosts texts that nobody judged.
     """
     places_S = store.where(asked)
-    here = store.judgements.select(places_S[places_S >= 0])
-    if not isinstance(here, Judgements):
-        raise ValueError("this node hosts users' texts, not judgements")
+    judgements = store.judgements.as_judgements("this node hosts users' texts, not judgements")
+    here = judgements.select(places_S[places_S >= 0])
     counts_S = np.zeros(len(asked), dtype=np.int64)
     counts_S[places_S >= 0] = here.counts_U
     ids = iter(here.user_ids)

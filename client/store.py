@@ -26,14 +26,13 @@ from typing import TypeVar
 import numpy as np
 from flwr.app import Context
 
-from murmuration.preference.bases import Base, Examples, base_of, examples_of
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.data_sets import parse_source
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
 from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.escaping import get_logger
-from murmuration.preference.language.base_model import LanguageBase
-from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.online import local
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.strategies.protocol.messages import Asked
@@ -76,11 +75,15 @@ class UserStore:
         """
         if features in self._examples:
             return self._examples[features]
-        base = _base(self._here(features), weights)
-        found = self._made(base)
-        if weights or not isinstance(base, LanguageBase):
-            self._examples[features] = found
-        return found
+        model = self.model(features, weights)
+        examples = self._made(model)
+        if model.computes:
+            self._examples[features] = examples
+        return examples
+
+    def model(self, features: str, weights: bool = True) -> Model:
+        """Return what is learnt on, by its JSON config; ``weights`` as of `examples`."""
+        return _base(self._here(features), weights)
 
     def _here(self, features: str) -> str:
         """What a server describes, at a node: names of a hub are a server's word there."""
@@ -88,13 +91,12 @@ class UserStore:
             return features
         return json.dumps(local(json.loads(features), Path("the server's description")))
 
-    def _made(self, base: Base) -> Examples:
-        """Tokens serve whatever is computed of them at a time."""
-        if isinstance(base, LanguageBase):
-            for there in self._examples.values():
-                if isinstance(there, LanguageExamples) and there.base.model is base.model:
-                    return there.in_batches(base.settings.batch_tokens)
-        return self.leaving_out(lambda left_out: examples_of(self.judgements, base, left_out))
+    def _made(self, model: Model) -> Examples:
+        """Return examples that were made before, if they serve this model, too, or new ones."""
+        for made in self._examples.values():
+            if (examples := model.reuse(made)) is not None:
+                return examples
+        return self.leaving_out(lambda left_out: model.examples(self.judgements, left_out))
 
     def leaving_out(self, made: Callable[[LeftOut | None], T]) -> T:
         """What is made of the users' rows, those left out that are of no use for it.
@@ -270,11 +272,10 @@ def load_judged(
     schema: Schema = PAIRS,
 ) -> Judgements:
     """As ``load``, where only judgements will do."""
-    judgements = load(data, columns, bad_rows, schema=schema)
-    assert isinstance(judgements, Judgements)  # of any other task there are no labels
-    return judgements
+    loaded = load(data, columns, bad_rows, schema=schema)
+    return loaded.as_judgements("users' texts have no labels")
 
 
 @lru_cache(maxsize=4)
-def _base(features: str, weights: bool = True) -> Base:
+def _base(features: str, weights: bool = True) -> Model:
     return base_of(json.loads(features), weights)

@@ -1,8 +1,7 @@
-"""The programs of a deployment as child processes of this one: for trying, testing and torturing.
+"""The programs of a deployment as child processes of this one.
 
 Each program runs in a session of its own with its output in a log file; ending it ends everything
-that it started, daemons too. Whatever happens here, leaving the ``with`` block ends them all, and
-if this process is killed, SIGKILL included, they end within seconds.
+that it started, daemons too. If this process is killed, SIGKILL included, they end within seconds.
 """
 
 import contextlib
@@ -19,14 +18,11 @@ from typing import Any, BinaryIO
 
 import psutil
 
-from murmuration.client.agent.unix_socket import answers
 from murmuration.client.isolated import owners_environment, python
 from murmuration.deploy import templates
 from murmuration.deploy.certificates import executor_secret, write_new
 from murmuration.deploy.confined import in_namespace, node_environment
-from murmuration.deploy.handed_over import AUTHORITY, KEY, POLICY
-from murmuration.deploy.init import Deployment
-from murmuration.deploy.register import register
+from murmuration.deploy.handed_over import AUTHORITY, KEY
 from murmuration.deploy.templates import EXECUTOR_SECRET
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.runtimes.process_reaper import descendants, keeping
@@ -142,76 +138,6 @@ def end_all(programs: Sequence[Program]) -> None:
         program.end()
 
 
-class Site:
-    """A deployment's programs on this machine.
-
-    ``folder`` is one that ``write_deployment`` made; logs go to ``logs``. Used as a context.
-    """
-
-    def __init__(self, folder: Path, deployment: Deployment, logs: Path) -> None:
-        self.folder, self.deployment, self.logs = folder, deployment, logs
-        self.server = folder / "server"
-        self.programs: dict[str, Program] = {}
-
-    def __enter__(self) -> "Site":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        end_all(list(reversed(self.programs.values())))
-
-    def start(self, name: str, command: Sequence[str], **how: object) -> Program:
-        """Start a program under a name; a former one of that name has ended or is ended."""
-        if name in self.programs:
-            self.programs[name].end()
-        self.programs[name] = Program(command, self.logs / f"{name}.log", **how)  # type: ignore[arg-type]
-        return self.programs[name]
-
-    def start_superlink(self) -> Program:
-        """The SuperLink, listening."""
-        command = templates.superlink(self.server, self.deployment.bind, self.deployment.port)
-        program = self.start("superlink", command, environment=environment_of(self.server))
-        wait_for(lambda: listens(program, self.deployment.port), 120, "the SuperLink", program)
-        return program
-
-    def start_superexec(self) -> Program:
-        """What starts ServerApps."""
-        command = templates.superexec(self.server, self.deployment.port)
-        return self.start("superexec", command, environment=environment_of(self.server))
-
-    def register(self) -> None:
-        """Let the clients' keys in."""
-        register(self.folder)
-
-    def client(self, name: str) -> Path:
-        """The folder that a client is handed."""
-        return self.folder / "clients" / name
-
-    def state(self, name: str) -> Path:
-        """What a client keeps beside it."""
-        return state_beside(self.client(name))
-
-    def socket(self, name: str) -> Path:
-        """Where a client's agent answers."""
-        return self.logs / f"{name}.sock"
-
-    def start_agent(self, name: str, data: Path, *, wait: bool = True) -> Path:
-        """A client's agent, answering if ``wait``; its socket."""
-        place, state, socket = self.client(name), self.state(name), self.socket(name)
-        how = agent_program(place / POLICY, data, state, socket)
-        program = self.start(f"{name}-agent", **how)
-        if wait:
-            wait_for(lambda: answers(socket), 300, f"the agent of {name}", program)
-        return socket
-
-    def start_node(self, name: str, socket: Path, port: int) -> Program:
-        """A client's SuperNode, and the executor that starts apps for it."""
-        work = node_folder(self.client(name))
-        started = node_programs(work, self.deployment.address, socket, port, None)
-        for part, how in started.items():
-            self.start(f"{name}-{part}", scratch=work, **how)
-        return self.programs[f"{name}-node"]
-
-
 def new_secret(place: Path) -> None:
     """A fresh secret for a SuperNode and its executor, who live as long as it does."""
     (place / EXECUTOR_SECRET).unlink(missing_ok=True)
@@ -277,16 +203,6 @@ def agent_program(policy: Path, data: Path, state: Path, socket: Path) -> dict[s
         "environment": owners_environment(),
         "cwd": own_folder(state),
     }
-
-
-def listens(program: Program, port: int) -> bool:
-    """Whether a program, or what it started, listens on a TCP port."""
-    with contextlib.suppress(psutil.Error):
-        for process in [psutil.Process(program.process.pid), *descendants(program.process.pid)]:
-            for connection in process.net_connections(kind="tcp"):
-                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-                    return True
-    return False
 
 
 def wait_for(

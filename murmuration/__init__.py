@@ -1,9 +1,10 @@
 """Learn what a crowd prefers without learning what anyone in it prefers.
 
-``train`` makes a run, ``plan`` says before what it will cost, ``compare`` runs strategies side by
-side. ``Run`` is a finished run and ``RewardModel`` what it has learnt; within ``online()`` a hub
-may be asked for what a folder names. Everything else is internal: it may change from one version to
-the next.
+``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
+``compare`` runs strategies side by side. ``Run`` is a finished run and ``RewardModel`` what it has
+learnt; ``score``, ``align``, ``synthesize`` and ``winrate`` use that. Within ``online()`` a hub may
+be asked for what a folder names. Everything else is internal: it may change from one version to the
+next.
 
     import murmuration as mm
     mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]
@@ -16,16 +17,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from murmuration.alignment.reinforce import Steps
+    from murmuration.alignment.rewards import Guards
+    from murmuration.alignment.supervised import Supervised
+    from murmuration.api.aligning import AlignedPolicy, align
     from murmuration.api.comparing import compare
+    from murmuration.api.judging import winrate
+    from murmuration.api.looking import data
     from murmuration.api.run import Run
+    from murmuration.api.scoring import score
+    from murmuration.api.synthesizing import SyntheticPreferences, synthesize
     from murmuration.api.training import train
     from murmuration.planning.plan import plan
+    from murmuration.preference.language.generation import Sampling
     from murmuration.preference.online import online
     from murmuration.preference.reward import RewardModel
     from murmuration.strategies.settings import Settings
     from murmuration.strategies.spec import Strategy
 
-__all__ = ["RewardModel", "Run", "Settings", "Strategy", "compare", "online", "plan", "train"]
+__all__ = [
+    "AlignedPolicy",
+    "Guards",
+    "RewardModel",
+    "Run",
+    "Sampling",
+    "Settings",
+    "Steps",
+    "Strategy",
+    "Supervised",
+    "SyntheticPreferences",
+    "align",
+    "compare",
+    "data",
+    "online",
+    "plan",
+    "score",
+    "synthesize",
+    "train",
+    "winrate",
+]
 
 # Installed, the rooms (client, server, strategies, …) lie in this folder. In a checkout, and in an
 # app bundle that Flower makes of one, they lie beside it.
@@ -35,14 +65,25 @@ if not (_HERE / "privacy").is_dir():
 
 #: Where names are that are imported when they are asked for: some need libraries that take seconds.
 _PLACES = {
+    "AlignedPolicy": "murmuration.api.aligning",
+    "Guards": "murmuration.alignment.rewards",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
+    "Sampling": "murmuration.preference.language.generation",
     "Settings": "murmuration.strategies.settings",
+    "Steps": "murmuration.alignment.reinforce",
     "Strategy": "murmuration.strategies.spec",
+    "Supervised": "murmuration.alignment.supervised",
+    "SyntheticPreferences": "murmuration.api.synthesizing",
+    "align": "murmuration.api.aligning",
     "compare": "murmuration.api.comparing",
+    "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
     "plan": "murmuration.planning.plan",
+    "score": "murmuration.api.scoring",
+    "synthesize": "murmuration.api.synthesizing",
     "train": "murmuration.api.training",
+    "winrate": "murmuration.api.judging",
 }
 
 

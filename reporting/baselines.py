@@ -44,8 +44,6 @@ def on_public_test(config: RunConfig, score: Score | None) -> dict[str, Any] | N
     except (InputError, OSError) as error:
         _log.warning("no baselines: %s", error)
         return None
-    if judgements is None:
-        return None
     most = _MOST_BY_A_LANGUAGE_MODEL if config.base else _MOST_SCORED
     try:
         return baselines(judgements, score, most)
@@ -54,11 +52,11 @@ def on_public_test(config: RunConfig, score: Score | None) -> dict[str, Any] | N
         return baselines(judgements, None)
 
 
-def _read(config: RunConfig) -> Judgements | None:
+def _read(config: RunConfig) -> Judgements:
     skip: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
     schema = replace(config.schema, labels="true")
     data = load_data(config.task, config.test, config.columns, skip, schema)
-    return data if isinstance(data, Judgements) else None
+    return data.as_judgements("users' texts are not judged")
 
 
 def baselines(

@@ -25,7 +25,7 @@ from murmuration.reporting.figures import (
     points_of_error,
     share_text,
 )
-from murmuration.reporting.report import STYLE, template
+from murmuration.reporting.jinja import TEMPLATES, html_templates
 from murmuration.reporting.run_files import read_json, read_metrics
 
 _NO_LEDGER = "Its ledger is not there, or not whole: nobody can tell what was spent."
@@ -238,65 +238,11 @@ def _test_of(run: RunSeen) -> str | None:
 
 def comparison_page(runs: Sequence[RunSeen]) -> str:
     """The runs as one page that fetches nothing."""
-    return MARK + _PAGE.render(
-        style=STYLE,
+    return f"{MARK}\n" + _PAGE.render(
         headings=HEADINGS[1:],
         runs=[(run.name, run.line()[1:]) for run in runs],
         warnings=warnings_of(runs),
     )
 
 
-_PAGE = template("""
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ "Runs compared" if runs|length > 1 else "A run that has not ended" }}</title>
-<style>
-{{ style|safe }}
-main.wide { max-width: 68rem; }
-.runs th, .runs td { width: auto; padding-right: .9rem; }
-.runs thead th { border-bottom-width: 2px; }
-@media (max-width: 62rem) {
-  .runs thead { display: none; }
-  .runs tr { display: block; margin-bottom: 1.6rem; }
-  .runs th, .runs td { display: block; border: 0; padding: .12rem 0; }
-  .runs th { font-weight: 650; color: var(--ink); border-bottom: 1px solid var(--line); }
-  .runs td::before { content: attr(data-of) ": "; color: var(--soft); }
-}
-</style>
-</head>
-<body>
-<main class="wide">
-<p class="eyebrow">Murmuration</p>
-<h1>{{ "Runs compared" if runs|length > 1 else "A run that has not ended" }}</h1>
-{% if warnings %}
-<aside><h2>Before you compare</h2><ul>
-{% for text in warnings %}
-<li>{{ text }}</li>
-{% endfor %}
-</ul></aside>
-{% endif %}
-<table class="runs">
-<thead><tr><th scope="col">run</th>
-{% for heading in headings %}
-<th scope="col">{{ heading }}</th>
-{% endfor %}
-</tr></thead>
-<tbody>
-{% for name, cells in runs %}
-<tr><th scope="row">{{ name }}</th>
-{% for cell in cells %}
-<td data-of="{{ headings[loop.index0] }}">{{ cell }}</td>
-{% endfor %}
-</tr>
-{% endfor %}
-</tbody>
-</table>
-<footer>Accuracies with at most one standard error. ε is rounded up. Each run's own report says what
-is not covered.</footer>
-</main>
-</body>
-</html>
-""")
+_PAGE = html_templates(TEMPLATES).get_template("comparison.html.md")

@@ -2,7 +2,8 @@
 
 The same entries whatever made the model, so that cards can be compared; None where there is no
 figure. Every figure is rounded up. What an attacker can find (``privacy.attack_bounds``) follows
-from a run's whole privacy curve on its own card, and from (ε, δ) on what was made from it.
+from a run's whole privacy curve on its own card and on its exports, and from (ε, δ) on what stands
+on several runs.
 """
 
 import dataclasses

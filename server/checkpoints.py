@@ -7,6 +7,10 @@ It is written while the next round is computed, from the arrays that training go
 long, and nothing changes them before the next release, which waits for it
 (``CohortStrategy.start``). So a crash loses one charged round at most, as if nothing else were done
 meanwhile.
+
+Everything outside ``private/`` may be released, so arrays of the state that are named as private
+lie there, in a file for each round: the one of the round before goes when the next checkpoint is on
+disk.
 """
 
 import hashlib
@@ -24,10 +28,12 @@ from safetensors import numpy as safetensors
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.durable_files import replace_file
+from murmuration.strategies.base import PRIVATE
 
 #: Where it lies in a run's folder.
 PLACE = Path("checkpoint") / "state.safetensors"
 _ROUND, _LINES, _HASH, _CHECK = "round", "ledger_lines", "ledger_hash", "sha256"
+_PRIVATE_ARRAYS = "private_arrays"  # how many there are, where there are any
 
 
 @dataclass(frozen=True)
@@ -41,13 +47,23 @@ class Checkpoint:
 
 def save(folder: Path, checkpoint: Checkpoint) -> None:
     """Replace the checkpoint of a run's folder; it is on disk when this returns."""
+    state = checkpoint.state
+    private = {name: array for name, array in state.items() if name.startswith(PRIVATE)}
+    if private:
+        path = _private_place(folder, checkpoint.round)
+        replace_file(path, _pieces({**private, _CHECK: _checksum(private)}))
     arrays = {
-        **checkpoint.state,
+        **{name: array for name, array in state.items() if name not in private},
+        **({_PRIVATE_ARRAYS: np.array([len(private)])} if private else {}),
         _ROUND: np.array([checkpoint.round]),
         _LINES: np.array([checkpoint.head.index]),
         _HASH: np.frombuffer(bytes.fromhex(checkpoint.head.hash), dtype=np.uint8),
     }
     replace_file(folder / PLACE, _pieces({**arrays, _CHECK: _checksum(arrays)}))
+    if private:
+        for earlier in path.parent.glob("state-*.safetensors"):
+            if earlier != path:
+                earlier.unlink()
 
 
 def load(folder: Path) -> Checkpoint | None:
@@ -62,13 +78,17 @@ def load(folder: Path) -> Checkpoint | None:
         "charged again"
     )
     try:
-        arrays = safetensors.load(path.read_bytes())
-        if not np.array_equal(arrays.pop(_CHECK), _checksum(arrays)):
-            raise ValueError("its checksum is another")
+        arrays = _verified(path)
         head = Head(int(arrays.pop(_LINES)[0]), arrays.pop(_HASH).tobytes().hex())
-        return Checkpoint(int(arrays.pop(_ROUND)[0]), arrays, head)
+        round_ = int(arrays.pop(_ROUND)[0])
+        if arrays.pop(_PRIVATE_ARRAYS, None) is not None:
+            path = _private_place(folder, round_)
+            arrays |= _verified(path)
+        return Checkpoint(round_, arrays, head)
     except FileNotFoundError:
-        return None
+        if path == folder / PLACE:
+            return None
+        raise InputError(f"{path} is gone: {advice}") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except (SafetensorError, ValueError, KeyError, TypeError, IndexError) as error:
@@ -77,6 +97,18 @@ def load(folder: Path) -> Checkpoint | None:
 
 #: Types of numbers by numpy's names, as safetensors has them.
 _TYPES = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<u8": "U64", "|u1": "U8", "|b1": "BOOL"}
+
+
+def _verified(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file, but for their checksum; ValueError if that is another."""
+    arrays = safetensors.load(path.read_bytes())
+    if not np.array_equal(arrays.pop(_CHECK), _checksum(arrays)):
+        raise ValueError("its checksum is another")
+    return arrays
+
+
+def _private_place(folder: Path, round_: int) -> Path:
+    return folder / "private" / f"state-{round_:06d}.safetensors"
 
 
 def _pieces(arrays: Mapping[str, np.ndarray]) -> Iterator[memoryview]:

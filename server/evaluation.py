@@ -13,19 +13,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import torch
 
-from murmuration.preference.bases import Base, Examples, accuracy_at, examples_of
+from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.choices import JUDGED, NEXT_TOKENS
-from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, OnBadRows
+from murmuration.preference.data.judgements import InputError, LeftOut, OnBadRows
 from murmuration.preference.data.loading import load_data
 from murmuration.preference.escaping import get_logger
-from murmuration.preference.language.examples import LanguageExamples
-from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.next_tokens import NextTokens, scored_tokens
-from murmuration.preference.language.policies import PolicyExamples
-from murmuration.preference.language.policy_class import ClassExamples
-from murmuration.preference.reward import Accuracy, accuracy_by
+from murmuration.preference.kinds.model import Examples, Model
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.server.resuming import HELD_OUT_FIGURES
@@ -34,8 +28,6 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import RunContext
 
 _log = get_logger("murmuration")
-
-_WRITTEN = 64  # responses of a policy, to see how long they are
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ class HeldOut:
     of_users: int | None = None
 
 
-def public_test(config: RunConfig, features: Base) -> Examples | None:
+def public_test(config: RunConfig, model: Model) -> Examples | None:
     """The public test set, or None if the run holds out users of its own.
 
     Raises:
@@ -80,25 +72,25 @@ def public_test(config: RunConfig, features: Base) -> Examples | None:
     # Of true labels, whatever those trained on went through.
     schema = replace(config.schema, labels="true")
     data = load_data(config.task, config.test, config.columns, skip, schema)
-    if config.task in JUDGED and isinstance(data, Judgements) and not data.decided:
+    if config.task in JUDGED and not data.decided:
         why = (
-            "nobody has thumbs up and down" if data.kind == "thumbs" else "every judgement is a tie"
+            "nobody has thumbs up and down"
+            if schema.kind == "thumbs"
+            else "every judgement is a tie"
         )
         raise InputError(f"--test {config.test}: {why}, nothing to predict")
     left_out = LeftOut(skip) if skip == "skip" else None
-    examples = examples_of(data, features, left_out)
+    examples = model.examples(data, left_out)
     if left_out is not None and left_out.rows:
         left_out.check(int(examples.counts_U.sum()), "")
         reason = left_out.reasons[0]
         _log.warning("%d rows of --test are left out, the first: %s", left_out.rows, reason)
-    if isinstance(examples, LanguageExamples):
-        return replace(examples, public=True)
-    return examples.in_public() if isinstance(examples, ClassExamples) else examples
+    return examples.in_public()
 
 
 def on_test(theta_D: np.ndarray, test: Examples) -> HeldOut:
     """The figures of a model on a public test."""
-    return _held_out(accuracy_at(theta_D, test), test)
+    return _held_out(test.accuracy(theta_D), test)
 
 
 def _held_out(found: Accuracy, test: Examples) -> HeldOut:
@@ -109,47 +101,16 @@ def _held_out(found: Accuracy, test: Examples) -> HeldOut:
         users=found.users,
         error=math.sqrt(max(0.0, variance) / max(1, found.users)),
         chance=found.chance,
-        loss=found.loss if isinstance(test, NextTokens) else None,
+        loss=found.loss if test.measures_loss else None,
         of_users=len(test.counts_U),
     )
 
 
 def at_the_end(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict[str, float]]:
-    """The figures of a model on a public test; of a policy also what is to be known beside them:
-
-    - ``policy_saturated``: the share of pairs beyond the clip of its loss, which taught nothing;
-    - ``policy_chosen_ratio``, ``policy_rejected_ratio``: how much likelier, in nats, it has made
-      responses than its reference does, on average;
-    - ``policy_chosen_tokens``, ``policy_written_tokens``: how long chosen responses are, and those
-      that it writes to as many as ``_WRITTEN`` of the prompts, broken off at the longest chosen.
-    """
-    if not isinstance(test, PolicyExamples):
-        return on_test(theta_D, test), {}
-    theta = torch.from_numpy(np.array(theta_D, dtype=np.float32))
-    ratio_JK = test.ratios(theta)
-    there_JW = torch.from_numpy(test.text_JK[:, 1:] >= 0)
-    chosen_J, tokens = test.text_JK[:, 0], test.tokens
-    length_J = scored_tokens(tokens, chosen_J)
-    prompts = np.unique(chosen_J)[:: max(1, len(np.unique(chosen_J)) // _WRITTEN)][:_WRITTEN]
-    limit = test.base.texts.limit
-    longest = max(1, min(int(length_J.max()), limit // 2))
-    openings = []
-    for text in prompts.tolist():
-        first = int(tokens.start_T[text])
-        ids = tokens.ids[first : first + int(tokens.second_T[text])].tolist()
-        openings.append(ids[-(limit - longest) :])
-    test.base.put(theta)
-    with torch.no_grad(), test.base.computing():
-        written = Writer(test.base.model, test.base.texts).continue_tokens(
-            [ids for ids in openings if ids], Sampling(max_new_tokens=longest)
-        )
-    return _held_out(accuracy_by(test.logits_of(ratio_JK), test), test), {
-        "policy_saturated": float(test.loss.saturated(ratio_JK)[there_JW].double().mean()),
-        "policy_chosen_ratio": float(ratio_JK[:, 0].mean()),
-        "policy_rejected_ratio": float(ratio_JK[:, 1:][there_JW].mean()),
-        "policy_chosen_tokens": float(length_J.mean()),
-        "policy_written_tokens": float(np.mean([len(ids) for ids in written] or [0.0])),
-    }
+    """Return the figures of a finished model on a public test, and what is to be known beside
+    them; see `Examples.figures`."""
+    accuracy, more = test.figures(theta_D)
+    return _held_out(accuracy, test), more
 
 
 def on_held_out(

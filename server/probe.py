@@ -16,9 +16,8 @@ from statistics import median
 
 import numpy as np
 
-from murmuration.preference.bases import Base, largest_examples
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.language.policy_class import PolicyClass
+from murmuration.preference.kinds.model import Model
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
@@ -34,7 +33,7 @@ _MORE = 8  # times as many judgements, until there are enough
 
 
 def deadline(
-    config: RunConfig, built: BuiltStrategy, base: Base, measured: Sequence[float] = ()
+    config: RunConfig, built: BuiltStrategy, model: Model, measured: Sequence[float] = ()
 ) -> float:
     """Seconds to wait for the nodes of a round, as if one of them hosted the whole cohort.
 
@@ -44,28 +43,28 @@ def deadline(
     strategy = built.strategy
     if strategy.name not in registry.node_halves():
         return FLOOR  # nothing is computed at nodes
-    if isinstance(base, PolicyClass):
+    if not model.trains:
         return FLOOR  # that of so many policies is not tried out
     everybody = strategy.sampler.probability >= 1.0
     users = (config.users or len(strategy.participants.train)) if everybody else config.cohort
     whole, judgements = users * built.group_size, 1
     if measured:
         return max(FLOOR, FACTOR * median(measured) * whole)
-    _seconds(config, built, base, 1)  # compiles, loads
+    _seconds(config, built, model, 1)  # compiles, loads
     while True:
         begun = time.monotonic()
-        seconds = _seconds(config, built, base, judgements)
+        seconds = _seconds(config, built, model, judgements)
         if judgements >= whole or time.monotonic() - begun >= _ENOUGH:
             return max(FLOOR, FACTOR * seconds * whole / judgements)
         judgements = min(whole, judgements * _MORE)
 
 
-def _seconds(config: RunConfig, built: BuiltStrategy, base: Base, judgements: int) -> float:
+def _seconds(config: RunConfig, built: BuiltStrategy, model: Model, judgements: int) -> float:
     """What the node half takes for users who have so many judgements together."""
     strategy = built.strategy
     each = min(judgements, built.group_size)
     schema = Schema(config.kind, config.responses)  # type: ignore[arg-type]
-    examples = largest_examples(base, schema, ceil(judgements / each), each)
+    examples = model.largest_examples(schema, ceil(judgements / each), each)
     arrays = {"theta": strategy.optimizer.theta_D.astype(np.float32), **strategy.arrays()}
     parameters = {"round": 1, "model": config.model, **strategy.parameters()}
     users_S = np.arange(len(examples.start_U) - 1)

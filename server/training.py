@@ -12,17 +12,15 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from flwr.serverapp import Grid
 
-from murmuration.preference.bases import Base, Examples, base_of
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.base_model import LanguageBase
+from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.language.checkpoint import weights_digest
-from murmuration.preference.language.policy_class import ClassExamples, PolicyClass
-from murmuration.preference.language.reward import reward_model
-from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.accounting.terms import Caveat, caveat_sentences
@@ -70,12 +68,12 @@ class _Clock:
 def train(
     config: RunConfig,
     grid: Grid,
-    features: Base | None = None,
+    model: Model | None = None,
     on_metrics: OnMetrics = lambda line: None,
 ) -> dict[str, object]:
     """Run ``config`` over ``grid``; returns the result, which also stands in ``result.json``.
 
-    ``features`` takes the place of the feature map or language model that the config names;
+    ``model`` takes the place of what the config names to be learnt;
     ``on_metrics`` hears each line of ``metrics.jsonl``.
 
     Raises:
@@ -87,8 +85,8 @@ def train(
             return result  # asking held-out users again would be one more release
         try:
             # Whose weights are for nodes; without a test they are needed once, to be saved.
-            features = features or base_of(base_config(config), weights=bool(config.test))
-            return _train(config, grid, folder, features, on_metrics)
+            model = model or base_of(base_config(config), weights=bool(config.test))
+            return _train(config, grid, folder, model, on_metrics)
         except RunAborted as aborted:
             folder.abort(aborted.reason, aborted.sentence, aborted.private)
             raise
@@ -104,14 +102,14 @@ def train(
 
 
 def _train(
-    config: RunConfig, grid: Grid, folder: RunDirectory, features: Base, on_metrics: OnMetrics
+    config: RunConfig, grid: Grid, folder: RunDirectory, model: Model, on_metrics: OnMetrics
 ) -> dict[str, object]:
     lineage, of_rows = with_class(lineage_of(config), config), lineage_of_data(config)
     whose = _whose(config, of_rows, bool(lineage.runs))
     lineage = covering(lineage, of_rows)
     source = Randomness(config.seed if config.seed >= 0 else None)
-    test = public_test(config, features)
-    described = folder.keep_base(features.to_config())
+    test = public_test(config, model)
+    described = folder.keep_base(model.to_config())
     asked, config = config, replace(config, timeout=config.timeout or FLOOR)
     taking_part = participants(config, grid, folder, json.dumps(described))
     tried = [entry.tried for entry in taking_part.registry.entries.values()]
@@ -123,8 +121,8 @@ def _train(
         participants=taking_part,
         source=source,
         features=json.dumps(described),
-        dimension=features.dimension,
-        head=features.head_part if isinstance(features, LanguageBase) else (0, 0),
+        dimension=model.dimension,
+        head=model.head_part,
         log=folder.log_private,
         grid=grid,
         once=folder.once,
@@ -150,7 +148,7 @@ def _train(
             ledger.charge(coins.coins, round_=0, covers="coins of who is held out")
         if not asked.timeout:
             measured = [found.seconds for found in tried if found.seconds]
-            built.strategy.timeout = _probed(config, folder, built, features, measured)
+            built.strategy.timeout = _probed(config, folder, built, model, measured)
         pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
@@ -160,46 +158,39 @@ def _train(
             else (on_held_out(theta_D, context, built.strategy, ledger), {})
         )
         result = result_of(config, context, built, ledger, figure, pace, folder) | beside
-    took = {"attention": features.attention} if isinstance(features, LanguageBase) else {}
-    result["features"] = {**described, **took}
+    result["features"] = {**described, **model.details}
     result["versions"] = versions()
-    if isinstance(features, PolicyClass):
-        result["choice"] |= _chosen(theta_D, features, test)  # type: ignore[operator]
+    if choice := model.choice(theta_D, test):
+        result["choice"] |= choice  # type: ignore[operator]
     own = ReleasedRun.read(folder.ledger_path)
     promise = lineage | Promise((own,))
     result["promise"] = promise.to_json()
     result["private"] = result["private"] and not promise.seeded  # nor is what stands on such a run
-    first = [*earlier_runs(promise, own, whose), *_merged(features.to_config())]
+    first = [*earlier_runs(promise, own, whose), *_merged(model.to_config())]
     theirs = caveat_sentences(promise.caveats - own.terms.caveats)
     result["warnings"] = [*first, *theirs, *result["warnings"]]  # type: ignore[misc]
-    if isinstance(features, LanguageBase) and features.device.type == "meta":
-        features = base_of(features.to_config())
-    model = reward_model(theta_D, features, config.model)
-    score = None if isinstance(features, PolicyClass) else model.score
+    model = model.loaded()
+    score = partial(_scores, model, theta_D) if model.trains else None
     if (public := on_public_test(config, score)) is not None:
         result["baselines"] = public
     account = first_sentence(str(result["account"])) if config.private else None
     told = details(promise, result=result, sampling=account, rows=WORDS[config.task].rows[:-1])
     place, card = folder.path / "model", model_card(result, told)
-    if isinstance(model, RewardModel) and not of_rows.runs:  # its run's ledger lies beside it
-        model.save(place, card, overwrite=True)
-    else:
-        model.save(place, card, overwrite=True, beside=lambda new: files_of(promise, new, told))
+    beside = None  # its run's ledger lies beside it
+    if model.holds_promise or of_rows.runs:
+        beside = partial(files_of, promise, details=told)
+    model.save(place, theta_D, config.model, card, overwrite=True, beside=beside)
     result["weights"] = weights_digest(folder.path / "model")
     write_report(folder.path, result, folder.metrics())
     folder.write_json("result.json", result)
     return result
 
 
-def _chosen(theta_P: np.ndarray, policies: PolicyClass, test: Examples | None) -> dict[str, object]:
-    """Which policy was chosen; on a public test, what judgements lose under each, on average."""
-    policy = policies.policies[policies.chosen(theta_P)]
-    found: dict[str, object] = {"name": policy.name, "path": policy.path, "digest": policy.digest}
-    if isinstance(test, ClassExamples):
-        mean_P = test.losses().mean(axis=0).tolist()
-        names = [each.name for each in policies.policies]
-        found["test_losses"] = dict(zip(names, mean_P, strict=True))
-    return found
+def _scores(
+    model: Model, theta_D: np.ndarray, prompts: Sequence[str], responses: Sequence[str]
+) -> np.ndarray:
+    """Return the rewards of R prompts with R responses at θ, (R,)."""
+    return model.scores([theta_D], prompts, responses)[0]
 
 
 def _whose(config: RunConfig, of_rows: Promise, of_base: bool) -> str:
@@ -225,13 +216,13 @@ def _probed(
     config: RunConfig,
     folder: RunDirectory,
     built: BuiltStrategy,
-    features: Base,
+    model: Model,
     measured: Sequence[float],
 ) -> float:
     """Seconds to wait for the nodes of a round; this machine need not be able to do their work."""
     seconds, why = FLOOR, None
     try:
-        seconds = deadline(config, built, features, measured)
+        seconds = deadline(config, built, model, measured)
     except Exception as error:  # out of memory, say; what is wrong with the work shows at nodes
         why = f"{type(error).__name__}: {error}"
     folder.log_private({"timeout": seconds, "not probed": why})

@@ -232,8 +232,6 @@ def client_update(
     arguments (with a seeded ``source``). Raises KeyError or ValueError for parameters that are
     missing or wrong.
     """
-    from murmuration.preference.linear.gradients import sum_over_users
-
     clip = clip_of(work)
     centre_D = work.tensor("centre").double() if "centre" in work.arrays else None
     bound = CountingClip(clip.norm, work.number("middle"), centre_D)
@@ -244,8 +242,7 @@ def client_update(
     theta_D = work.tensor("theta")
     if centre_D is not None and centre_D.shape != theta_D.shape:
         raise ValueError(f"a centre of shape {tuple(centre_D.shape)} for {len(theta_D)} dimensions")
-    total: torch.Tensor = sum_over_users(
-        examples,
+    total: torch.Tensor = examples.sum_over_users(
         theta_D,
         taken_N,
         taken_S,

@@ -48,6 +48,9 @@ from murmuration.strategies.protocol.stated_plan import PARAMETER
 from murmuration.strategies.protocol.users import Registry
 
 PrivateLog = Callable[[Mapping[str, object]], None]
+#: How names in a strategy's ``state`` begin of what must not be released: a checkpoint keeps these
+#: arrays in the run's private folder.
+PRIVATE = "private/"
 
 
 @dataclass(frozen=True)
@@ -490,7 +493,8 @@ class CohortStrategy(Strategy):
     def state(self) -> dict[str, np.ndarray]:
         """What a resumed run needs, as arrays: the optimizer's state and the strategy's own.
 
-        They hold until the next release: long ones are those that training goes on with.
+        They hold until the next release: long ones are those that training goes on with. Names of
+        what was not released (exact sums, noise) begin with ``PRIVATE``.
         """
         return {**self.optimizer.state(), "unanswered": np.array([self.unanswered])}
 

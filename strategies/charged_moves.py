@@ -37,7 +37,7 @@ class ChargedMoves:
     def __init__(self, name: str, model: ServerOptimizer | SolvedModel, ledger: Ledger) -> None:
         self._name, self._model, self._ledger = name, model, ledger
         self._digest = _digest(model)
-        self._before = ledger.charged_before
+        self._checked = 0
         for charge in ledger.charges:
             if charge.covers == UNCHARGED:
                 raise self._error(f"in round {charge.round}")
@@ -46,12 +46,13 @@ class ChargedMoves:
         """Accept how the model moved in a round.
 
         Raises:
-            UnchargedMove: it moved, and the round has no charge: a new one, as a round that is run
-                again draws anew, unless it was recognised as a repetition.
+            UnchargedMove: it moved, and nothing was charged for the round since the last one was
+                checked: a charge made ahead, or before a round was run again, pays for no draw of
+                this round. One that the ledger recognised as a repetition does.
         """
-        charged = self._ledger.account.has_charge(round_, after=self._before)
-        self._before = len(self._ledger.charges)
-        if self._moved() and not charged:
+        granted = self._ledger.granted[self._checked :]
+        self._checked += len(granted)
+        if self._moved() and all(charge.round != round_ for charge in granted):
             self._end(round_, f"in round {round_}")
 
     def check_still(self, round_: int) -> None:

@@ -84,9 +84,9 @@ class _Checked(Settings):
         """
         users = self.trained_on(registered)
         delta = self.delta or users**DELTA_EXPONENT
-        everybody = registry.named(self.strategy).rounds
-        cohort = users if everybody else self.cohort_of(registered)
-        if not everybody and not self.cohort and cohort > users:
+        sampled = registry.named(self.strategy).samples
+        cohort = self.cohort_of(registered) if sampled else users
+        if sampled and not self.cohort and cohort > users:
             raise InputError(
                 f"--cohort is left out, and without --users it is {cohort}: more than there are to "
                 "train on. State a round, public number of users with --users, from which the "
@@ -170,7 +170,8 @@ def read_settings(path: Path) -> dict[str, Scalar]:
             parse_delta(str(value))
         else:
             settings[name] = typed(name, value, str(path))
-    if of_a_run and settings.get("strategy") in registry.solved():
+    theirs = registry.strategies().get(str(settings.get("strategy", "")))
+    if of_a_run and theirs and not theirs.samples:
         settings.pop("cohort", None)  # everybody takes part
     if begun is not None and "length" not in settings and not settings.get("base"):
         settings["length"] = "log"  # of an earlier version, to be repeated as it was

@@ -27,7 +27,7 @@ from murmuration.strategies.protocol.messages import Work
 if TYPE_CHECKING:
     import torch
 
-    from murmuration.preference.linear.gradients import Examples
+    from murmuration.preference.kinds.model import TrainingExamples
     from murmuration.preference.linear.local_steps import LocalSteps
     from murmuration.preference.models import PreferenceModel
 
@@ -52,7 +52,7 @@ def retained(
 
 
 def sampled(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What counts of the asked users in this round: judgements (N,) and counts (S,)."""
     import torch
@@ -74,7 +74,7 @@ def clip_of(work: Work) -> UserClip:
     return UserClip(work.number("clip-norm"))
 
 
-def model_of(examples: Examples, work: Work) -> PreferenceModel:
+def model_of(examples: TrainingExamples, work: Work) -> PreferenceModel:
     """The preference model that is asked for, as it applies to these judgements."""
     from murmuration.preference.models import preference_model
 
@@ -87,7 +87,7 @@ def batches_users(work: Work) -> bool:
 
 
 def bounded_sum(
-    examples: Examples,
+    examples: TrainingExamples,
     work: Work,
     keys_S: np.ndarray,
     source: Randomness,
@@ -98,12 +98,9 @@ def bounded_sum(
 
     With ``local``, of how far these steps of their own take them down from θ.
     """
-    from murmuration.preference.linear.gradients import sum_over_users
-
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D = work.tensor("theta")
-    total_D = sum_over_users(
-        examples,
+    total_D = examples.sum_over_users(
         theta_D,
         taken_N,
         taken_S,
@@ -135,7 +132,7 @@ STACKED = frozenset({"stack", "present"})
 
 
 def client_update(
-    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+    examples: TrainingExamples, work: Work, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """``stack`` (S, D): averaged gradients at θ; ``present`` (S,): 1, or 0 with a row of zeros.
 
@@ -144,12 +141,10 @@ def client_update(
     """
     import torch
 
-    from murmuration.preference.linear.gradients import user_gradients
-
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D, model = work.tensor("theta"), model_of(examples, work)
     together = batches_users(work)
-    found = user_gradients(examples, theta_D, taken_N, taken_S, model, together)
+    found = examples.user_gradients(theta_D, taken_N, taken_S, model, batch_users=together)
     # A language model's chunk is valid until the next is asked for.
     rows_BD = [chunk_BD.cpu().clone() for chunk_BD in found]
     stack_SD = torch.cat(rows_BD) if rows_BD else torch.zeros(0, examples.dimension)

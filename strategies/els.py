@@ -168,9 +168,6 @@ def client_update(
     """
     import torch
 
-    from murmuration.preference.linear.examples import PairExamples
-    from murmuration.preference.linear.gradients import sum_over_users
-
     clip, theta_D = ExampleClip(work.number("clip-norm")), work.tensor("theta")
     group_size, probability = int(work.number("group-size")), work.number("probability")
     kept_K, taken_S = retained(examples.start_U, work.users_S, keys_S, group_size, source)
@@ -182,10 +179,9 @@ def client_update(
     )
     in_K = kept_K[torch.from_numpy(heads(words_K, probability))]
     model = model_of(examples, work)
-    if not isinstance(examples, PairExamples) or examples.width > 1:
+    if (pairs := examples.single_rows) is None:
         # What is clipped is a judgement, not a row of it. As if each were a user with no other.
-        total_D = sum_over_users(
-            examples,
+        total_D = examples.sum_over_users(
             theta_D,
             in_K,
             torch.ones_like(in_K),
@@ -197,17 +193,17 @@ def client_update(
         return {"sum": total_D.numpy()}
     chunks = in_K.split(_ROWS)
     parts = min(_PARTS, len(chunks))
-    lengths_R = examples.lengths_R  # before the threads, so that it is computed once
+    lengths_R = pairs.lengths_R  # before the threads, so that it is computed once
 
     def part_of(part: int) -> torch.Tensor:
-        sum_D = torch.zeros(examples.dimension, dtype=torch.float64)
+        sum_D = torch.zeros(pairs.dimension, dtype=torch.float64)
         for rows in chunks[len(chunks) * part // parts : len(chunks) * (part + 1) // parts]:
-            logits_K1 = examples.logits_R(theta_D, rows)[:, None]
-            slope_K = model.each(logits_K1, examples.y_R[rows][:, None])[:, 0]
-            sum_D += clip.clip_sum(examples.x_RD[rows], slope_K, lengths_R[rows])
+            logits_K1 = pairs.logits_R(theta_D, rows)[:, None]
+            slope_K = model.each(logits_K1, pairs.y_R[rows][:, None])[:, 0]
+            sum_D += clip.clip_sum(pairs.x_RD[rows], slope_K, lengths_R[rows])
         return sum_D
 
-    total_D = torch.zeros(examples.dimension, dtype=torch.float64)
+    total_D = torch.zeros(pairs.dimension, dtype=torch.float64)
     for part_D in on_each_core(part_of, parts):
         total_D += part_D
     return {"sum": total_D.numpy()}

@@ -64,7 +64,7 @@ from murmuration.strategies.spec import (
 )
 
 if TYPE_CHECKING:
-    from murmuration.preference.language.policy_class import ClassExamples
+    from murmuration.preference.kinds.policy_class import ClassExamples
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,8 @@ def client_update(
     A pure function of its arguments; nothing is drawn. A user's part is a function of that user's
     judgements, bit for bit. Raises InputError where labels are not what they were.
     """
-    from murmuration.preference.language.policy_class import ClassExamples
-
     del keys_S, source
-    if not isinstance(examples, ClassExamples):
+    if not examples.choices:
         raise InputError("no class of policies was named")
     if examples.flip_J is not None:
         raise InputError(f"these labels have been randomized already: {_TRUE_LABELS}")

@@ -456,26 +456,24 @@ def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
 
 def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     """How a policy is fitted, and in words."""
-    from murmuration.preference.bases import base_of, in_fitting_batches
-    from murmuration.preference.language.base_model import LanguageBase
-    from murmuration.preference.language.policies import policy_examples, policy_loss
+    from murmuration.preference.kinds.policy import PolicyModel
+    from murmuration.preference.language.policies import policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit
     from murmuration.preference.models import preference_model
 
     config, own = context.config, context.config.of(LocalLabelSettings)
-    base = base_of(json.loads(context.features))
-    assert isinstance(base, LanguageBase)  # no other says anything
+    policy = PolicyModel.load(json.loads(context.features), weights=True)
     loss, model = (
-        policy_loss(base),
+        policy_loss(policy.network),
         preference_model(config.model, items.schema.kind, items.schema.responses - 1),
     )
-    base = in_fitting_batches(base, items.schema, model)
+    policy = policy.in_fitting_batches(items.schema, model)
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     given = {"epochs": own.epochs, "batch": own.batch_size, "rate": rate}
     fit = PolicyFit(**{name: value for name, value in given.items() if value})
 
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:
-        examples = policy_examples(told.judgements(items), base)
+        examples = policy.examples(told.judgements(items))
         weight_N = None
         if loss.unbiased and own.label_weights != "equal":
             weight_N = told.contrast_N**2  # as ``RandomizedLabels.weighted_by_information``

@@ -126,6 +126,8 @@ class Strategy:
         adjacencies: under which there is a guarantee. What is not declared is refused.
         why: why there is none under the others.
         rounds: how many it can take, where it solves for the model with everybody; empty: any.
+        everybody: whether it takes steps with everybody in each of them, so that there is no
+            cohort to choose.
         discrete, masks, node_noise: from settings to why there is no discrete noise, why sums
             cannot be masked, why nodes could not add the noise; empty where they can.
         check: InputError, naming the option, for settings that do not go together.
@@ -144,6 +146,7 @@ class Strategy:
     adjacencies: frozenset[Adjacency] = frozenset()
     why: str = "it declares none"
     rounds: tuple[int, ...] = ()
+    everybody: bool = False
     discrete: Callable[[Settings], str] = named_alone
     masks: Callable[[Settings], str] = not_declared
     node_noise: Callable[[Settings], str] = not_declared
@@ -152,6 +155,11 @@ class Strategy:
     fits_policies: bool = False
     local: bool = False
     chooses: bool = False
+
+    @property
+    def samples(self) -> bool:
+        """Whether a round has a cohort instead of everybody."""
+        return not (self.rounds or self.everybody)
 
     @property
     def averages_users(self) -> bool:
@@ -398,18 +406,26 @@ class RunContext:
         return self.config.trained_on(len(self.participants.registry))
 
     @property
-    def cohort_sizes(self) -> dict[str, Any]:
-        """What every ``CohortPlan`` takes from the settings."""
+    def sizes(self) -> dict[str, Any]:
+        """What every ``SumPlan`` takes from the settings, but for its noise."""
         config = self.config
         return {
             "users": self.users,
-            "cohort": config.cohort,
             "rounds": config.rounds,
             "delta": config.delta,
             "adjacency": Adjacency(config.adjacency),
+            "hold_out": self.hold_out,
+        }
+
+    @property
+    def cohort_sizes(self) -> dict[str, Any]:
+        """What every ``CohortPlan`` takes from the settings, but for its noise."""
+        config = self.config
+        return {
+            **self.sizes,
+            "cohort": config.cohort,
             "group_size": config.group_size or DEFAULT_GROUP_SIZE,
             "retain": config.of(Retained).retain,
-            "hold_out": self.hold_out,
         }
 
     @cached_property

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -33,6 +34,7 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies.base import CohortStrategy, Plan
+from murmuration.strategies.planning import Asked, Solve, attack_figures
 from murmuration.strategies.protocol import messages
 
 #: Noise on a grid, of the server or of the nodes; None: in floating point.
@@ -195,6 +197,51 @@ def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:
         if cost <= epsilon:
             return candidate
     return accountant.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
+
+
+def everybody(plan: type[SumPlan], **own: Any) -> Solve:
+    """Return how ``murmuration plan`` solves for epsilon, or for the noise, of such a ``plan``.
+
+    For strategies with everybody in every round; ``own`` are fields of the plan that decide no
+    cost. What it says comes from the plan's own charges.
+    """
+
+    def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
+        asked.refuse_examples()
+        if asked.cohort is not None:
+            raise InputError(
+                f"--cohort has no meaning for --strategy {asked.strategy}: everybody takes part"
+            )
+        if not (asked.users and asked.rounds and asked.delta):
+            raise InputError(f"--strategy {asked.strategy} needs --users, --rounds and --delta")
+        if (asked.epsilon is None) == (asked.noise_multiplier is None):
+            raise InputError("leave out one of --epsilon and --noise-multiplier, to solve for it")
+        fields = {
+            "users": asked.users,
+            "rounds": asked.rounds,
+            "delta": asked.delta,
+            "adjacency": adjacency,
+            "hold_out": asked.hold_out,
+            **own,
+        }
+        if asked.noise_multiplier is not None:
+            planned = plan(noise_multiplier=asked.noise_multiplier, **fields)
+        else:
+            planned = plan.for_epsilon(asked.epsilon or 0.0, **fields)
+        epsilon = planned.epsilon() if asked.epsilon is None else asked.epsilon
+        return {
+            "epsilon": epsilon,
+            "noise_multiplier": planned.noise_multiplier,
+            "rounds": planned.rounds,
+            "cohort": planned.users,
+            "users": planned.users,
+            "delta": planned.delta,
+            **attack_figures(
+                planned.charges, adjacency=adjacency, epsilon=epsilon, delta=planned.delta
+            ),
+        }
+
+    return solve
 
 
 def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip) -> None:

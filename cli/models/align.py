@@ -1,16 +1,14 @@
 """``murmuration align``: from a private reward, or from judgements, to a policy that climbs it."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import click
 import typer
-from rich.markup import escape
 
-from murmuration.alignment.align import WHY, Alignment, Demonstrations
-from murmuration.alignment.align import align as aligned
-from murmuration.alignment.evaluation import POPULATION
+from murmuration.alignment.align import WHY, Alignment
 from murmuration.alignment.reinforce import METHODS, OPTIMIZERS, Steps
 from murmuration.alignment.rewards import LENGTHS, Guards
 from murmuration.alignment.supervised import Supervised
@@ -28,10 +26,8 @@ from murmuration.cli.options import (
     help_of,
     meaning,
 )
-from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.generation import PublicSeed, Sampling
+from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.live.tables import console, table_of
-from murmuration.reporting.live.tracking import tracked
 
 _STEPS, _GUARDS, _SAMPLING, _ALIGNMENT = Steps(), Guards(), Sampling(), Alignment("", "", "")
 _SUPERVISED, _LEARN = Supervised(), "Demonstrations first"
@@ -251,129 +247,47 @@ def align(
 
     A policy that is trained on a reward can game it: watch the true reward, which needs --truth.
     """
-    from murmuration.alignment.public_prompts import public_prompts, refuse_private_of
-    from murmuration.alignment.report import card, draw, learnt_card
-    from murmuration.reporting.promise import details
-    from murmuration.server.lineage import files_of, lineage_of_rows, lineage_of_saved, mark_of
+    from murmuration.api.aligning import align as align_policy
 
-    if (reward is None) == (judgements is None):
-        raise InputError("give --reward, a model's folder, or --reward-data to train one first")
-    with (
-        console(stderr=True).status("") as status,
-        tracked(out, report_to, run_name, resume=resume, step="step"),  # before a reward is trained
-    ):
-        if judgements is not None:
-            reward = _reward(judgements, epsilon, delta, out, resume, status.update)
-        assert reward is not None
-        models = [reward, base]
-        of_base = lineage_of_saved("--base", base, "--base-privacy", base_privacy, may_be_base=True)
-        if sft:
-            of_rows = lineage_of_rows("--sft", sft, "--sft-privacy", sft_privacy)
-            of_base |= of_rows if of_rows.runs else of_rows.declared_public()
-        elif sft_privacy:
-            raise InputError("--sft-privacy is for rows of --sft")
-        promise = of_base | lineage_of_saved(
-            "--reward", str(reward), "--reward-privacy", reward_privacy
-        )
-        true = _truth(truth, prompts)
-        if true not in ("", POPULATION):  # it has a say in when training ends and what is saved
-            models.append(true)
-            promise |= lineage_of_saved("--truth", true, "--truth-privacy", truth_privacy)
-        elif truth_privacy:
-            raise InputError("--truth-privacy is for a --truth that is a model's folder")
-        asked = Alignment(
-            reward=str(reward.expanduser().absolute()),
-            base=base,
-            prompts=prompts,
-            truth=true,
-            supervised=Supervised(sft, sft_epochs, sft_batch, sft_learning_rate),
-            steps=Steps(method, steps, batch, answers, learning_rate, beta, optimizer),
-            sampling=Sampling(temperature, top_p, max_new_tokens),
-            guards=Guards(clip, length, length_penalty, pessimism),
-            lora_rank=lora_rank,
-            lora_alpha=lora_alpha,
-            lora_targets=lora_targets,
-            max_tokens=max_tokens,
-            evaluate_every=evaluate_every,
-            evaluate_on=evaluate_on,
-            kl_budget=kl_budget,
-            seed=PublicSeed(seed),
-        )
-
-        def said(text: str) -> None:
-            status.update(text)
-            if text.startswith("step ") and "reward" in text:
-                status.console.print(text, markup=False)
-
-        found = public_prompts(prompts, limit, seed, models, declared_public=prompts_public)
-        shown = None
-        if sft:
-            rows = asked.supervised.rows()
-            asked_of = [prompt for prompt, _ in rows]
-            refuse_private_of(asked_of, sft, models, prompts_public, option="--sft")
-            shown = Demonstrations(
-                rows,
-                lambda found: learnt_card(found, of_base),
-                lambda folder: files_of(of_base, folder, details(of_base)),
-            )
-        result = aligned(
-            asked,
-            found,
-            out,
-            demonstrations=shown,
-            resume=resume and (judgements is None or out.exists()),  # or it ended before
-            card=lambda result: card(result, promise),
-            beside=lambda folder: files_of(promise, folder, details(promise)),
-            promise=promise.to_json(),
-            mark=mark_of(promise),
-            said=said,
-        )
-    draw(out)
-    if as_json:
-        print(json.dumps(result, allow_nan=False))
-        return
-    _tell(result, out)
-
-
-def _truth(given: str | None, prompts: str) -> str:
-    if given is None:
-        return POPULATION if prompts.startswith("population:") else ""
-    if given in ("none", POPULATION):
-        return given.replace("none", "")
-    return str(Path(given).expanduser().absolute())
-
-
-def _reward(
-    judgements: str,
-    epsilon: float | None,
-    delta: str,
-    out: Path,
-    resume: bool,
-    said: Any,
-) -> Path:
-    """A private reward, trained into OUT's neighbour by secret coins and noise: it has no seed; or
-    found there, if it was trained alike."""
-    from murmuration.api.training import train
-
-    if epsilon is None:
-        raise InputError("--reward-data needs --epsilon: what the reward may cost a user")
-    run = out.with_name(out.name + "-reward")
-    finished = (run / "result.json").exists()  # and is refused if it had other settings
-    said(escape(f"training a reward at epsilon {epsilon:g} into {run}"))
-    data = {} if judgements == "population" else {"data": judgements}
-    train(
-        strategy="uls",
+    policy = align_policy(
+        reward,
+        base=base,
+        prompts=prompts,
+        out=out,
+        judgements=judgements,
         epsilon=epsilon,
         delta=delta,
-        rounds=200,
-        out=run,
-        resume=finished or (resume and run.exists()),
-        **data,
+        limit=limit,
+        prompts_public=prompts_public,
+        reward_privacy=reward_privacy,
+        base_privacy=base_privacy,
+        truth_privacy=truth_privacy,
+        sft_privacy=sft_privacy,
+        truth=truth,
+        supervised=Supervised(sft, sft_epochs, sft_batch, sft_learning_rate),
+        steps=Steps(method, steps, batch, answers, learning_rate, beta, optimizer),
+        sampling=Sampling(temperature, top_p, max_new_tokens),
+        guards=Guards(clip, length, length_penalty, pessimism),
+        lora_rank=lora_rank,
+        lora_alpha=lora_alpha,
+        lora_targets=lora_targets,
+        max_tokens=max_tokens,
+        evaluate_every=evaluate_every,
+        evaluate_on=evaluate_on,
+        kl_budget=kl_budget,
+        seed=seed,
+        resume=resume,
+        progress=True,
+        report_to=report_to,
+        run_name=run_name,
     )
-    return run / "model"
+    if as_json:
+        print(json.dumps(policy.result, allow_nan=False))
+        return
+    _tell(policy.result, out)
 
 
-def _tell(result: dict[str, Any], out: Path) -> None:
+def _tell(result: Mapping[str, Any], out: Path) -> None:
     headings = {
         "": "",
         "step": "step",

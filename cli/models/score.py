@@ -1,9 +1,6 @@
 """``murmuration score``: what a saved model thinks of answers, typed or in a file."""
 
 import json
-import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,16 +9,12 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from murmuration.api.scoring import Scored, score_rows
+from murmuration.api.scoring import score as score_responses
 from murmuration.cli.options import Json, meaning
-from murmuration.preference.data.loading import load_scorable
 from murmuration.preference.data.rows import InputError
-from murmuration.preference.language.likelihood import load_scorer
-from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting.live.tables import console
 from murmuration.reporting.live.terminal import Terminal
-
-#: Rows that are read at a time, and texts that are scored: models make smaller batches of them.
-_ROWS, _TEXTS = 1024, 256
 
 
 def score(
@@ -59,11 +52,11 @@ def score(
             raise InputError("--data has prompts and responses: leave out --prompt and --response")
         if out is None:
             raise InputError("--data needs --out: a file for the rows with their scores")
-        _score_rows(load_scorer(model, base), data, out, as_json)
+        _score_rows(model, data, out, base, as_json)
         return
     if prompt is None or not response or out is not None:
         raise InputError("pass --prompt and --response, or --data and --out")
-    scores = load_scorer(model, base).score_batch([prompt] * len(response), response)
+    scores = score_responses(model, prompt, response, base=base)
     if as_json:
         print(json.dumps({"scores": [float(value) for value in scores]}))
         return
@@ -73,33 +66,27 @@ def score(
     Terminal().print(table)
 
 
-def _score_rows(scorer: Any, data: str, out: Path, as_json: bool) -> None:
-    """Rows with a ``score`` of each text, in the order they came; ``out`` is there whole or not.
-
-    Raises:
-        InputError: rows that have no such texts, or ``out`` is there already.
-    """
-    if out.exists():
-        raise InputError(f"--out {out}: is there already; choose another name")
-    started, counted = time.perf_counter(), {"rows": 0, "texts": 0, "pairs": 0, "right": 0.0}
+def _score_rows(model: str, data: str, out: Path, base: str, as_json: bool) -> None:
     with _progress() as progress:
-        lines = _scored(scorer, data, counted, progress)
-        try:
-            replace_file(out, (memoryview(line.encode()) for line in lines))
-        except OSError as error:
-            raise InputError(f"--out {out}: cannot be written: {error.strerror or error}") from None
-    seconds = time.perf_counter() - started
-    told: dict[str, Any] = {"out": str(out), "rows": counted["rows"], "texts": counted["texts"]}
-    told["texts_per_second"] = round(counted["texts"] / seconds, 1)
-    if counted["pairs"]:
-        told["chosen_scores_higher"] = counted["right"] / counted["pairs"]
+        task = progress.add_task("", total=None, rows=0, speed="")
+
+        def show(scored: Scored) -> None:
+            speed = f"{scored.texts / scored.seconds:,.0f} texts a second"
+            progress.update(task, completed=scored.texts, rows=scored.rows, speed=speed)
+
+        scored = score_rows(model, data, out, base=base, on_progress=show)
+    speed = round(scored.texts / scored.seconds, 1) if scored.seconds else 0.0
+    result: dict[str, Any] = {"out": str(out), "rows": scored.rows, "texts": scored.texts}
+    result["texts_per_second"] = speed
+    if scored.pairs:
+        result["chosen_scores_higher"] = scored.right / scored.pairs
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(result))
         return
-    print(f"{told['rows']} rows, {told['texts_per_second']:,} texts a second: {out}")
-    if counted["pairs"]:
-        share = told["chosen_scores_higher"]
-        print(f"chosen scores higher in {share:.1%} of {counted['pairs']} pairs (ties count half)")
+    print(f"{scored.rows} rows, {speed:,} texts a second: {out}")
+    if scored.pairs:
+        share = scored.right / scored.pairs
+        print(f"chosen scores higher in {share:.1%} of {scored.pairs} pairs (ties count half)")
 
 
 def _progress() -> Progress:
@@ -114,32 +101,3 @@ def _progress() -> Progress:
         transient=True,  # the end is told in words
         disable=not to.is_terminal,
     )
-
-
-def _scored(scorer: Any, data: str, counted: dict[str, Any], progress: Progress) -> Iterator[str]:
-    rows = load_scorable(data)
-    task, started = progress.add_task("", total=None, rows=0, speed=""), time.perf_counter()
-    while part := list(islice(rows, _ROWS)):
-        asked = [(prompt, text) for prompt, texts in part for text in texts.values()]
-        found: list[float] = []
-        for at in range(0, len(asked), _TEXTS):
-            prompts, responses = zip(*asked[at : at + _TEXTS], strict=True)
-            found += scorer.score_batch(prompts, responses).tolist()
-            done = counted["texts"] + len(found)
-            speed = done / (time.perf_counter() - started)
-            told = {"rows": counted["rows"], "speed": f"{speed:,.0f} texts a second"}
-            progress.update(task, completed=done, **told)
-        scores = iter(found)
-        for prompt, texts in part:
-            row: dict[str, Any] = {"prompt": prompt, **texts}
-            scored = {name: next(scores) for name in texts}
-            if "chosen" in scored:
-                row |= {f"score_{name}": value for name, value in scored.items()}
-                counted["pairs"] += 1
-                margin = scored["chosen"] - scored["rejected"]
-                counted["right"] += 1.0 if margin > 0 else 0.5 if margin == 0 else 0.0
-            else:
-                row["score"] = scored["response"]
-            counted["rows"] += 1
-            counted["texts"] += len(texts)
-            yield json.dumps(row, ensure_ascii=False) + "\n"

@@ -18,10 +18,8 @@ from murmuration.cli.options import (
     Json,
     meaning,
 )
-from murmuration.preference.data.rows import InputError
-from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
+from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.figures import counted
-from murmuration.reporting.live.tables import console
 
 _DEFAULT = Sampling()
 
@@ -105,68 +103,31 @@ def synthesize(
     Writes a data set of preferences for any trainer, with a card that says what users were
     promised: post-processing of the reward, at no further epsilon. Nobody's data are read.
     """
-    from murmuration.alignment.data_set import FOR_EVER, Made, save
-    from murmuration.alignment.pool import draw
-    from murmuration.alignment.public_prompts import public_prompts
-    from murmuration.alignment.synthesis import Synthesis, preferences
-    from murmuration.preference.language.checkpoint import digest_of
-    from murmuration.preference.language.loading import contents_of, resolve_base
-    from murmuration.preference.language.reward import read_about
-    from murmuration.preference.reward import RewardModel
+    from murmuration.alignment.data_set import FOR_EVER
+    from murmuration.api.synthesizing import synthesize as synthesize_preferences
     from murmuration.reporting.promise import paragraphs
-    from murmuration.server.lineage import lineage_of_saved
-    from murmuration.sims.population.prompts import PREFIX
 
-    sampling = Sampling(temperature, top_p, max_new_tokens)
-    if out.exists() or out.is_symlink():
-        raise InputError(f"--out {out} is there already; choose another folder")
-    reward = str(Path(reward).expanduser())
-    try:
-        judge = RewardModel.load(reward)
-    except InputError as error:
-        raise InputError(f"--reward {error}") from None
-    promise = lineage_of_saved("--reward", reward, "--reward-privacy", reward_privacy)
-    promise |= lineage_of_saved(
-        "--generator", policy, "--generator-privacy", policy_privacy, may_be_base=True
+    written = synthesize_preferences(
+        reward,
+        policy=policy,
+        prompts=prompts,
+        out=out,
+        limit=limit,
+        samples=samples,
+        pairs=pairs,
+        labels=labels,
+        sampling=Sampling(temperature, top_p, max_new_tokens),
+        seed=seed,
+        reward_privacy=reward_privacy,
+        policy_privacy=policy_privacy,
+        prompts_public=prompts_public,
+        progress=True,
     )
-    asked = public_prompts(
-        prompts, limit, seed, models=(reward, policy), declared_public=prompts_public
-    )
-    odds = judge.model if isinstance(judge, RewardModel) else read_about(Path(reward))["model"]
-    how = Synthesis(pairs, labels, PublicSeed(seed), odds)
-    with console(stderr=True).status("loading") as status:
-
-        def progress(done: int, of: int) -> None:
-            status.update(f"{done:,} of {of:,} answers" if done < of else "scoring")
-
-        writer = Writer.load(policy)
-        found = preferences(draw(writer, judge, asked, samples, sampling, seed, progress), how)
-        path = resolve_base(policy)
-        given = {"pairs": pairs, "labels": labels, "temperature": temperature, "top-p": top_p}
-        named = f"fresh prompts of the embedded population ({prompts})"
-        made = Made(
-            reward=digest_of(Path(reward)),
-            policy=contents_of(path).digest,
-            policy_name="" if Path(path).is_dir() else path,
-            source=named if prompts.startswith(PREFIX) else "public prompts",
-            prompts=len(asked),
-            samples=samples,
-            settings=given | {"max-new-tokens": max_new_tokens, "seed": seed},
-        )
-        save(out, found, made, promise)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "out": str(out),
-                    "pairs": len(found.rows),
-                    "left_out": dict(found.left_out),
-                    "promise": promise.to_json(),
-                }
-            )
-        )
+        result = {"out": str(out), "pairs": written.pairs, "left_out": dict(written.left_out)}
+        print(json.dumps({**result, "promise": written.promise.to_json()}))
         return
-    left_out = ", ".join(f"{count:,} of {why}" for why, count in found.left_out.items())
-    print(f"wrote {counted(len(found.rows), 'pair')} to {out}; left out: {left_out}")
-    for line in [*paragraphs(promise), FOR_EVER]:
+    left_out = ", ".join(f"{count:,} of {why}" for why, count in written.left_out.items())
+    print(f"wrote {counted(written.pairs, 'pair')} to {out}; left out: {left_out}")
+    for line in [*paragraphs(written.promise), FOR_EVER]:
         print(line.replace("**", ""))

@@ -1,37 +1,24 @@
 """``murmuration winrate``: whose answers a judge likes better, and a page to look at."""
 
 import json
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from murmuration.alignment.comparison import (
-    Asked,
-    Comparison,
-    Side,
-    answer_lines,
-    compare,
-    is_answers,
-    mark_told,
-    prompts_in,
-    says_nothing,
-    write_sides,
-)
-from murmuration.alignment.judges import POPULATION, judge_of
+from murmuration.alignment.comparison import Comparison, says_nothing
+from murmuration.alignment.judges import POPULATION
+from murmuration.api.judging import PAGE
+from murmuration.api.judging import winrate as compare_answers
 from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
 from murmuration.cli.options import GENERATIONS, LIMIT, PROMPTS, Json, meaning
-from murmuration.preference.data.judgements import InputError
-from murmuration.preference.language.generation import PublicSeed, Sampling
-from murmuration.privacy.durable_files import replace_file
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.live.tables import console, table_of
-from murmuration.sims.population.prompts import NAMES, prompts_of
+from murmuration.sims.population.prompts import NAMES
 
 _DEFAULT = Sampling()
-RESULT, PAGE, VERDICTS, ANSWERS = "result.json", "page.html", "verdicts.jsonl", "answers"
 
 
 def winrate(
@@ -100,39 +87,25 @@ def winrate(
 
     An answer that the embedded population's truth cannot read loses.
     """
-    sampling = Sampling(temperature, top_p, max_new_tokens)
-    if out:
-        _check_ours(out)
-    with console(stderr=True).status("loading") as status:
-
-        def said(text: str) -> None:
-            status.update(escape(text))
-
-        judging = judge_of(
-            judge,
-            model=judge_model,
-            price=_price(judge_price),
-            kept=out / VERDICTS if out else None,
-            progress=lambda done, of: said(f"{done:,} of {of:,} verdicts"),
-        )
-        files = [path for path in (against, *models) if is_answers(path)]
-        if files and not prompts:
-            source, asked_prompts = files[0], prompts_in(files[0], limit)
-        else:
-            source = prompts or NAMES[0]
-            asked_prompts = prompts_of(source, limit, seed)
-        asked = Asked(
-            models, against, asked_prompts, source, samples, sampling, kl=kl, seed=PublicSeed(seed)
-        )
-        sides, other = write_sides(asked, said, _keeper(out, asked.prompts))
-        said("judging")
-        found = compare(asked, sides, other, judging)
-    if out:
-        _write(out, found)
+    comparison = compare_answers(
+        models,
+        against=against,
+        prompts=prompts,
+        limit=limit,
+        judge=judge,
+        judge_model=judge_model,
+        judge_price=_price(judge_price),
+        out=out,
+        samples=samples,
+        kl=kl,
+        sampling=Sampling(temperature, top_p, max_new_tokens),
+        seed=seed,
+        progress=True,
+    )
     if as_json:
-        print(json.dumps(found.result))
+        print(json.dumps(comparison.result))
     else:
-        _tell(found, out)
+        _tell(comparison, out)
 
 
 def _price(text: str) -> tuple[float, float] | None:
@@ -143,56 +116,6 @@ def _price(text: str) -> tuple[float, float] | None:
     except ValueError:
         raise InputError(f"--judge-price {text!r}: write IN,OUT, as in 0.5,1.5") from None
     return come, go
-
-
-def _check_ours(out: Path) -> None:
-    """InputError for a folder that holds anything but an earlier comparison."""
-    if not out.exists():
-        return
-    others = (
-        sorted({path.name for path in out.iterdir()} - {RESULT, PAGE, VERDICTS, ANSWERS})
-        if out.is_dir()
-        else [out.name]
-    )
-    if others:
-        raise InputError(
-            f"--out {out} is there already, and holds {others[0]}: choose another folder, or one "
-            "of an earlier comparison"
-        )
-
-
-def _keeper(out: Path | None, prompts: Sequence[str]) -> Callable[[int, Side], None]:
-    """What puts answers into the folder as soon as they are there, in the place of former ones."""
-
-    def keep(place: int, side: Side) -> None:
-        if not out:
-            return
-        try:
-            if not place:  # what an earlier comparison found is about other answers
-                for name in (RESULT, PAGE):
-                    (out / name).unlink(missing_ok=True)
-                shutil.rmtree(out / ANSWERS, ignore_errors=True)
-            (out / ANSWERS).mkdir(parents=True, exist_ok=True)
-            lines = answer_lines(prompts, side.answers_TN, mark_told(side.model))
-            replace_file(out / _answers_file(place), lines)
-        except OSError as error:
-            raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
-
-    return keep
-
-
-def _answers_file(place: int) -> str:
-    return f"{ANSWERS}/{place or 'against'}.jsonl"
-
-
-def _write(out: Path, found: Comparison) -> None:
-    from murmuration.alignment.page import page
-
-    try:
-        replace_file(out / PAGE, page(found).encode())
-        replace_file(out / RESULT, json.dumps(found.result, indent=2).encode() + b"\n")
-    except OSError as error:
-        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
 
 
 def _tell(found: Comparison, out: Path | None) -> None:

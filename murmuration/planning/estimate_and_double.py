@@ -120,20 +120,6 @@ def estimate_and_double(space: Space, length: Length, multiplier: Multiplier) ->
         point = to
 
 
-def greedy_oracle(space: Space, loss: Callable[[Point], float]) -> Point:
-    """The paper's "greedy local oracle": doubles whichever leads to the smaller true ``loss``.
-
-    A yardstick for local strategies; nobody can compute it without training at every point. Like
-    the paper's it uses the whole budget, whether or not that helps.
-    """
-    point = space.start
-    while True:
-        nearby = [p for p in (space.doubled_group(point), space.doubled_cohort(point)) if p]
-        if not nearby:
-            return point
-        point = min(nearby, key=loss)
-
-
 def rivals(space: Space, length: Length, multiplier: Multiplier) -> Mapping[str, Point]:
     """What else uses the budget: the largest cohort, the largest group, and the least noise.
 

@@ -88,11 +88,11 @@ def look_at(source: str, columns: str, declared: Mapping[str, object]) -> Look:
     for kind in [declared["kind"]] if "kind" in declared else get_args(Kind):
         try:
             schema = _widest(str(kind), declared)
-            read = load_data("reward", source, columns, "skip", schema)
+            loaded = load_data("reward", source, columns, "skip", schema)
+            read = loaded.as_judgements("--task reward is not for users' texts")
         except InputError as error:
             why = why or error
             continue
-        assert isinstance(read, Judgements)
         if not read.thumbs:
             kinds[str(kind)] = len(read)
         if best is None or _used(read) > _used(best[0]):

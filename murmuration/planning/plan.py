@@ -54,7 +54,7 @@ def plan(
         >>> from murmuration import plan
         >>> numbers = plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)
         >>> round(numbers["noise_multiplier"], 2)
-        1.88
+        2.26
 
     Args:
         strategy: Algorithm.
@@ -123,7 +123,7 @@ def plan(
             raise InputError("--delta n^-1.1 needs --users: that is n")
         numeric_delta = users**DELTA_EXPONENT
     given = (epsilon, noise_multiplier, rounds, users, numeric_delta)
-    sampled = not registry.named(strategy).rounds and sampling_probability is None
+    sampled = registry.named(strategy).samples and sampling_probability is None
     choose = cohort is None and users and sampled and not optimize and given.count(None) == 1
     if choose and users:
         cohort = usual_cohort(users)

@@ -7,11 +7,13 @@ is written says where this machine keeps things: a base in a folder goes by its 
 name on a hub that somebody gives.
 """
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from murmuration.preference.base_names import last_name
@@ -22,6 +24,11 @@ from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import base_of_adapter, is_language_model, read_about
 from murmuration.preference.model_folder import replace_folder
 from murmuration.preference.reward import FORMAT as LINEAR
+from murmuration.privacy import attack_bounds
+from murmuration.privacy.accounting import second_opinion
+from murmuration.privacy.accounting.chained_record import head_path
+from murmuration.privacy.accounting.ledger import read_account
+from murmuration.privacy.accounting.terms import Unit
 from murmuration.privacy.promise import Promise
 from murmuration.reporting.card_head import amended, hub_name, loading
 from murmuration.reporting.promise import (
@@ -272,16 +279,40 @@ def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
     stated = (read_json(folder / PRIVACY).get("promise") or {}).get("sampling")
     if folder.name == "model" and not stated:
         stated = first_sentence(str(read_json(folder.parent / "result.json").get("account", "")))
+    evidence = _evidence(promise)
     if audit is None:
-        return details(promise, sampling=stated)
+        return details(promise, result=evidence, sampling=stated)
     if not (row := read_json(audit.expanduser())):
         raise InputError(f"--audit {audit}: no such file")
     try:
-        return details(promise, sampling=stated, audit=audited(row))
+        return details(promise, result=evidence, sampling=stated, audit=audited(row))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"--audit {audit}: no line of `murmuration audit TARGET --json`: {first_line(error)}"
         ) from None
+
+
+def _evidence(promise: Promise) -> dict[str, Any] | None:
+    """Return what the ledger of a single run says of attackers, and dp-accounting of its training.
+
+    None where several runs are behind a model, or none that promised users anything: no curve is
+    known then, and bounds follow from (ε, δ).
+    """
+    if len(promise.counted) != 1 or promise.unit is Unit.LABEL:
+        return None
+    (run,) = promise.counted
+    if run.epsilon is None:
+        return None
+    with TemporaryDirectory() as folder:
+        ledger = Path(folder) / "ledger.jsonl"
+        ledger.write_bytes(run.ledger[0])
+        head_path(ledger).write_bytes(run.ledger[1])
+        account, _ = read_account(ledger)
+    charges = list(account.spent.items())
+    terms = {"adjacency": run.adjacency, "delta": run.delta}
+    attack = attack_bounds.of_run(charges, epsilon=run.epsilon, **terms)
+    opinion = second_opinion.of_run(charges, **terms)
+    return {"attack": dataclasses.asdict(attack), "second_opinion": opinion.to_json()}
 
 
 def _amend_card(

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, Self, get_args
 
 import numpy as np
 
@@ -184,6 +184,20 @@ class Judgements:
             return int(self.counts_U[(sums_U > 0) & (sums_U < self.counts_U)].sum())
         tied_R = self.y_R == 0.5 if self.kind == "pairs" else self.y_R < 1.0
         return int(np.count_nonzero(~tied_R))
+
+    @property
+    def declared(self) -> tuple[Kind, int]:
+        """Of which kind they are, and over how many responses at most."""
+        return self.kind, self.most_responses
+
+    def as_judgements(self, refusal: str) -> Self:
+        """Return itself."""
+        del refusal
+        return self
+
+    def as_texts(self, refusal: str) -> NoReturn:
+        """Raise InputError: they are no user's own texts."""
+        raise InputError(refusal)
 
     def select(self, user_indices: Sequence[int] | np.ndarray) -> "Judgements":
         """The judgements of these users, in this order, with the same channel.

@@ -11,6 +11,7 @@ Shape suffixes: R rows (texts), U users.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -67,6 +68,40 @@ class UserTexts:
     def channel(self) -> LabelChannel:
         """There are no labels that anything could have happened to."""
         return CLEAN
+
+    @property
+    def prompts(self) -> list[str]:
+        """Nobody was shown any."""
+        return []
+
+    @property
+    def thumbs(self) -> int:
+        """Zero: nothing was rated."""
+        return 0
+
+    @property
+    def one_user_per_row(self) -> bool:
+        """False: a user is whoever wrote the texts."""
+        return False
+
+    @property
+    def decided(self) -> int:
+        """How many there is something to learn from: all."""
+        return len(self.texts)
+
+    @property
+    def declared(self) -> None:
+        """None: texts are of no kind."""
+        return None
+
+    def as_texts(self, refusal: str) -> Self:
+        """Return itself."""
+        del refusal
+        return self
+
+    def as_judgements(self, refusal: str) -> NoReturn:
+        """Raise InputError: nobody judged them."""
+        raise InputError(refusal)
 
     def select(self, user_indices: Sequence[int] | np.ndarray) -> "UserTexts":
         """The texts of these users, in this order; `set_aside` stays with the original.

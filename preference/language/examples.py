@@ -32,8 +32,10 @@ from typing import Self
 import numpy as np
 import torch
 
+from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.rows import Kind
+from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.language.base_model import LanguageBase, out_of_memory_advice
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.language.user_gradients import Span, Touched
@@ -44,11 +46,6 @@ from murmuration.preference.models import PreferenceModel
 _SAME = 1e-3  # of a gradient by one parameter: what was missed is far more, rounding far less
 _ROUNDING = 1e-5  # of the whole gradient: all there is where it is zero but for rounding
 _OFTEN = 4  # times that plain gradients, in the network's own type, are rounded to it on their way
-
-
-#: ``add(total_D, grads_BD, stretches_P2)`` is ``total_D += reduce(grads_BD)`` in place: all but
-#: these stretches of the rows is zero.
-AddTo = Callable[[torch.Tensor, torch.Tensor, np.ndarray], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +84,38 @@ class LanguageExamples(ABC):
 
         ``texts_R`` are the examples' texts, one example's after the other's.
         """
+
+    @abstractmethod
+    def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
+        """Return how the model at θ does on them."""
+
+    def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
+        """Return its accuracy, and what else is to be known of a finished model: here nothing."""
+        return self.accuracy(theta_D), {}
+
+    @property
+    def choices(self) -> int:
+        """Zero: a model is trained."""
+        return 0
+
+    @property
+    def measures_loss(self) -> bool:
+        """Whether accuracy is of next tokens, and has a loss."""
+        return False
+
+    @property
+    def single_rows(self) -> None:
+        """None: no gradient is a multiple of a row."""
+        return None
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """The base's."""
+        return self.base.model
+
+    def in_public(self) -> Self:
+        """Return the same, declared public: texts share batches."""
+        return replace(self, public=True)
 
     def prepare(self, taken_N: np.ndarray, together: bool) -> None:
         """Compute what losses of some examples need beside θ, before it is put: here nothing.
@@ -225,7 +254,7 @@ class LanguageExamples(ABC):
         """Compare each user's gradient with plain automatic differentiation, at a random θ.
 
         At θ = 0 a new head is zero, and so is every gradient before it. For made-up examples only
-        (`preference.bases.trial_examples`): what comes of it is told.
+        (`preference.kinds.language`): what comes of it is told.
 
         Raises:
             InputError: it does not fit into memory; users cannot be told apart in a layer; or one's
@@ -270,7 +299,7 @@ class LanguageExamples(ABC):
     def probe(self, model: PreferenceModel, users: int = 1) -> None:
         """Compute one user's gradient, beside as many rows as ``users`` have gradients at a time.
 
-        For made-up examples as large as any can be (`preference.bases.largest_examples`), so that
+        For made-up examples as large as any can be (`preference.kinds.language`), so that
         what does not fit into memory shows before the first round.
 
         Raises:
@@ -387,6 +416,10 @@ class TokenExamples(LanguageExamples):
     def _with_rows_of(self, whole: "TokenExamples", kept_J: torch.Tensor) -> "TokenExamples":
         y_R = whole.y_R.view(-1, self.width)[kept_J].reshape(-1)
         return replace(self, y_R=y_R, flip_J=None if whole.flip_J is None else whole.flip_J[kept_J])
+
+    def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
+        """Return how often the preferred response has the higher reward at θ."""
+        return accuracy_by(self.logits_R(torch.from_numpy(float32_of(theta_D))), self)
 
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
         """r(first) − r(other) of each row at θ, (R,) float32; 0 where there is no such response."""

@@ -30,13 +30,13 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.models import PreferenceModel
-from murmuration.preference.reward import Accuracy
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +69,18 @@ class NextTokens(LanguageExamples):
         if state_QH.requires_grad:  # or only the head is trained
             state_QH.backward(back_QH)
 
-    def accuracy(self, theta_D: torch.Tensor) -> Accuracy:
+    @property
+    def measures_loss(self) -> bool:
+        """True."""
+        return True
+
+    def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
         """How often the likeliest next token at θ is the right one, and the loss.
 
         ``judgements`` counts scored tokens; ``chance`` is one over the words known. A text in
         several examples counts in each.
         """
-        self.base.put(theta_D)
+        self.base.put(float32_of(theta_D))
         right_T, loss_T = np.zeros((2, len(self.tokens.lengths_T) + 1))  # the last: of no text
         words = self.base.words
         with torch.no_grad():

@@ -26,13 +26,17 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
 from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.examples import TokenExamples, token_examples
+from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.next_tokens import chunks, scored_states, scored_tokens
 from murmuration.preference.language.reference_cache import References, references
 from murmuration.preference.models import PreferenceModel
 from murmuration.preference.policy_losses import PolicyLoss
+
+_WRITTEN = 64  # responses of a policy, to see how long they are
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +128,43 @@ class PolicyExamples(TokenExamples):
             ratio_T[present] /= scored_tokens(self.tokens, present)
         return torch.from_numpy(ratio_T)[torch.from_numpy(self.text_JK)]
 
+    def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
+        """Return the accuracy of a policy, and what is to be known beside it:
+
+        - ``policy_saturated``: the share of pairs beyond the clip of its loss, which taught
+          nothing;
+        - ``policy_chosen_ratio``, ``policy_rejected_ratio``: how much likelier, in nats, it has
+          made responses than its reference does, on average;
+        - ``policy_chosen_tokens``, ``policy_written_tokens``: how long chosen responses are, and
+          those that it writes to as many as ``_WRITTEN`` of the prompts, broken off at the longest
+          chosen.
+        """
+        theta = torch.from_numpy(float32_of(theta_D))
+        ratio_JK = self.ratios(theta)
+        there_JW = torch.from_numpy(self.text_JK[:, 1:] >= 0)
+        chosen_J, tokens = self.text_JK[:, 0], self.tokens
+        length_J = scored_tokens(tokens, chosen_J)
+        prompts = np.unique(chosen_J)[:: max(1, len(np.unique(chosen_J)) // _WRITTEN)][:_WRITTEN]
+        limit = self.base.texts.limit
+        longest = max(1, min(int(length_J.max()), limit // 2))
+        openings = []
+        for text in prompts.tolist():
+            first = int(tokens.start_T[text])
+            ids = tokens.ids[first : first + int(tokens.second_T[text])].tolist()
+            openings.append(ids[-(limit - longest) :])
+        self.base.put(theta)
+        with torch.no_grad(), self.base.computing():
+            written = Writer(self.base.model, self.base.texts).continue_tokens(
+                [ids for ids in openings if ids], Sampling(max_new_tokens=longest)
+            )
+        return accuracy_by(self.logits_of(ratio_JK), self), {
+            "policy_saturated": float(self.loss.saturated(ratio_JK)[there_JW].double().mean()),
+            "policy_chosen_ratio": float(ratio_JK[:, 0].mean()),
+            "policy_rejected_ratio": float(ratio_JK[:, 1:][there_JW].mean()),
+            "policy_chosen_tokens": float(length_J.mean()),
+            "policy_written_tokens": float(np.mean([len(ids) for ids in written] or [0.0])),
+        }
+
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
         """As `logits_of`, of its log-ratios at θ."""
         return self.logits_of(self.ratios(theta_D))
@@ -210,5 +251,5 @@ def policy_rewards(
         kept=references(base.reference_terms),
         public=True,
     )
-    ratio_RK = examples.ratios(torch.from_numpy(np.array(theta_D, dtype=np.float32)))
+    ratio_RK = examples.ratios(torch.from_numpy(float32_of(theta_D)))
     return examples.loss.rewards(ratio_RK)[:, 0].numpy()

@@ -15,18 +15,24 @@ D dimensions, K = W + 1 responses.
 """
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
 
+from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.rows import Kind
+from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.hashing import FeatureMap, finite_features, usable_features
 from murmuration.preference.features.mapped_rows import filled_rows
-from murmuration.preference.linear import numba_gradients
-from murmuration.preference.models import ABSENT
+from murmuration.preference.kinds.model import AddTo
+from murmuration.preference.linear import gradients, numba_gradients
+from murmuration.preference.linear.local_steps import LocalSteps
+from murmuration.preference.models import ABSENT, PreferenceModel
 
 CHUNK = 4096
 _CHUNK_BYTES = 16 * 2**20  # of features; a map may take several times as much for them
@@ -123,6 +129,77 @@ class PairExamples:
         )
         return found_K
 
+    @property
+    def network(self) -> None:
+        """None: there are no tokens."""
+        return None
+
+    @property
+    def choices(self) -> int:
+        """Zero: a model is trained."""
+        return 0
+
+    @property
+    def measures_loss(self) -> bool:
+        """False: a reward has none."""
+        return False
+
+    @property
+    def single_rows(self) -> "PairExamples | None":
+        """These, if a judgement is one row."""
+        return self if self.width == 1 else None
+
+    def in_public(self) -> Self:
+        """Return these: no bit depends on who is there, public or not."""
+        return self
+
+    def in_batches(self, tokens: int) -> Self:
+        """Return these: they have no tokens."""
+        del tokens
+        return self
+
+    def of_head(self) -> Self:
+        """Raise ValueError."""
+        raise ValueError("a linear head is all that learns: there is none to learn first")
+
+    def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
+        """Return the accuracy of a head, as `accuracy_by` has it."""
+        return accuracy_by(self.logits_R(torch.from_numpy(float32_of(theta_D))), self)
+
+    def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
+        """Return its accuracy alone."""
+        return self.accuracy(theta_D), {}
+
+    def user_gradients(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        model: PreferenceModel,
+        *,
+        batch_users: bool = False,
+    ) -> Iterator[torch.Tensor]:
+        """As `gradients.user_gradients`."""
+        return gradients.user_gradients(self, theta_D, taken_N, taken_S, model, batch_users)
+
+    def sum_over_users(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        reduce: Callable[[torch.Tensor], torch.Tensor],
+        model: PreferenceModel,
+        local: LocalSteps | None = None,
+        width: int | None = None,
+        batch_users: bool = False,
+        add: AddTo | None = None,
+    ) -> torch.Tensor:
+        """As `gradients.sum_over_users`; rows are short, and ``add`` is not needed."""
+        del add
+        return gradients.sum_over_users(
+            self, theta_D, taken_N, taken_S, reduce, model, local, width, batch_users
+        )
+
     def select(self, users_S: np.ndarray) -> "PairExamples":
         """The examples of some users, in the given order."""
         users = torch.from_numpy(np.asarray(users_S, dtype=np.int64))
@@ -198,6 +275,19 @@ def pair_examples(
         width=width,
         flip_J=flips(judgements),
         kind=judgements.kind,
+    )
+
+
+def made_up_pairs(dimension: int, schema: Schema, users: int, each: int) -> PairExamples:
+    """Return made-up users with ``each`` judgements, of random differences."""
+    rows, width = users * each, schema.responses - 1
+    generator = torch.Generator().manual_seed(0)
+    return PairExamples(
+        x_RD=torch.randn(rows * width, dimension, generator=generator),
+        y_R=torch.ones(rows * width),
+        start_U=torch.from_numpy(np.arange(0, rows + 1, each)),
+        width=width,
+        kind=schema.kind,
     )
 
 

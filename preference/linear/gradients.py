@@ -30,16 +30,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from murmuration.preference.language.examples import AddTo, LanguageExamples
 from murmuration.preference.linear import numba_gradients
-from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
-from murmuration.preference.linear.torch_gradients import UserBatch, local_updates_alone
+from murmuration.preference.linear.torch_gradients import Rows, UserBatch, local_updates_alone
 from murmuration.preference.models import PreferenceModel
 from murmuration.privacy.mechanisms.parallel import on_each_core
-
-#: What users' gradients can be computed from: feature differences, or a language model's tokens.
-Examples = PairExamples | LanguageExamples
 
 # Bytes of rows in a chunk: enough that handing it to another core costs nothing in comparison.
 CHUNK_BYTES, _LARGE_CHUNK_BYTES = 4 * 2**20, 16 * 2**20
@@ -83,7 +78,7 @@ def windows(
 
 
 def user_gradients(
-    examples: Examples,
+    examples: Rows,
     theta_D: torch.Tensor,
     taken_N: torch.Tensor,
     taken_S: torch.Tensor,
@@ -95,11 +90,6 @@ def user_gradients(
     ``taken_N`` and ``taken_S`` come from ``windows``; no user is split over two chunks. The chunks
     are in this machine's memory.
     """
-    if isinstance(examples, LanguageExamples):
-        yield from examples.user_gradients(
-            theta_D, taken_N, taken_S, model, batch_users=batch_users
-        )
-        return
     device = examples.gpu if batch_users else None
     work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
     for chunk in range(work.chunks):
@@ -107,7 +97,7 @@ def user_gradients(
 
 
 def sum_over_users(
-    examples: Examples,
+    examples: Rows,
     theta_D: torch.Tensor,
     taken_N: torch.Tensor,
     taken_S: torch.Tensor,
@@ -117,23 +107,17 @@ def sum_over_users(
     width: int | None = None,
     batch_users: bool = False,
     device: torch.device | None = None,
-    add: AddTo | None = None,
 ) -> torch.Tensor:
     """The sum over chunks of ``reduce`` of the users' gradients, (D,) float64, on every core.
 
     ``reduce`` takes a chunk of gradients (B, D) to a vector (D,) and is called from several
     threads at once; with ``local`` it takes how far these steps descend, θ − θ_u, instead. Its
     vectors may have another ``width`` than D. Other arguments as in ``user_gradients``. The result
-    is the same, bit for bit, on any number of cores. A language model's rows, which are long, are
-    added up by ``add``, if there is one, to the bits that ``reduce`` would give.
+    is the same, bit for bit, on any number of cores.
 
     With a ``device``, by tensor operations there, where ``reduce`` finds its chunks. With
     ``batch_users``, on a GPU if one suits the examples. Else by the processor.
     """
-    if isinstance(examples, LanguageExamples):
-        return examples.sum_over_users(
-            theta_D, taken_N, taken_S, reduce, model, local, width, batch_users, add
-        )
     width = examples.dimension if width is None else width
     device = device or (examples.gpu if batch_users else None)
     work = _Work.of(examples, theta_D, taken_N, taken_S, model, device)
@@ -164,7 +148,7 @@ class _Work:
     ``device`` is where many users are computed at once; None: each user by itself, here.
     """
 
-    examples: PairExamples
+    examples: Rows
     theta_D: torch.Tensor
     model: PreferenceModel
     taken_N: torch.Tensor
@@ -175,7 +159,7 @@ class _Work:
     @classmethod
     def of(
         cls,
-        examples: PairExamples,
+        examples: Rows,
         theta_D: torch.Tensor,
         taken_N: torch.Tensor,
         taken_S: torch.Tensor,

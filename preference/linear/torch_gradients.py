@@ -13,16 +13,49 @@ Legend: R rows (W of each judgement), N judgements taken, K their rows, B users,
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import PreferenceModel
 from murmuration.privacy.mechanisms.parallel import one_core
 
 CPU = torch.device("cpu")
+
+
+class Rows(Protocol):
+    """What judgements' gradients are made of; as of `preference.linear.examples.PairExamples`."""
+
+    @property
+    def x_RD(self) -> torch.Tensor:
+        """float32; the W rows of a judgement are consecutive."""
+        ...
+
+    @property
+    def y_R(self) -> torch.Tensor:
+        """float32."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """W."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        ...
+
+    @property
+    def gpu(self) -> torch.device | None:
+        """Where gradients are computed, if not by the processor."""
+        ...
+
+    def on(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return x and y on a device."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +73,7 @@ class UserBatch:
     @classmethod
     def of(
         cls,
-        examples: PairExamples,
+        examples: Rows,
         taken_N: torch.Tensor,
         ends_B: np.ndarray,
         device: torch.device = CPU,
@@ -97,7 +130,7 @@ class UserBatch:
 
 
 def local_updates_alone(
-    examples: PairExamples,
+    examples: Rows,
     taken_N: torch.Tensor,
     ends_B: np.ndarray,
     theta_D: torch.Tensor,

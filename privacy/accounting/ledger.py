@@ -118,8 +118,8 @@ class Ledger:
         except BaseException:
             self._record.close()
             raise
-        #: How many charges there were when it was opened.
-        self.charged_before = len(self._account.charges)
+        #: Charges that were granted since it was opened, repetitions included.
+        self.granted: list[Charge] = []
         for charge in self._account.charges:
             self._same.setdefault((charge.round, charge.covers), []).append(charge)
         for caveat in sorted(terms.caveats) if terms else ():
@@ -257,6 +257,7 @@ class Ledger:
         same = self._same.get((round_, covers), [])
         for earlier in same:
             if replay is not None and earlier.replay == replay and earlier.event == event:
+                self.granted.append(earlier)
                 return earlier
         if replay is not None and any(draw_of(one.replay) >= draw_of(replay) for one in same):
             # Its coins would be the old ones: two releases on one cohort are not two sampled ones.
@@ -265,7 +266,10 @@ class Ledger:
                 "can be resumed only where it repeats exactly: choose another --out"
             )
         self._check_budget(event)
-        return self._write(Charge(event, round_, covers, attempt=len(same), replay=replay))
+        charge = Charge(event, round_, covers, attempt=len(same), replay=replay)
+        self._write(charge)
+        self.granted.append(charge)
+        return charge
 
     def note_unprotected(self, round_: int, covers: str) -> None:
         """Write that something got out which nothing was charged for, whatever the budget.
@@ -330,7 +334,7 @@ class Ledger:
             counts, adjacency=self.adjacency, delta=self.delta, interval=interval
         )
 
-    def _write(self, charge: Charge) -> Charge:
+    def _write(self, charge: Charge) -> None:
         self._add(
             {
                 "round": charge.round,
@@ -343,7 +347,6 @@ class Ledger:
             }
         )
         self._same.setdefault((charge.round, charge.covers), []).append(charge)
-        return charge
 
     def _add(self, line: Mapping[str, Any]) -> None:
         """Write a line and count it."""

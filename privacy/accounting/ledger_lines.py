@@ -11,7 +11,6 @@
 How lines are chained and kept: ``privacy.accounting.chained_record``.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -146,14 +145,6 @@ class Account:
             )
             self.charges.append(charge)
             self.spent[charge.event] += 1
-
-    def has_charge(self, round_: int, *, after: int = 0) -> bool:
-        """Whether something was charged for a round, after so many charges, or may be repeated."""
-        new = itertools.islice(reversed(self.charges), max(0, len(self.charges) - after))
-        return any(charge.round == round_ for charge in new) or any(
-            charge.round == round_ and charge.replay is not None
-            for charge in reversed(self.charges)
-        )
 
     def first_uncharged(self) -> int:
         """The first round, from 1, that has no charge."""

@@ -21,9 +21,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from murmuration.deploy.init import Deployment, write_deployment
-from murmuration.deploy.processes import Site, ended_by_signals, wait_for
+from murmuration.deploy.processes import ended_by_signals, wait_for
 from murmuration.deploy.run import run_deployed
 from murmuration.research.stress.chaos import POLICY
+from murmuration.research.stress.site import Site
 from murmuration.sims.population.population import Population, write
 from murmuration.strategies.config import RunConfig
 

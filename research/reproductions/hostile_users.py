@@ -33,9 +33,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from murmuration.preference.bases import accuracy_at, base_of, examples_of
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.features.hashing import feature_map
+from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -136,13 +136,11 @@ def measured(
 def made(epsilon: float, users: int, cohort: int, rounds: int) -> World:
     """The embedded population's first users, its test users, and a plan for them."""
     # Length counts as it did by default when what is committed of this was measured.
-    features = base_of({"kind": "hashing", "length": "log"})
+    features = feature_map({"kind": "hashing", "length": "log"})
     train = Judgements.from_rows(population.train())
     kept = train.select(np.arange(min(users, len(train.user_ids))))
-    test = examples_of(Judgements.from_rows(population.test()), features)
-    examples = examples_of(kept, features)
-    assert isinstance(examples, PairExamples)
-    assert isinstance(test, PairExamples)
+    test = pair_examples(Judgements.from_rows(population.test()), features)
+    examples = pair_examples(kept, features)
     plan = UlsPlan.for_epsilon(
         epsilon,
         users=len(kept.user_ids),
@@ -224,7 +222,7 @@ def _row(
     world: World, case: Case, found: Sequence[np.ndarray], without: Sequence[np.ndarray]
 ) -> dict[str, Any]:
     pairs = list(zip(found, without, strict=True))
-    accuracy = [accuracy_at(theta_D, world.test).by_user for theta_D in found]
+    accuracy = [world.test.accuracy(theta_D).by_user for theta_D in found]
     return {
         "aggregate": case.aggregate,
         "attack": case.attack if case.share else None,

@@ -26,11 +26,12 @@ from murmuration.client.app import app as client_app
 from murmuration.client.isolated import python
 from murmuration.deploy import outsider
 from murmuration.deploy.init import Deployment, write_deployment
-from murmuration.deploy.processes import Program, Site, ended_by_signals, wait_for
+from murmuration.deploy.processes import Program, ended_by_signals, wait_for
 from murmuration.deploy.run import run_deployed
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.research.stress.site import Site
 from murmuration.server.training import train
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.local import LocalGrid

@@ -19,7 +19,6 @@ import numpy as np
 from murmuration.preference.data.rows import InputError
 from murmuration.sims.population.population import Population, Weights, true_reward
 from murmuration.sims.population.reading import read, topic_of
-from murmuration.sims.population.wording import WORD
 
 _NORMAL = 1.959964  # between minus this and this lies a standard normal number with 95 %
 
@@ -38,12 +37,10 @@ class Worth:
 
     Attributes:
         rewards_P: true rewards in logits; nan of answers that cannot be read.
-        words_P: how many words answers have, marks not counted.
         why_not: how many answers cannot be read, by the reason (`reading.WHY_NOT`).
     """
 
     rewards_P: np.ndarray
-    words_P: np.ndarray
     why_not: Mapping[str, int]
 
     @property
@@ -77,8 +74,7 @@ def worth(
         rewards.append(nan if found.axes is None else true_reward(weights, found.axes))
         if found.why_not:
             why_not[found.why_not] += 1
-    words = [sum(word[0].isalnum() for word in WORD.findall(answer)) for answer in answers]
-    return Worth(np.array(rewards, dtype=float), np.array(words, dtype=int), dict(why_not))
+    return Worth(np.array(rewards, dtype=float), dict(why_not))
 
 
 def wins(one: Worth, other: Worth) -> np.ndarray:
@@ -92,11 +88,6 @@ def wins(one: Worth, other: Worth) -> np.ndarray:
         ahead_P = first_P - second_P
     same_P = (first_P == second_P) | (np.abs(ahead_P) < 1e-9)
     return np.where(same_P, 0.5, ahead_P > 0)
-
-
-def win_rate(one: Worth, other: Worth) -> Estimate:
-    """How often `wins` come, and Wilson's interval."""
-    return wilson(wins(one, other))
 
 
 def wilson(hits_P: np.ndarray) -> Estimate:

@@ -2,7 +2,7 @@
 
 A Flower App Bundle is self-contained: the node and server code travel inside it. A clone has a
 `pyproject.toml` beside the rooms, an installed wheel does not, so the directory is generated:
-copies of the `.py` files that the apps import, below one name as in a wheel, and a
+copies of the files that the apps need, below one name as in a wheel, and a
 `pyproject.toml` whose `[tool.flwr.app.config]` holds the settings of this run (an override on the
 command line may only replace a key that exists already). It names no dependencies: Flower would
 install them again, in front of this environment's own.
@@ -16,14 +16,15 @@ import tomli_w
 
 from murmuration.server.versions import DISTRIBUTION, version
 
-#: Files of the package, as patterns, that a ServerApp and a ClientApp import: no command, no
-#: deployment, no attack. The population is what both read where no other data is named.
+#: Files of the package, as patterns, that a ServerApp and a ClientApp import or read: no command,
+#: no deployment, no attack. The population is what both read where no other data is named.
 BUNDLED = (
     "*.py",
     "client/**/*.py",
     "preference/**/*.py",
     "privacy/**/*.py",
     "reporting/**/*.py",
+    "reporting/templates/*.md",
     "server/**/*.py",
     "sims/__init__.py",
     "sims/population/**/*.py",

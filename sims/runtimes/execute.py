@@ -16,7 +16,7 @@ import torch
 
 from murmuration.client.app import app as client_app
 from murmuration.client.store import forget_changed, load
-from murmuration.preference.data.judgements import InputError, Judgements, OnBadRows
+from murmuration.preference.data.judgements import InputError, OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.ratings import THUMBS_TELL
 from murmuration.preference.features import embeddings
@@ -144,8 +144,7 @@ def _load(config: RunConfig) -> Data:
 
 def _prompts(config: RunConfig) -> Iterable[str]:
     """What the run's users were shown; of their own texts nothing."""
-    data = _load(config)
-    return data.prompts if isinstance(data, Judgements) else ()
+    return _load(config).prompts
 
 
 def _keep_prompts(config: RunConfig, folder: Path) -> None:
@@ -200,14 +199,10 @@ def _put_away(log: Path, folder: Path) -> None:
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, live: LiveView) -> int:
     """How many nodes host the users (0: one for each worker); loads and checks their data."""
     data = _load(config)
-    thumbs = isinstance(data, Judgements) and data.kind == "thumbs"
-    if config.task == "reward" and isinstance(data, Judgements) and not (thumbs or data.decided):
+    thumbs = config.kind == "thumbs"
+    if config.task == "reward" and not (thumbs or data.decided):
         raise InputError(f"{config.data}: every judgement is a tie, there is nothing to learn")
-    if (
-        isinstance(data, Judgements)
-        and data.thumbs
-        and Adjacency(config.adjacency).counts_are_public
-    ):
+    if data.thumbs and Adjacency(config.adjacency).counts_are_public:
         raise InputError(f"{config.data}: {THUMBS_TELL}")
     check_others(config, data)
     for warning in as_published(config):

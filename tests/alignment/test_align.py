@@ -361,7 +361,7 @@ def test_a_disk_that_is_full_at_the_end_costs_no_step(asked, tmp_path, monkeypat
         def save(*_, **__):
             raise OSError(28, "No space left on device")
 
-        full.setattr(module.LanguageReward, "save", save)
+        full.setattr(module, "save_language_model", save)
         with pytest.raises(InputError, match="model cannot be written: No space left on device"):
             align(asked(), PROMPTS, out)
     assert not (out / "model").exists()

@@ -9,7 +9,7 @@ from murmuration.preference.data.rows import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.population.population import Population
-from murmuration.sims.population.win_rate import win_rate, worth
+from murmuration.sims.population.win_rate import wilson, wins, worth
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_the_population_judges_by_its_truth():
     won = judge.preferred(prompts, first, second)
     assert won[0] == 1  # what cannot be read loses
     assert {0.0, 0.5, 1.0} == set(won)
-    assert won.mean() == win_rate(worth(prompts, first), worth(prompts, second)).value
+    assert won.mean() == wilson(wins(worth(prompts, first), worth(prompts, second))).value
     assert np.array_equal(judge.preferred(prompts, second, first), 1 - won)
     figures = judge.figures(prompts, second)
     assert figures["unreadable"].value == 0.01
@@ -63,11 +63,11 @@ def test_scores_that_are_no_numbers(reward):
 
 def test_a_language_model_of_rewards_judges_too(language_model, tmp_path):
     from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-    from murmuration.preference.language.reward import LanguageReward
+    from murmuration.preference.language.reward import save_language_model
 
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
     theta_D = np.random.default_rng(0).normal(size=base.dimension) * 0.2
-    LanguageReward(theta_D.astype(np.float32), base).save(tmp_path / "m")
+    save_language_model(tmp_path / "m", base, theta_D.astype(np.float32))
     won = RewardJudge(tmp_path / "m").preferred(["what now ?"], ["save it"], ["bet on"])
     scores = RewardModel.load(tmp_path / "m").score(["what now ?"] * 2, ["save it", "bet on"])
     assert scores[0] != scores[1]

@@ -156,10 +156,10 @@ def test_a_reward_that_is_not_finite_is_refused():
 
 def test_an_answer_too_long_to_be_read_is_worth_as_little_as_the_worst(language_model, tmp_path):
     from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-    from murmuration.preference.language.reward import LanguageReward
+    from murmuration.preference.language.reward import save_language_model
 
     base = LanguageBase(BaseSettings(str(language_model("llama")), rank=2, max_tokens=20))
-    LanguageReward(base.random_theta().numpy(), base).save(tmp_path / "model")
+    save_language_model(tmp_path / "model", base, base.random_theta().numpy())
     reward = AnswerReward.load(tmp_path / "model")
     short, long = ["save it", "buy it today", "loan"], "save " * 40
     alone = reward(["now ?"] * 3, short)

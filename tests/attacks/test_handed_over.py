@@ -16,9 +16,10 @@ from deployment import World, free_port
 from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.plan_cost import bounded_cost
 from murmuration.deploy.init import Deployment, write_deployment
-from murmuration.deploy.processes import Site, listens, wait_for
+from murmuration.deploy.processes import wait_for
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.research.stress.site import Site, listens
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 #: Names that our programs import, some before anything of ours runs.

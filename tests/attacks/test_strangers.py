@@ -18,8 +18,9 @@ from murmuration.deploy import confined
 from murmuration.deploy.doctor import examine
 from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
-from murmuration.deploy.processes import Site, listens, wait_for
+from murmuration.deploy.processes import wait_for
 from murmuration.deploy.run import flwr
+from murmuration.research.stress.site import Site, listens
 from murmuration.sims.runtimes.app_bundle import write_bundle
 
 pytestmark = [
@@ -174,7 +175,7 @@ def test_nothing_stays_when_a_deployment_is_killed(tmp_path, make_rows):
     code = (
         "import sys, time; from pathlib import Path\n"
         "from murmuration.deploy.init import Deployment; "
-        "from murmuration.deploy.processes import Site\n"
+        "from murmuration.research.stress.site import Site\n"
         "folder, data, port, node_port = sys.argv[1:]\n"
         "site = Site(Path(folder) / 'd', Deployment(('127.0.0.1',), int(port), ('a',)),"
         " Path(folder) / 'logs')\n"

@@ -9,7 +9,7 @@ from murmuration.audits.faults import FAULTS
 from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 
-_TESTS = Path(__file__).parents[2]
+_TESTS = Path(__file__).parents[1]
 _SLOW = {"sensitivity", "coins-of-the-server"}
 
 

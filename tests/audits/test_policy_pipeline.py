@@ -12,7 +12,7 @@ from murmuration.audits.policy_pipeline import (
     audit_policy,
     tiny_policy,
 )
-from murmuration.preference.language.reward import reward_model
+from murmuration.preference.language.reward import save_language_model
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -65,7 +65,7 @@ def test_a_noiseless_sum_shows_each_clipped_gradient(policy):
 
 def test_what_was_released_is_read(policy, tmp_path):
     theta_D = theta_of(policy)
-    reward_model(theta_D, policy.network, "btl").save(tmp_path / "model")
+    save_language_model(tmp_path / "model", policy.network, theta_D)
     found_D, prefers_M = policy.released(tmp_path / "model")
     np.testing.assert_allclose(found_D, theta_D, atol=1e-5)
     policy.network.put(theta_D)

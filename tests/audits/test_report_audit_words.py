@@ -15,7 +15,7 @@ def test_lines_are_short_and_commands_exist():
 
 
 def test_links_lead_somewhere():
-    page = Path(__file__).parents[3] / "docs" / "explanation"
+    page = Path(__file__).parents[2] / "docs" / "explanation"
     links = re.findall(r"\]\(([^)]+)\)", READING)
     assert links
     assert [link for link in links if not (page / link).exists()] == []

@@ -11,7 +11,6 @@ from murmuration.client.answers import ANSWERS
 from murmuration.client.app import QUERIES, app
 from murmuration.client.store import store_for
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.preference.reward import accuracy_of
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
@@ -140,7 +139,7 @@ def test_evaluate(ask, store):
     users_S, theta_D = np.array([1, 2, 20]), np.linspace(-1, 1, 33, dtype=np.float32)
     reply = ask(work(users_S, theta_D), "evaluate")
     sum_F = messages.read_tally(reply.content, Tally(), users=3)
-    expected = accuracy_of(theta_D, store.examples(FEATURES).select(users_S))
+    expected = store.examples(FEATURES).select(users_S).accuracy(theta_D)
     assert sum_F.sum() == expected.users * STEPS
     assert Tally().read(sum_F).accuracy == pytest.approx(expected.by_user, abs=1e-5)
     alone_F = sum(

@@ -15,11 +15,11 @@ import torch
 from flwr.app import Context, RecordDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from learnt import model_on
 
 from murmuration.client.answers import registry
 from murmuration.client.hosting import host_for
 from murmuration.client.labels.pre_randomized import stated_labels
-from murmuration.preference.bases import examples_of
 from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.hashing import HashingFeatures
@@ -242,8 +242,8 @@ def test_texts_without_features(texts):
     rows = rows_of_others("pairs")
     mine = [{**good(ONE, n, "pairs"), "chosen": text} for n, text in enumerate(texts)]
     data, left_out = Judgements.from_rows(mixed(rows, mine)), LeftOut("isolate")
-    found = examples_of(data, Odd(dimension=17), left_out)
-    alone = examples_of(Judgements.from_rows(rows), Odd(dimension=17), left_out)
+    found = model_on(Odd(dimension=17)).examples(data, left_out)
+    alone = model_on(Odd(dimension=17)).examples(Judgements.from_rows(rows), left_out)
     others_S = np.array([data.user_ids.index(user) for user in alone_order(rows)])
     assert torch.equal(found.select(others_S).x_RD, alone.x_RD)
     assert torch.equal(found.select(others_S).start_U, alone.start_U)

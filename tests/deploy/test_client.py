@@ -30,7 +30,7 @@ from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
-ATTACKS = Path(__file__).parents[2] / "attacks"
+ATTACKS = Path(__file__).parents[1] / "attacks"
 
 
 @pytest.fixture

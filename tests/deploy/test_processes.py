@@ -23,11 +23,12 @@ from murmuration.deploy.client import Client, run_client
 from murmuration.deploy.confined import node_environment
 from murmuration.deploy.doctor import examine
 from murmuration.deploy.init import CONNECTION, Deployment, write_deployment
-from murmuration.deploy.processes import Program, Site, listens, new_secret, wait_for
+from murmuration.deploy.processes import Program, new_secret, wait_for
 from murmuration.deploy.run import flwr, run_deployed
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
+from murmuration.research.stress.site import Site, listens
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.process_reaper import descendants
 
@@ -193,7 +194,7 @@ def test_a_server_that_takes_differences_gets_nobodys_sum(tmp_path):
     """It ships an app of its own: one round under masks with all four nodes, then with three."""
     world, hostile = World(tmp_path, ("a", "b", "c", "d"), users=8), tmp_path / "app"
     write_bundle(hostile, {})
-    attack = Path(__file__).parents[2] / "attacks" / "differencing_app.py"
+    attack = Path(__file__).parents[1] / "attacks" / "differencing_app.py"
     shutil.copyfile(attack, hostile / "murmuration" / "server" / "app.py")
     for name in "abcd":
         (world.client(name) / "policy.toml").write_text(POLICY + "secure_only = true\n")
@@ -334,7 +335,7 @@ def test_two_hosts(tmp_path, monkeypatch):
         monkeypatch.setattr(Site, "start", start)
         monkeypatch.setattr(Site, "register", register)
         monkeypatch.setattr(
-            "murmuration.deploy.processes.listens",
+            "murmuration.research.stress.site.listens",
             lambda program, port: (
                 b":8100"
                 in subprocess.run([*server, "ss", "-ltn"], capture_output=True, check=True).stdout
@@ -412,7 +413,7 @@ def nobody_runs_python() -> bool:
     try:
         done = subprocess.run(
             command, user="nobody", extra_groups=[], cwd="/", check=False, capture_output=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "HOME": "/tmp"},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HOME": "/tmp"},
         )  # fmt: skip
     except OSError:
         return False

@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.preference.bases import base_of, examples_of
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.examples import TokenExamples
@@ -11,14 +11,14 @@ from murmuration.preference.linear.examples import PairExamples
 
 def test_features_make_differences(make_rows):
     base = base_of(HashingFeatures(dimension=7).to_config())
-    found = examples_of(Judgements.from_rows(make_rows([2])), base)
+    found = base.examples(Judgements.from_rows(make_rows([2])))
     assert isinstance(found, PairExamples)
     assert found.dimension == 7
 
 
 def test_a_language_model_makes_tokens(make_rows, language_model):
     base = base_of({"kind": "language-model", "path": language_model("gpt2"), "rank": 2})
-    found = examples_of(Judgements.from_rows(make_rows([2])), base)
+    found = base.examples(Judgements.from_rows(make_rows([2])))
     assert isinstance(found, TokenExamples)
     assert found.dimension == base.dimension
 

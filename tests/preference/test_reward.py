@@ -7,11 +7,12 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.models import ABSENT
-from murmuration.preference.reward import Accuracy, RewardModel, accuracy_of
+from murmuration.preference.reward import RewardModel
 
 FEATURES = HashingFeatures(dimension=33)
 
@@ -26,32 +27,29 @@ def examples(x, y, start):
 
 
 def test_accuracy_counts_judgements_and_users():
-    got = accuracy_of(
-        np.ones(1),
-        examples(
-            [1.0, -1.0, 0.0, 2.0, 5.0, -3.0, -1.0],
-            [1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 0.5],
-            [0, 4, 6, 7],
-        ),
-    )
+    got = examples(
+        [1.0, -1.0, 0.0, 2.0, 5.0, -3.0, -1.0],
+        [1.0, 1.0, 1.0, 1.0, 0.5, 1.0, 0.5],
+        [0, 4, 6, 7],
+    ).accuracy(np.ones(1))
     # user 0: right, wrong, half, right; user 1: a tie, wrong; user 2: a tie only
     mean = (2.5 / 4 + 0) / 2
     assert got == Accuracy(pooled=2.5 / 5, by_user=mean, users=2, judgements=5, chance=0.5)
 
 
 def test_accuracy_of_a_flipped_label():
-    assert accuracy_of(np.ones(1), examples([1.0, -1.0], [0.0, 0.0], [0, 2])).pooled == 0.5
-    assert accuracy_of(-np.ones(1), examples([1.0, -1.0, 2.0], [0.0, 1.0, 0.0], [0, 3])).pooled == 1
+    assert examples([1.0, -1.0], [0.0, 0.0], [0, 2]).accuracy(np.ones(1)).pooled == 0.5
+    assert examples([1.0, -1.0, 2.0], [0.0, 1.0, 0.0], [0, 3]).accuracy(-np.ones(1)).pooled == 1
 
 
 def test_accuracy_without_anything_decided():
-    got = accuracy_of(torch.ones(1), examples([1.0], [0.5], [0, 1]))
+    got = examples([1.0], [0.5], [0, 1]).accuracy(torch.ones(1))
     assert math.isnan(got.pooled) and math.isnan(got.by_user) and math.isnan(got.chance)
     assert (got.users, got.judgements) == (0, 0)
 
 
 def test_a_zero_model_is_right_half_of_the_time():
-    assert accuracy_of(np.zeros(1), examples([1.0, -2.0], [1.0, 1.0], [0, 1, 2])).pooled == 0.5
+    assert examples([1.0, -2.0], [1.0, 1.0], [0, 1, 2]).accuracy(np.zeros(1)).pooled == 0.5
 
 
 def best_of(x_JWD, y, start=None, kind="top-1"):
@@ -69,7 +67,7 @@ def best_of(x_JWD, y, start=None, kind="top-1"):
 def test_accuracy_of_the_best_of_several():
     y = [[1.0, 1.0, 1.0]] * 5
     margins = [[1.0, 2.0, 0.5], [1.0, -0.1, 5.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0], [3.0, 1.0, 0.0]]
-    got = accuracy_of(np.ones(1), best_of(margins, y, [0, 2, 5]))
+    got = best_of(margins, y, [0, 2, 5]).accuracy(np.ones(1))
     # right, wrong; tied with one, tied with all, tied with one
     assert got.pooled == pytest.approx((1 + 0 + 1 / 2 + 1 / 4 + 1 / 2) / 5)
     assert got.by_user == pytest.approx((1 / 2 + (1 / 2 + 1 / 4 + 1 / 2) / 3) / 2)
@@ -78,14 +76,14 @@ def test_accuracy_of_the_best_of_several():
 
 def test_a_zero_model_guesses_among_what_is_there():
     y = [[1.0, ABSENT, ABSENT], [1.0, 1.0, 1.0]]
-    got = accuracy_of(np.zeros(1), best_of([[5.0, 0.0, 0.0], [1.0, 2.0, 3.0]], y))
+    got = best_of([[5.0, 0.0, 0.0], [1.0, 2.0, 3.0]], y).accuracy(np.zeros(1))
     assert got.pooled == got.chance == pytest.approx((1 / 2 + 1 / 4) / 2)
 
 
 def test_of_a_ranking_with_ties_a_first_place_that_several_share_is_left_out():
     x_JWD = [[1.0, 2.0], [1.0, -2.0], [1.0, 2.0], [-1.0, 2.0]]
     y = [1.0, 0.5, 1.0, 0.5, 0.5, 1.0, 0.5, 0.5]  # first alone, first alone, two first, all first
-    found = accuracy_of(np.ones(1), best_of(x_JWD, y, kind="ranking"))
+    found = best_of(x_JWD, y, kind="ranking").accuracy(np.ones(1))
     assert (found.judgements, found.pooled) == (2, 0.5)
 
 
@@ -99,30 +97,28 @@ def test_of_thumbs_a_users_liked_responses_are_compared_with_their_others():
     """Whatever offset they have: the second user's rewards are all below the first one's."""
     x = [3.0, 1.0, 2.0, 2.0, -5.0, -7.0, 1.0, 9.0]
     y = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0]
-    found = accuracy_of(np.ones(1), thumbs(x, y, [0, 4, 6, 8, 8]))
+    found = thumbs(x, y, [0, 4, 6, 8, 8]).accuracy(np.ones(1))
     assert found.by_user == pytest.approx((3.5 / 4 + 0.0) / 2)
     assert found.pooled == pytest.approx((4 * 3.5 / 4 + 2 * 0.0) / 6)
     assert (found.users, found.judgements, found.chance) == (2, 6, 0.5)
-    assert math.isnan(accuracy_of(np.ones(1), thumbs(x[6:], y[6:], [0, 2])).by_user)
+    assert math.isnan(thumbs(x[6:], y[6:], [0, 2]).accuracy(np.ones(1)).by_user)
 
 
 def test_what_is_absent_does_not_win():
     y = [[1.0, ABSENT], [1.0, ABSENT]]
-    assert accuracy_of(np.ones(1), best_of([[2.0, 0.0], [-2.0, 0.0]], y)).pooled == 0.5
+    assert best_of([[2.0, 0.0], [-2.0, 0.0]], y).accuracy(np.ones(1)).pooled == 0.5
 
 
 @pytest.mark.parametrize(
     "y", [[0.5, 1.0, 1.0], [2 / 3, 2 / 3, 1.0], [0.75, 0.75, 0.75], [0.5, ABSENT, ABSENT]]
 )
 def test_ties_among_the_best_of_several_are_left_out(y):
-    got = accuracy_of(np.ones(1), best_of([[1.0] * 3, [1.0] * 3], [y, [1.0] * 3]))
+    got = best_of([[1.0] * 3, [1.0] * 3], [y, [1.0] * 3]).accuracy(np.ones(1))
     assert (got.pooled, got.judgements) == (1.0, 1)
 
 
 def test_of_a_ranking_the_first_place_counts():
-    got = accuracy_of(
-        np.ones(1), best_of([[1.0, 0.5], [-1.0, 2.0]], [[1.0] * 2] * 2, kind="ranking")
-    )
+    got = best_of([[1.0, 0.5], [-1.0, 2.0]], [[1.0] * 2] * 2, kind="ranking").accuracy(np.ones(1))
     assert got.pooled == 0.5
 
 
@@ -153,7 +149,7 @@ def test_accuracy_agrees_with_scores(model):
     got = model.accuracy(data)
     assert got.pooled == pytest.approx(np.mean(right))
     assert got.by_user == pytest.approx((np.mean(right[:2]) + right[2]) / 2)
-    assert got == accuracy_of(model.theta_D, pair_examples(data, FEATURES))
+    assert got == pair_examples(data, FEATURES).accuracy(model.theta_D)
 
 
 def test_accuracy_of_ties_only(model):
@@ -215,7 +211,7 @@ def test_a_model_keeps_its_own_weights():
 def test_weights_from_a_read_only_buffer():
     theta_D = np.frombuffer(np.ones(33, np.float32).tobytes(), np.float32)
     assert RewardModel(theta_D, FEATURES).theta_D.flags.writeable
-    assert accuracy_of(theta_D[:1], examples([1.0], [1.0], [0, 1])).pooled == 1
+    assert examples([1.0], [1.0], [0, 1]).accuracy(theta_D[:1]).pooled == 1
 
 
 def test_save_and_load(model, tmp_path):

@@ -12,8 +12,8 @@ from local_runs import run, theta
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
-from murmuration.preference import bases
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.kinds import language as kinds
 from murmuration.preference.language.base_model import language_base
 from murmuration.preference.reward import RewardModel
 from murmuration.server import training
@@ -293,7 +293,7 @@ def test_a_head_on_states_of_half_the_bits(config, tmp_path):
 def test_sizes_of_batches_are_those_that_nodes_found_and_stay(config, broken_off, monkeypatch):
     """A run goes on with it on machines that fit others."""
     found = iter([300, 5000])
-    monkeypatch.setattr(bases, "fitting_batch", lambda *_: next(found))
+    monkeypatch.setattr(kinds, "fitting_batch", lambda *_: next(found))
     config = replace(config, max_tokens=50)
     broken_off(replace(config, rounds=3), after=1)
     kept = json.loads((Path(config.out) / "base.json").read_text())
@@ -304,7 +304,7 @@ def test_sizes_of_batches_are_those_that_nodes_found_and_stay(config, broken_off
 
 
 def test_the_size_that_was_asked_for_is_taken(config, monkeypatch):
-    monkeypatch.setattr(bases, "fitting_batch", None)
+    monkeypatch.setattr(kinds, "fitting_batch", None)
     assert run(replace(config, batch_tokens=99))["features"]["batch_tokens"] == 99
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from murmuration.client.app import app as client_app
 from murmuration.deploy.init import Deployment, write_deployment
-from murmuration.deploy.processes import Site, state_beside, wait_for
+from murmuration.deploy.processes import state_beside, wait_for
 from murmuration.deploy.run import run_deployed
 from murmuration.preference.reward import RewardModel
+from murmuration.research.stress.site import Site
 from murmuration.server.training import train
 from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.app_bundle import write_bundle

@@ -11,7 +11,6 @@ import torch
 from failing import Watched
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
-from murmuration.preference.reward import accuracy_of
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
@@ -339,7 +338,7 @@ def test_evaluation_is_that_of_one_table(make_world, examples):
     world.strategy.participants = Participants(registry, np.arange(1, 3), out)
     theta_D = np.array([1.0, -0.5, 0.2, 0.1, 0.0], dtype=np.float32)
     sum_F = world.strategy.tally(world.grid, theta_D, Tally())
-    expected = accuracy_of(theta_D, examples.select(out))
+    expected = examples.select(out).accuracy(theta_D)
     assert sum_F.sum() == expected.users * STEPS
     assert Tally().read(sum_F).accuracy == pytest.approx(expected.by_user, abs=1e-5)
     assert world.strategy.aggregate_evaluate(1, []) is None

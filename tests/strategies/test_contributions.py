@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from learnt import model_on
 
-from murmuration.preference.bases import examples_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.linear import gradients
@@ -180,7 +180,7 @@ def test_a_bound_that_is_derived_from_a_clip_is_asked_for_its_own_sum(language_m
             return super().clip_sum(grads_BD) / 2
 
     base = LanguageBase(BaseSettings(language_model("gpt2"), "full"))
-    examples = examples_of(Judgements.from_rows(make_rows([2, 1])), base)
+    examples = model_on(base).examples(Judgements.from_rows(make_rows([2, 1])))
     asked = work(torch.zeros(examples.dimension), np.arange(2))
     given = (examples, asked, keys(np.arange(2)), Randomness(0))
     whole_D, half_D = (bounded_sum(*given, bound) for bound in (UserClip(0.1), Halved(0.1)))

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from learnt import model_on
 from safetensors.torch import load_file
 from scipy import stats
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.bases import examples_of
 from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.kinds.policy_class import PolicyClass
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
-from murmuration.preference.language.policy_class import policy_class
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.exponential_mechanism import (
@@ -43,9 +43,9 @@ def examples(choice_config, make_rows):
     """A function: the examples of judgements; by default of three users."""
 
     def make(rows=None, **changes):
-        base = policy_class(base_config(replace(choice_config, **changes)))
+        base = PolicyClass.load(base_config(replace(choice_config, **changes)))
         judgements = Judgements.from_rows(rows or make_rows([3, 1, 4]))
-        return examples_of(judgements, base)
+        return model_on(base).examples(judgements)
 
     return make
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from learnt import model_on
 
-from murmuration.preference.bases import examples_of
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -234,8 +234,8 @@ def hosted_texts(base, users):
     rows = [{"user_id": f"u{name}", **row} for name, found in users for row in found]
     if base.settings.task == "text":
         placed = (("f", number, row) for number, row in enumerate(rows))
-        return examples_of(UserTexts.from_placed_rows(placed), base)
-    return examples_of(Judgements.from_rows(rows), base)
+        return model_on(base).examples(UserTexts.from_placed_rows(placed))
+    return model_on(base).examples(Judgements.from_rows(rows))
 
 
 @pytest.mark.parametrize("which", range(5))

@@ -32,10 +32,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from murmuration.preference.bases import accuracy_at, base_of, examples_of
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-from murmuration.preference.linear.examples import PairExamples
+from murmuration.preference.features.hashing import FeatureMap, feature_map
+from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
@@ -109,9 +109,7 @@ def judged(users: int, each: int, seed: int, split: str = "train") -> PairExampl
         max_judgements=max(each, 1),
         tie_peak=0.0,
     )
-    found = examples_of(Judgements.from_rows(population.rows(split)), features())
-    assert isinstance(found, PairExamples)
-    return found
+    return pair_examples(Judgements.from_rows(population.rows(split)), features())
 
 
 def judged_in_training(users: int, each: int, seed: int) -> PairExamples:
@@ -119,9 +117,9 @@ def judged_in_training(users: int, each: int, seed: int) -> PairExamples:
     return judged(users, each, _TRAINED + seed)
 
 
-def features() -> Any:
+def features() -> FeatureMap:
     """The feature map of all rewards here."""
-    return base_of(FEATURES)
+    return feature_map(FEATURES)
 
 
 def first_of_each(examples: PairExamples, each: int) -> PairExamples:
@@ -203,7 +201,7 @@ class People:
         return Estimate().of(told)[0].numpy()
 
     def _made(self, theta_D: np.ndarray, rounds: int) -> Learnt:
-        return Learnt(theta_D, accuracy_at(theta_D, self._test).pooled, rounds)
+        return Learnt(theta_D, self._test.accuracy(theta_D).pooled, rounds)
 
 
 def compared(

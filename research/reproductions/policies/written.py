@@ -21,7 +21,7 @@ from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.research.reproductions.entry import Rows
 from murmuration.research.reproductions.policies.reference import SHAPE
 from murmuration.sims.population.population import Weights
-from murmuration.sims.population.win_rate import win_rate, worth
+from murmuration.sims.population.win_rate import wins, worth
 
 #: What of it is fitted: of the directions that a loss pulls in, those of the last layer have most
 #: in common between judgements (`docs/research/policies.md`).
@@ -94,7 +94,7 @@ class Contest:
         # With draws of its own: with the same ones, like models would say the same.
         answers = Writer(base.model, base.texts).write(self._prompts, SAMPLING, (self._seed, 1))
         found = worth(self._prompts, answers, self._weights)
-        return Won(win_rate(found, self._reference).value, found.unreadable.value)
+        return Won(float(wins(found, self._reference).mean()), found.unreadable.value)
 
     def predicted(self, loss: str, first_J: np.ndarray, flip_probability: float) -> np.ndarray:
         """Whether a policy fitted to statements about the first so many pairs prefers the first

@@ -126,17 +126,6 @@ def test_rivals():
     assert found["max group size"] == Point(8, 32)
 
 
-def test_the_oracle_follows_the_loss():
-    space = Space(START, 256, 4096)
-    assert estimate_and_double.greedy_oracle(space, lambda p: -p.cohort) == Point(1, 256)
-    assert estimate_and_double.greedy_oracle(space, lambda p: -p.group_size) == Point(8, 32)
-
-    def by_noise(point):
-        return estimate_and_double.noise(point, diverse, amplified)
-
-    assert estimate_and_double.greedy_oracle(space, by_noise) == recommended(space, diverse)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

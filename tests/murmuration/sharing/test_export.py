@@ -1,6 +1,7 @@
 """Exported folders: plain transformers and peft give the same numbers from them, they hold nothing
 that is not for release, and what they cost is known from them."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from local_runs import run
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.likelihood import load_scorer
+from murmuration.privacy import attack_bounds
 from murmuration.server.lineage import lineage_of, lineage_of_saved
 from murmuration.sharing.export import Sharing, check_no_run, export
 from murmuration.strategies.config import RunConfig
@@ -234,6 +236,18 @@ def test_without_a_promise_only_if_somebody_says_so(made, tmp_path):
     (folder / "model").rename(moved)
     with pytest.raises(InputError, match="what that cost them is not known"):
         export(moved, tmp_path / "other", Sharing())
+
+
+def test_a_card_says_of_attackers_what_the_run_says(made, tmp_path):
+    """By the run's whole privacy curve, read from its ledger, and by both accountants."""
+    run_folder = made()
+    export(run_folder, tmp_path / "out", Sharing())
+    shared = head(tmp_path / "out")["differential_privacy"]
+    own = head(run_folder / "model")["differential_privacy"]
+    assert shared["attack"] == own["attack"]
+    assert shared["second_opinion"] == own["second_opinion"]
+    by_point = dataclasses.asdict(attack_bounds.of_point(own["epsilon"], own["delta"]))
+    assert shared["attack"]["tpr_at_1_percent_fpr"] < by_point["tpr_at_1_percent_fpr"]
 
 
 def falsified(card):

@@ -11,7 +11,7 @@ import torch
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.likelihood import SavedLikelihood
-from murmuration.preference.language.reward import LanguageReward, SavedReward
+from murmuration.preference.language.reward import SavedReward, save_language_model
 
 PROMPTS, RESPONSES = ["What now?", "What?"], ["Save it.", "Bet on it, spend all of it."]
 
@@ -26,7 +26,7 @@ def trained(language_model, tmp_path):
 
     def make(kind="gpt2", train="lora", name="first", path=None, **settings):
         base = LanguageBase(BaseSettings(path or language_model(kind), train, **settings))
-        LanguageReward(drawn(base, len(name)), base).save(tmp_path / name)
+        save_language_model(tmp_path / name, base, drawn(base, len(name)))
         return str(tmp_path / name)
 
     return make

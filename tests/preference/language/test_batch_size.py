@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from learnt import model_on
 
-from murmuration.preference.bases import longest_examples
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.language import base_model, batch_size
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -20,7 +20,7 @@ def two(language_model):
 
     def make(task="reward", kind="gpt2", **settings):
         base = LanguageBase(BaseSettings(language_model(kind), rank=2, task=task, **settings))
-        return [longest_examples(base, PAIRS, most) for most in (1, 2)]
+        return [model_on(base).longest_examples(PAIRS, most) for most in (1, 2)]
 
     return make
 

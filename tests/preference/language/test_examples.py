@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from learnt import model_on
 
-from murmuration.preference.bases import examples_of, largest_batch, trial_examples
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -19,7 +19,7 @@ BTL = preference_model("btl")
 def made(language_model, make_rows):
     def make(task="sft", train="full", counts=(3, 1, 2), **settings):
         base = LanguageBase(BaseSettings(language_model("gpt2"), train, task=task, **settings))
-        return examples_of(Judgements.from_rows(make_rows(list(counts))), base)
+        return model_on(base).examples(Judgements.from_rows(make_rows(list(counts))))
 
     return make
 
@@ -87,7 +87,7 @@ def fused(network):
 @pytest.mark.parametrize("task", ["reward", "sft", "text"])
 def test_a_fused_layer_is_refused_though_a_new_head_is_zero(language_model, task):
     base = LanguageBase(BaseSettings(language_model("gpt2"), "full", task=task))
-    examples = trial_examples(base, PAIRS)
+    examples = model_on(base).trial_examples(PAIRS)
     examples.check(BTL)
     fused(base.model)
     with pytest.raises(InputError, match=r"'transformer\.h\.0\.mlp\.c_fc\.weight' is used outside"):
@@ -104,10 +104,10 @@ def test_lora_beside_a_fused_layer_is_refused_too(language_model):
         change = layer.lora_A["default"].weight.T @ layer.lora_B["default"].weight.T
         return layer.base_layer(x) + x @ change
 
-    trial_examples(base, PAIRS).check(BTL)
+    model_on(base).trial_examples(PAIRS).check(BTL)
     layer.forward = forward
     with pytest.raises(InputError, match=r"lora_A.* is used outside its own layer"):
-        trial_examples(base, PAIRS).check(BTL)
+        model_on(base).trial_examples(PAIRS).check(BTL)
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "bert"])
@@ -115,7 +115,7 @@ def test_lora_beside_a_fused_layer_is_refused_too(language_model):
 def test_a_check_leaves_the_base_where_it_begins(language_model, kind, train):
     base = LanguageBase(BaseSettings(language_model(kind), train))
     before = [p.clone() for p in base.trained]
-    trial_examples(base, Schema("ranking", 3)).check(
+    model_on(base).trial_examples(Schema("ranking", 3)).check(
         preference_model("plackett-luce", "ranking", 2)
     )
     assert all(torch.equal(p, b) for p, b in zip(base.trained, before, strict=True))
@@ -123,7 +123,7 @@ def test_a_check_leaves_the_base_where_it_begins(language_model, kind, train):
 
 def test_trial_texts_are_of_many_lengths_and_no_words_of_anybody(language_model):
     base = LanguageBase(BaseSettings(language_model("gpt2")))
-    examples = trial_examples(base, PAIRS)
+    examples = model_on(base).trial_examples(PAIRS)
     assert len(set(examples.tokens.lengths_T.tolist())) == 8
     assert examples.counts_U.tolist() == [2, 2]
     assert base.tokenizer.pad_token_id not in examples.tokens.ids
@@ -140,7 +140,7 @@ def test_gradients_that_are_all_zero_show_nothing(language_model):
 
     base.model.forward = nothing
     with pytest.raises(InputError, match="no finite gradient that is not zero"):
-        trial_examples(base, PAIRS).check(BTL)
+        model_on(base).trial_examples(PAIRS).check(BTL)
 
 
 def short_of_memory(base, most):
@@ -160,14 +160,14 @@ def short_of_memory(base, most):
 def test_memory_is_tried_with_the_largest_batch(language_model, task, texts):
     base = LanguageBase(BaseSettings(language_model("gpt2"), task=task, batch_tokens=512))
     tried = short_of_memory(base, 512)
-    largest_batch(base, PAIRS).probe(BTL)
+    model_on(base).largest_batch(PAIRS).probe(BTL)
     assert max(tried) == 512  # texts of 64 tokens, as long as the model reads
     tried.clear()
-    largest_batch(base, PAIRS, 2).probe(BTL)
+    model_on(base).largest_batch(PAIRS, 2).probe(BTL)
     assert max(tried) == 2 * texts * 64  # a smaller group never asks for more
     tried = short_of_memory(base, 511)
     with pytest.raises(InputError, match="out of memory: lower --batch-tokens"):
-        largest_batch(base, PAIRS).probe(BTL)
+        model_on(base).largest_batch(PAIRS).probe(BTL)
     assert len(tried) == 1  # nothing smaller is tried instead
 
 
@@ -181,7 +181,7 @@ def test_who_keeps_activations_is_told_of_checkpointing(language_model, task, tr
         base = LanguageBase(BaseSettings(language_model("gpt2"), train, **settings))
         short_of_memory(base, 511)
         with pytest.raises(InputError, match="lower --batch-tokens") as refused:
-            largest_batch(base, PAIRS).probe(BTL)
+            model_on(base).largest_batch(PAIRS).probe(BTL)
         said = str(refused.value)
         assert "\n" not in said and ("--checkpointing" in said) != checkpointing
 
@@ -190,7 +190,7 @@ def test_checkpointing_is_no_advice_where_nothing_goes_back(language_model):
     base = LanguageBase(BaseSettings(language_model("gpt2"), task="policy", batch_tokens=512))
     short_of_memory(base, 3)
     with pytest.raises(InputError, match="lower --batch-tokens") as refused:
-        largest_batch(base, PAIRS).logits_R(torch.zeros(base.dimension))
+        model_on(base).largest_batch(PAIRS).logits_R(torch.zeros(base.dimension))
     assert "--checkpointing" not in str(refused.value)
 
 
@@ -198,10 +198,10 @@ def test_memory_for_the_gradients_of_several_users(language_model, monkeypatch):
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2, memory=1))
     kept, empty = [], torch.empty
     monkeypatch.setattr(torch, "empty", lambda *a, **k: kept.append(a[0]) or empty(*a, **k))
-    largest_batch(base, PAIRS).probe(BTL, users=7)
+    model_on(base).largest_batch(PAIRS).probe(BTL, users=7)
     assert kept[0] == 6
     kept.clear()
-    largest_batch(base, PAIRS).probe(BTL, users=10**6)
+    model_on(base).largest_batch(PAIRS).probe(BTL, users=10**6)
     assert kept[0] == 2**20 // (4 * base.dimension) - 1
 
 
@@ -248,7 +248,7 @@ def test_half_the_bits_give_nearly_the_gradients_of_float32(
     def made(dtype):
         settings = BaseSettings(language_model(kind), train, rank=2, task=task, dtype=dtype)
         base = LanguageBase(settings)
-        return base, trial_examples(base, PAIRS)
+        return base, model_on(base).trial_examples(PAIRS)
 
     exact_BD, _ = clipped_rows(*made("float32"))
     base, examples = made(dtype)
@@ -281,7 +281,7 @@ def test_checkpointing_changes_no_bit(language_model, kind, task, train, dtype):
         base.model.get_submodule(inside).register_forward_pre_hook(
             lambda *_, passes=passes: passes.append(1)
         )
-        examples = trial_examples(base, PAIRS)
+        examples = model_on(base).trial_examples(PAIRS)
         examples.check(BTL)
         passes.clear()
         found.append(clipped_rows(base, examples)[0])
@@ -319,7 +319,7 @@ def test_a_row_that_is_used_again_has_the_bits_of_a_new_one(
     """Whoever was computed before, and whether what they left is added up where it can be alone."""
     base = LanguageBase(BaseSettings(language_model(kind), train, task=task, rank=2, **more))
     people = Judgements.from_rows(make_rows([2, 1, 3, 2]))
-    examples, theta_D = examples_of(people, base), base.random_theta()
+    examples, theta_D = model_on(base).examples(people), base.random_theta()
     every_N, counts_U, clip = torch.arange(len(examples.text_JK)), examples.counts_U, UserClip(0.02)
     given = (theta_D, every_N, counts_U, clip.clip_sum, BTL)
     found_D = examples.sum_over_users(*given, batch_users=together, add=clip.add_to)

@@ -9,14 +9,13 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 import torch
+from learnt import model_on
 from torch.nn.functional import logsigmoid
 
-from murmuration.preference.bases import accuracy_at, examples_of, trial_examples
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-from murmuration.preference.linear.gradients import sum_over_users
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import ROUNDING, UserClip
 
@@ -139,11 +138,11 @@ def test_sums_and_losses_are_those_of_transformers(
     settings = BaseSettings(language_model(kind), train, rank=2, task=task)
     if reason := REFUSED.get((kind, train)) or REFUSED.get((kind, task)):
         with pytest.raises(InputError, match=reason):
-            trial_examples(LanguageBase(settings), PAIRS).check(BTL)
+            model_on(LanguageBase(settings)).trial_examples(PAIRS).check(BTL)
         return
     base, found = LanguageBase(settings), data(task, make_rows)
-    trial_examples(base, PAIRS).check(BTL)
-    examples, theta_D = examples_of(found, base), base.random_theta()
+    model_on(base).trial_examples(PAIRS).check(BTL)
+    examples, theta_D = model_on(base).examples(found), base.random_theta()
     base.write(tmp_path, theta_D.numpy())
     model, trained = loaded(base, tmp_path)
     expected_D, each = clipped_sum(model, trained, base, found)
@@ -154,8 +153,8 @@ def test_sums_and_losses_are_those_of_transformers(
     for together in (False, True):
         every_N = torch.arange(len(each))
         clip_sum = UserClip(CLIP).clip_sum
-        found_D = sum_over_users(
-            examples, theta_D, every_N, examples.counts_U, clip_sum, BTL, batch_users=together
+        found_D = examples.sum_over_users(
+            theta_D, every_N, examples.counts_U, clip_sum, BTL, batch_users=together
         )
         assert apart(found_D, expected_D) < SAME.get(kind, USUAL)
         assert apart(found_D, exact_D) < AS_PLAIN * rounded, (apart(found_D, exact_D), rounded)
@@ -164,6 +163,6 @@ def test_sums_and_losses_are_those_of_transformers(
         assert ours.tolist() == pytest.approx(each, rel=1e-5)
     else:
         scored_J = np.diff(examples.tokens.start_T) - 1
-        assert accuracy_at(theta_D.numpy(), examples).loss == pytest.approx(
+        assert examples.accuracy(theta_D.numpy()).loss == pytest.approx(
             np.average(each, weights=scored_J), rel=1e-6
         )

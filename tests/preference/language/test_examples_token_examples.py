@@ -8,7 +8,7 @@ from murmuration.preference.data.judgements import InputError, Judgements, LeftO
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.examples import token_examples
-from murmuration.preference.linear.gradients import sum_over_users, user_gradients, windows
+from murmuration.preference.linear.gradients import windows
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -61,7 +61,7 @@ def differentiated(examples, theta_D, taken, model):
 
 
 def ours(examples, theta_D, taken, model, together=False):
-    found = user_gradients(examples, theta_D, *taken, model, batch_users=together)
+    found = examples.user_gradients(theta_D, *taken, model, batch_users=together)
     return torch.cat([g.clone() for g in found])
 
 
@@ -103,7 +103,7 @@ def test_judgements_over_several_responses(made):
 def test_the_sum_is_that_of_clipped_vectors(made):
     examples, theta_D, taken, model = made(batch_tokens=50)
     clip = UserClip(0.05)
-    found = sum_over_users(examples, theta_D, *taken, clip.clip_sum, model)
+    found = examples.sum_over_users(theta_D, *taken, clip.clip_sum, model)
     expected = clip.clip_sum(differentiated(examples, theta_D, taken, model))
     assert (found - expected).norm() / expected.norm() < 1e-5
 
@@ -111,7 +111,7 @@ def test_the_sum_is_that_of_clipped_vectors(made):
 def test_nobody_sampled_is_zero(made):
     examples, theta_D, _, model = made()
     none = torch.zeros(0, dtype=torch.int64)
-    found = sum_over_users(examples, theta_D, none, none, UserClip(1.0).clip_sum, model)
+    found = examples.sum_over_users(theta_D, none, none, UserClip(1.0).clip_sum, model)
     assert found.shape == (examples.dimension,)
     assert not found.any()
 

@@ -11,7 +11,7 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import load_next_token, load_scorer
-from murmuration.preference.language.reward import reward_model
+from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.language.tokens import TextTokens
 from murmuration.preference.reward import RewardModel
 from tests.language_models import tokenizer as make_tokenizer
@@ -165,7 +165,7 @@ def test_a_saved_run_writes_what_it_finds_likely(language_model, tmp_path, train
     path = language_model("gpt2")
     base = LanguageBase(BaseSettings(path, train, rank=2, task="sft"))
     theta_D = np.random.default_rng(0).standard_normal(base.dimension).astype(np.float32)
-    reward_model(theta_D, base, "btl").save(tmp_path / "m", "a card")
+    save_language_model(tmp_path / "m", base, theta_D, card="a card")
     writer, scorer = Writer.load(tmp_path / "m"), load_scorer(tmp_path / "m")
     found = writer.write(PROMPTS, Sampling(0.0, max_new_tokens=12))
     assert found == Writer.load(tmp_path / "m").write(PROMPTS, Sampling(0.0, max_new_tokens=12))
@@ -225,7 +225,7 @@ def test_what_writes_nothing_is_refused(language_model, tmp_path):
     with pytest.raises(InputError, match="no causal language model"):
         Writer.load(language_model("bert"))
     base = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2))
-    reward_model(np.zeros(base.dimension), base, "btl").save(tmp_path / "reward")
+    save_language_model(tmp_path / "reward", base, np.zeros(base.dimension))
     with pytest.raises(InputError, match="says no next token"):
         Writer.load(tmp_path / "reward")
     RewardModel(np.ones(9), HashingFeatures(dimension=9)).save(tmp_path / "linear")

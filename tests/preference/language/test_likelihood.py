@@ -10,7 +10,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
-from murmuration.preference.language.reward import reward_model
+from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.reward import RewardModel
 
 PROMPTS, RESPONSES = ["What now?"] * 2, ["Save it.", "Bet on it, live now."]
@@ -24,7 +24,7 @@ def saved(language_model, tmp_path):
         base = LanguageBase(BaseSettings(language_model(kind), train, rank=2, task=task))
         theta_D = 0.2 * np.random.default_rng(0).standard_normal(base.dimension)
         folder = tmp_path / f"{kind}-{train}-{task}"
-        reward_model(theta_D.astype(np.float32), base, "btl").save(folder, "a card")
+        save_language_model(folder, base, theta_D.astype(np.float32), card="a card")
         return folder, base
 
     return save

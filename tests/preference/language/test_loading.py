@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from learnt import model_on
 
-from murmuration.preference.bases import trial_examples
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.features.encoders import EncoderFeatures
@@ -88,20 +88,20 @@ def changed(base):
 def test_layers_of_architectures_that_peft_does_not_know(language_model, kind, task):
     base = LanguageBase(BaseSettings(language_model(kind), rank=2, task=task))
     assert changed(base) == QUERIES_AND_VALUES.get(kind, {"q_proj", "v_proj"})
-    trial_examples(base, PAIRS).check(preference_model("btl"))
+    model_on(base).trial_examples(PAIRS).check(preference_model("btl"))
 
 
 @pytest.mark.parametrize("kind", ["phi3", "olmo2", "smollm3"])
 def test_all_of_it_is_trained_user_by_user(language_model, kind):
     base = LanguageBase(BaseSettings(language_model(kind), "full", task="text"))
-    trial_examples(base, PAIRS).check(preference_model("btl"))
+    model_on(base).trial_examples(PAIRS).check(preference_model("btl"))
 
 
 @pytest.mark.parametrize("kind", EXPERTS)
 def test_experts_see_tokens_of_all_sequences_and_are_refused_by_name(language_model, kind):
     base = LanguageBase(BaseSettings(language_model(kind), "full", task="text"))
     with pytest.raises(InputError, match=r"'model\.layers\.0\.mlp\.\w+' does not keep sequences"):
-        trial_examples(base, PAIRS).check(preference_model("btl"))
+        model_on(base).trial_examples(PAIRS).check(preference_model("btl"))
     names = {"mixtral": "w1,w3", "qwen3_moe": "gate_proj,up_proj"}[kind]
     for targets in (names, "gate", "experts", f"q_proj,{names}"):
         with pytest.raises(InputError, match="--lora-targets"):
@@ -120,7 +120,7 @@ def test_experts_see_tokens_of_all_sequences_and_are_refused_by_name(language_mo
 def test_all_linear_layers(language_model, kind, expected):
     base = LanguageBase(BaseSettings(language_model(kind), rank=2, targets="all-linear"))
     assert changed(base) == expected
-    trial_examples(base, PAIRS).check(preference_model("btl"))
+    model_on(base).trial_examples(PAIRS).check(preference_model("btl"))
 
 
 def test_alpha_scales_the_change(language_model):

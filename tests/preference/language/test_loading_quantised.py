@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from learnt import model_on
 
-from murmuration.preference.bases import examples_of, trial_examples
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-from murmuration.preference.language.reward import LanguageReward, SavedReward
-from murmuration.preference.linear.gradients import user_gradients
+from murmuration.preference.language.reward import SavedReward, save_language_model
 from murmuration.preference.models import preference_model
 
 BTL = preference_model("btl")
@@ -52,7 +51,7 @@ def test_a_base_that_is_stored_quantised_is_refused(language_model, tmp_path):
 
 def test_an_adapter_is_merged_into_what_is_not_quantised(language_model, tmp_path):
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
-    LanguageReward(base.random_theta().numpy(), base).save(tmp_path / "first")
+    save_language_model(tmp_path / "first", base, base.random_theta().numpy())
     with pytest.raises(InputError, match=r"--quantise: .* is an adapter"):
         LanguageBase(BaseSettings(str(tmp_path / "first"), quantise="4bit"))
 
@@ -79,13 +78,13 @@ def test_users_are_told_apart_in_it(made, kind, task, bits, dtype, targets):
     base = made(kind, bits, task=task, dtype=dtype, targets=targets)
     assert packed(base) >= 8
     assert {p.dtype for p in base.trained} == {getattr(torch, dtype)}
-    trial_examples(base, PAIRS).check(BTL)
+    model_on(base).trial_examples(PAIRS).check(BTL)
 
 
 def rows_of(base, make_rows, theta_D, together=False):
-    examples = examples_of(Judgements.from_rows(make_rows([3, 1, 2])), base)
+    examples = model_on(base).examples(Judgements.from_rows(make_rows([3, 1, 2])))
     taken = torch.arange(6), examples.counts_U
-    found = user_gradients(examples, theta_D, *taken, BTL, batch_users=together)
+    found = examples.user_gradients(theta_D, *taken, BTL, batch_users=together)
     return torch.cat([row.clone() for row in found]), examples
 
 
@@ -143,7 +142,7 @@ def test_what_is_saved_is_for_the_base_as_it_came(made, language_model, tmp_path
         theta_D = base.random_theta().numpy()
     assert base.to_config()["quantise"] == "4bit"
     folder = tmp_path / "model"
-    LanguageReward(theta_D, base).save(folder)
+    save_language_model(folder, base, theta_D)
     auto = AutoModelForSequenceClassification
     if train == "lora":
         assert not (folder / "model.safetensors").exists()

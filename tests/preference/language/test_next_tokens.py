@@ -7,14 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from learnt import model_on
 
-from murmuration.preference.bases import accuracy_at, examples_of
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.next_tokens import scored_tokens
-from murmuration.preference.linear.gradients import sum_over_users, user_gradients
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -42,7 +41,7 @@ def made(language_model, make_rows):
         base = LanguageBase(BaseSettings(folder, train, rank=2, task=task, **settings))
         if data is None:
             data = own() if task == "text" else Judgements.from_rows(make_rows([3, 1, 2]))
-        return base, examples_of(data, base)
+        return base, model_on(base).examples(data)
 
     return make
 
@@ -71,7 +70,7 @@ def differentiated(base, examples, theta_D, taken_N, taken_S):
 
 
 def ours(examples, theta_D, chosen, together=False):
-    found = user_gradients(examples, theta_D, *chosen, BTL, batch_users=together)
+    found = examples.user_gradients(theta_D, *chosen, BTL, batch_users=together)
     return torch.cat([g.clone() for g in found])
 
 
@@ -122,7 +121,7 @@ def test_batches_change_nothing_but_last_digits(made, task, settings):
     torch.testing.assert_close(
         ours(other, theta_D, chosen, True), ours(examples, theta_D, chosen), atol=1e-6, rtol=0
     )
-    one, two = accuracy_at(theta_D.numpy(), examples), accuracy_at(theta_D.numpy(), other)
+    one, two = examples.accuracy(theta_D.numpy()), other.accuracy(theta_D.numpy())
     assert one.pooled == two.pooled
     assert one.loss == pytest.approx(two.loss, abs=1e-6)
 
@@ -130,7 +129,7 @@ def test_batches_change_nothing_but_last_digits(made, task, settings):
 def test_the_sum_is_that_of_clipped_vectors(made):
     base, examples = made(batch_tokens=30)
     chosen, theta_D, clip = taken(examples), start(base), UserClip(0.05)
-    found = sum_over_users(examples, theta_D, *chosen, clip.clip_sum, BTL)
+    found = examples.sum_over_users(theta_D, *chosen, clip.clip_sum, BTL)
     expected = clip.clip_sum(differentiated(base, examples, theta_D, *chosen))
     assert (found - expected).norm() / expected.norm() < 1e-5
 
@@ -150,7 +149,7 @@ def test_local_steps_are_each_users_own(made):
 def test_loss_and_accuracy_are_pooled_over_tokens(made):
     base, examples = made()
     theta_D = start(base)
-    found = accuracy_at(theta_D.numpy(), examples)
+    found = examples.accuracy(theta_D.numpy())
     base.put(theta_D)
     loss = right = scored = 0.0
     by_user = []
@@ -173,9 +172,9 @@ def test_loss_and_accuracy_are_pooled_over_tokens(made):
     assert found.by_user == pytest.approx(np.mean(by_user))
     assert found.loss == pytest.approx(loss / scored, rel=1e-5)
     assert found.chance == pytest.approx(1 / base.words)
-    part = accuracy_at(theta_D.numpy(), examples.select(np.array([2, 0])))
+    part = examples.select(np.array([2, 0])).accuracy(theta_D.numpy())
     assert part.judgements < found.judgements
-    nobody = accuracy_at(theta_D.numpy(), examples.select(np.array([], dtype=np.int64)))
+    nobody = examples.select(np.array([], dtype=np.int64)).accuracy(theta_D.numpy())
     assert (nobody.users, nobody.judgements) == (0, 0)
     assert math.isnan(nobody.pooled)
 
@@ -233,7 +232,7 @@ def test_sft_sees_no_label(made, make_rows):
         )
         chosen, theta_D = taken(examples), start(base)
         same = torch.equal(ours(examples, theta_D, chosen), ours(other, theta_D, chosen))
-        same &= accuracy_at(theta_D.numpy(), examples) == accuracy_at(theta_D.numpy(), other)
+        same &= examples.accuracy(theta_D.numpy()) == other.accuracy(theta_D.numpy())
         same &= np.array_equal(examples.tokens.ids.numpy(), other.tokens.ids.numpy())
         assert same != as_published
 
@@ -278,7 +277,7 @@ def test_a_text_of_one_token_without_an_end(made, monkeypatch):
     base, _ = made()
     monkeypatch.setattr(type(base.texts), "_end", lambda *_: [])
     with pytest.raises(InputError, match="row 2: a text of a single token"):
-        examples_of(own([["Save it."], ["what"]]), base)
+        model_on(base).examples(own([["Save it."], ["what"]]))
 
 
 def test_what_is_of_no_use_is_left_out_where_something_takes_it(made, make_rows, monkeypatch):
@@ -286,8 +285,8 @@ def test_what_is_of_no_use_is_left_out_where_something_takes_it(made, make_rows,
     base, _ = made(task="sft")
     rows, left_out = make_rows([2, 1, 3]), LeftOut("isolate")
     rows[2]["rejected"] = "save it " * 40
-    found = examples_of(Judgements.from_rows(rows), base, left_out)
-    alone = examples_of(Judgements.from_rows(rows[:2] + rows[3:]), base)
+    found = model_on(base).examples(Judgements.from_rows(rows), left_out)
+    alone = model_on(base).examples(Judgements.from_rows(rows[:2] + rows[3:]))
     assert found.counts_U.tolist() == [2, 0, 3]
     theta_D = start(base)
     mine = ours(found.select(np.array([0, 2])), theta_D, taken(alone))
@@ -295,23 +294,23 @@ def test_what_is_of_no_use_is_left_out_where_something_takes_it(made, make_rows,
     assert left_out.reasons == ["row 3: a response that does not fit into the context"]
     base, _ = made()
     monkeypatch.setattr(type(base.texts), "_end", lambda *_: [])
-    found = examples_of(own([["Save it."], ["what"], ["Bet on it."]]), base, left_out)
+    found = model_on(base).examples(own([["Save it."], ["what"], ["Bet on it."]]), left_out)
     assert found.counts_U.tolist() == [1, 0, 1]
     assert left_out.reasons[1].startswith("row 2: a text of a single token")
-    assert examples_of(own([["what"]]), base, left_out).counts_U.tolist() == [0]
+    assert model_on(base).examples(own([["what"]]), left_out).counts_U.tolist() == [0]
 
 
 def test_data_of_another_task(made, make_rows):
     judgements = Judgements.from_rows(make_rows([1]))
     base, _ = made()
     with pytest.raises(InputError, match="--task text is not for users' judgements"):
-        examples_of(judgements, base)
+        model_on(base).examples(judgements)
     base, _ = made(task="sft")
     with pytest.raises(InputError, match="--task sft is not for users' texts"):
-        examples_of(own(), base)
+        model_on(base).examples(own())
     reward = LanguageBase(replace(base.settings, task="reward"))
     with pytest.raises(InputError, match="--task reward is not for users' texts"):
-        examples_of(own(), reward)
+        model_on(reward).examples(own())
 
 
 @pytest.mark.parametrize("train", ["lora", "full"])
@@ -322,7 +321,7 @@ def test_chunks_of_what_is_said_have_the_gradients_of_the_whole(made, kind, trai
     base, examples = made(kind, train)
     chosen, theta_D = taken(examples), start(base)
     whole, numbers = ours(examples, theta_D, chosen), []
-    accuracy = accuracy_at(theta_D.numpy(), examples)
+    accuracy = examples.accuracy(theta_D.numpy())
     head = base.model.get_output_embeddings()
     head.register_forward_hook(lambda *call: numbers.append(call[2].numel()))
     base.most_logits = most
@@ -330,7 +329,7 @@ def test_chunks_of_what_is_said_have_the_gradients_of_the_whole(made, kind, trai
     assert max(numbers) <= max(most, base.words)
     assert sum(numbers) == base.words * scored_tokens(examples.tokens, chosen[0].numpy()).sum()
     torch.testing.assert_close(found, whole, atol=1e-6, rtol=1e-5)
-    chunked = accuracy_at(theta_D.numpy(), examples)
+    chunked = examples.accuracy(theta_D.numpy())
     assert max(numbers) <= max(most, base.words)
     assert chunked.pooled == accuracy.pooled
     assert chunked.loss == pytest.approx(accuracy.loss, abs=1e-6)
@@ -379,10 +378,10 @@ def test_of_a_public_test_texts_share_batches(made, task):
     base, examples = made(task=task)
     public, calls = replace(examples, public=True), []
     theta_D = start(base).numpy()
-    one = accuracy_at(theta_D, examples)
+    one = examples.accuracy(theta_D)
     block = next(m for m in base.model.modules() if type(m).__name__ == "GPT2Block")
     handle = block.register_forward_hook(lambda module, args, out: calls.append(len(args[0])))
-    two = accuracy_at(theta_D, public)
+    two = public.accuracy(theta_D)
     handle.remove()
     assert len(calls) <= 2 and max(calls) == len(examples.tokens.lengths_T)
     assert one.pooled == two.pooled and one.judgements == two.judgements

@@ -6,14 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from learnt import model_on
 
-from murmuration.preference.bases import accuracy_at, examples_of, largest_batch
 from murmuration.preference.choices import PAIR_LOSSES, POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
-from murmuration.preference.linear.gradients import sum_over_users
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.preference.policy_losses import PolicyLoss
@@ -32,7 +31,7 @@ def made(language_model, make_rows):
         base = LanguageBase(BaseSettings(language_model(kind), train, loss=loss, **settings))
         if judgements is None:
             judgements = Judgements.from_rows(make_rows(COUNTS), schema=schema)
-        examples = examples_of(judgements, base)
+        examples = model_on(base).examples(judgements)
         assert isinstance(examples, PolicyExamples)
         name = "btl" if examples.width == 1 else "plackett-luce"
         model = preference_model(name, examples.kind, examples.width)
@@ -132,7 +131,7 @@ def test_at_the_reference_nothing_is_preferred(made):
         base, examples, *_ = made(loss)
         zero_D = torch.zeros(base.dimension)
         assert (examples.logits_R(zero_D) == 0).all()
-        assert accuracy_at(zero_D.numpy(), examples).pooled == 0.5
+        assert examples.accuracy(zero_D.numpy()).pooled == 0.5
 
 
 @pytest.mark.parametrize("loss", POLICY_LOSSES)
@@ -156,7 +155,7 @@ def test_steps_down_a_loss_raise_what_was_preferred(made):
         theta_D = torch.zeros(base.dimension)
         for _ in range(30):
             theta_D = theta_D - 3.0 * ours(examples, theta_D, everything, model).mean(0)
-        assert accuracy_at(theta_D.numpy(), examples).pooled > 0.8, loss
+        assert examples.accuracy(theta_D.numpy()).pooled > 0.8, loss
 
 
 def test_the_reference_is_computed_once(made):
@@ -219,7 +218,7 @@ def test_the_sum_is_that_of_clipped_vectors(made):
     _, examples, theta_D, chosen, model = made()
     clip = UserClip(0.05)
     taken_N, taken_S = chosen
-    found = sum_over_users(examples, theta_D, taken_N, taken_S, clip.clip_sum, model)
+    found = examples.sum_over_users(theta_D, taken_N, taken_S, clip.clip_sum, model)
     rows = ours(examples, theta_D, chosen, model)
     assert torch.equal(found, torch.stack([clip.clip_sum(row[None]) for row in rows]).sum(0))
 
@@ -244,7 +243,7 @@ def test_ends_are_learnt(made):
 
 def test_the_largest_batch_fits_what_is_declared(made):
     base, *_ = made(batch_tokens=200, max_tokens=20)
-    found = largest_batch(base, PAIRS)
+    found = model_on(base).largest_batch(PAIRS)
     assert isinstance(found, PolicyExamples) and found.text_JK.shape == (5, 2)
 
 
@@ -255,7 +254,7 @@ def test_what_does_not_fit_is_left_out(made, make_rows):
         made(judgements=Judgements.from_rows(rows))
     base, *_ = made()
     left_out = LeftOut("skip")
-    found = examples_of(Judgements.from_rows(rows), base, left_out)
+    found = model_on(base).examples(Judgements.from_rows(rows), left_out)
     assert isinstance(found, PolicyExamples)
     assert left_out.rows == 1 and len(found.text_JK) == 1
 

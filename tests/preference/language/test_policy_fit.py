@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from learnt import model_on
 
-from murmuration.preference.bases import accuracy_at, examples_of
 from murmuration.preference.choices import POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -29,7 +29,7 @@ def made(language_model, make_rows):
         judgements = Judgements.from_rows(make_rows([11]))
         if flip:
             judgements = replace(judgements, channel=LabelChannel("randomized-response", flip))
-        found = examples_of(judgements, base)
+        found = model_on(base).examples(judgements)
         assert isinstance(found, PolicyExamples)
         return found
 
@@ -40,7 +40,7 @@ def made(language_model, make_rows):
 def test_what_is_preferred_is_learnt(made, loss):
     examples = made(loss)
     theta_D = PolicyFit(epochs=30, batch=4, rate=0.1)(examples)
-    assert accuracy_at(theta_D, examples).pooled > 0.8
+    assert examples.accuracy(theta_D).pooled > 0.8
     # Where it began: nothing, but for last digits of texts in other batches than the reference's.
     assert examples.logits_R(torch.zeros(len(theta_D))).abs().max() < 1e-4
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 from damage import change
+from learnt import model_on
 
-from murmuration.preference.bases import examples_of, largest_batch
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
@@ -244,7 +244,7 @@ def made(language_model, make_rows):
 
 def policies(judgements, base):
     """Examples that know what files know, and nothing else of this process."""
-    examples = examples_of(judgements, base)
+    examples = model_on(base).examples(judgements)
     assert isinstance(examples, PolicyExamples)
     if named := os.environ.get(FOLDER):
         kept = References(Path(named), base.reference_terms)
@@ -374,6 +374,6 @@ def test_what_is_damaged_changes_no_bit(made, cached):
 def test_made_up_texts_are_tried_out_in_full_and_not_kept(made, cached):
     base = made(batch_tokens=200, max_tokens=20).base
     for _ in range(2):
-        examples = largest_batch(base, PAIRS)
+        examples = model_on(base).largest_batch(PAIRS)
         assert isinstance(examples, PolicyExamples) and vectors(examples)[1] == 6
     assert not [*cached.glob("*.references")]

@@ -1,15 +1,17 @@
 """Language models saved and loaded."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from learnt import model_on
 
-from murmuration.preference.bases import base_of, examples_of
+from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
-from murmuration.preference.language.reward import LanguageReward, reward_model
+from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.reward import RewardModel
 
 
@@ -18,14 +20,21 @@ def trained(language_model):
     """A LoRA model away from its beginning."""
     base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
     theta_D = np.random.default_rng(0).standard_normal(base.dimension).astype(np.float32) * 0.2
-    return reward_model(theta_D, base, "btl")
+
+    def save(folder, card="", **more):
+        model_on(base).save(folder, theta_D, "btl", card, **more)
+
+    def score(prompts, responses):
+        return model_on(base).scores([theta_D], prompts, responses)[0]
+
+    return SimpleNamespace(base=base, theta_D=theta_D, save=save, score=score)
 
 
 def test_scores_survive_saving(trained, tmp_path, make_rows):
     trained.save(tmp_path / "m", "a card")
     assert (tmp_path / "m" / "README.md").read_text() == "a card\n"
     judgements = Judgements.from_rows(make_rows([3]))
-    logits_R = examples_of(judgements, trained.base).logits_R(trained.theta_D)
+    logits_R = model_on(trained.base).examples(judgements).logits_R(trained.theta_D)
     loaded = RewardModel.load(tmp_path / "m")
     chosen, rejected = zip(*judgements.responses, strict=True)
     found = loaded.score(judgements.prompts, chosen) - loaded.score(judgements.prompts, rejected)
@@ -49,16 +58,17 @@ def test_a_model_is_replaced_only_if_asked_and_nothing_else_ever(trained, tmp_pa
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "mine"]
 
 
-def test_weights_that_do_not_fit(trained):
+def test_weights_that_do_not_fit(trained, tmp_path):
     for theta_D in (np.zeros(3), np.full(trained.base.dimension, np.nan)):
         with pytest.raises(InputError, match="finite numbers"):
-            LanguageReward(theta_D, trained.base)
+            save_language_model(tmp_path / "m", trained.base, theta_D)
+        assert not (tmp_path / "m").exists()
 
 
 def test_a_linear_model_is_loaded_as_one(tmp_path):
     features = HashingFeatures(dimension=9)
-    assert base_of(features.to_config()) == features
-    reward_model(np.ones(9), features, "btl").save(tmp_path / "m")
+    assert base_of(features.to_config()) == model_on(features)
+    model_on(features).save(tmp_path / "m", np.ones(9), "btl")
     assert isinstance(RewardModel.load(tmp_path / "m"), RewardModel)
 
 

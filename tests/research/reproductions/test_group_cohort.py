@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from murmuration.planning.estimate_and_double import Point, Space
+from murmuration.planning.estimate_and_double import Point, Space, estimate_and_double, noise
 from murmuration.planning.gradient_norms import GroupNorms
 from murmuration.research.reproductions import group_cohort
 
@@ -54,6 +54,21 @@ def test_what_each_would_take():
     assert found["max group size"] == found["least noise"] == found["estimate-and-double"]
     assert found["max cohort"] == found["greedy local oracle"] == 0.0
     assert found["random"] == pytest.approx((1 / 32 + 1 / 64 + 1 / 128) / 3 - 1 / 128)
+
+
+def test_the_oracle_follows_the_loss():
+    space = Space(Point(1, 32), 256, 4096)
+    assert group_cohort.greedy_oracle(space, lambda p: -p.cohort) == Point(1, 256)
+    assert group_cohort.greedy_oracle(space, lambda p: -p.group_size) == Point(8, 32)
+
+    def length(group_size):
+        return group_size**-0.5
+
+    def multiplier(cohort):
+        return 0.6 + 30.0 * cohort / 4096
+
+    found = group_cohort.greedy_oracle(space, lambda p: noise(p, length, multiplier))
+    assert found == estimate_and_double(space, length, multiplier)[-1].to
 
 
 def test_quick_is_less_of_the_same(monkeypatch):

@@ -1,7 +1,9 @@
 """The generated app directory: what it holds, and that settings survive every kind of text."""
 
+import io
 import math
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import murmuration
+from murmuration.reporting.jinja import TEMPLATES
 from murmuration.sims.runtimes.app_bundle import BUNDLED, write_bundle
 
 
@@ -35,6 +38,14 @@ def test_our_own_packages_are_copied_and_nothing_else(tmp_path):
     assert rooms.isdisjoint({"alignment", "audits", "cli", "deploy", "research"})
     for name, file in expected.items():
         assert (app / name).read_bytes() == file.read_bytes()
+
+
+def test_flower_carries_every_template_that_a_report_or_a_card_is_made_of(tmp_path):
+    fab = build_fab_from_disk(write_bundle(tmp_path / "app", {}))
+    carried = zipfile.ZipFile(io.BytesIO(fab)).namelist()
+    templates = {f"murmuration/reporting/templates/{file.name}" for file in TEMPLATES.iterdir()}
+    assert templates
+    assert templates <= set(carried)
 
 
 def test_flower_accepts_it_without_warnings_and_is_told_of_no_dependencies(tmp_path):

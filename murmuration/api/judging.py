@@ -1,0 +1,182 @@
+"""Comparisons of models' answers, as programs ask for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from murmuration.preference.data.rows import InputError
+from murmuration.quiet import quiet_libraries
+
+if TYPE_CHECKING:
+    from murmuration.alignment.comparison import Comparison, Side
+    from murmuration.preference.language.generation import Sampling
+
+RESULT, PAGE, VERDICTS, ANSWERS = "result.json", "page.html", "verdicts.jsonl", "answers"
+
+
+def winrate(
+    models: str | Sequence[str],
+    *,
+    against: str,
+    prompts: str = "",
+    limit: int | None = None,
+    judge: str = "population",
+    judge_model: str = "",
+    judge_price: tuple[float, float] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    samples: int = 1,
+    kl: bool = True,
+    sampling: Sampling | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Comparison:
+    """Compare models' answers with another's: how often each wins, by a judge.
+
+    An answer that the embedded population's truth cannot read loses.
+
+        >>> from murmuration import Sampling, winrate
+        >>> comparison = winrate(
+        ...     "tiny", against="tiny", limit=4, kl=False, sampling=Sampling(max_new_tokens=4)
+        ... )
+        >>> comparison.result["prompts"]["count"]
+        4
+
+    Args:
+        models: Model folders, as ``run.path / "model"``, bases, or ``.jsonl`` files of answers.
+        against: The model that they are compared with: likewise a folder, base or file.
+        prompts: A file (or other source, as data of a run) with ``prompt`` in each row, or
+            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population;
+            by default those of a file of answers, else the first of these.
+        limit: How many prompts, from the first; by default all, 2000 of the population.
+        judge: ``population`` for the embedded population's truth, the folder of a reward model, or
+            an OpenAI-compatible address up to /v1, whose key, if it needs one, is in
+            MURMURATION_JUDGE_KEY.
+        judge_model: Which model judges, behind an address.
+        judge_price: Price of a million tokens in and out.
+        out: Folder for result, answers, verdicts and a page; of an earlier comparison, or new.
+        samples: Answers to each prompt.
+        kl: Whether to estimate each model's KL divergence from the other.
+        sampling: How answers are drawn.
+        seed: Seed of prompts, answers and intervals.
+        progress: Whether to show what is being done.
+
+    Returns:
+        The answers, who won, and ``result``: what ``murmuration winrate --json`` prints.
+
+    Raises:
+        InputError: what cannot be used, and why.
+    """
+    quiet_libraries()
+    from murmuration.alignment.comparison import Asked, compare, is_answers, prompts_in, write_sides
+    from murmuration.alignment.judges import judge_of
+    from murmuration.preference.language.generation import PublicSeed, Sampling
+    from murmuration.sims.population.prompts import NAMES, prompts_of
+
+    compared = [models] if isinstance(models, str) else list(models)
+    folder = Path(out) if out else None
+    if folder:
+        _check_ours(folder)
+    with _status(progress) as say:
+        judging = judge_of(
+            judge,
+            model=judge_model,
+            price=judge_price,
+            kept=folder / VERDICTS if folder else None,
+            progress=lambda done, of: say(f"{done:,} of {of:,} verdicts"),
+        )
+        files = [path for path in (against, *compared) if is_answers(path)]
+        if files and not prompts:
+            source, asked_prompts = files[0], prompts_in(files[0], limit)
+        else:
+            source = prompts or NAMES[0]
+            asked_prompts = prompts_of(source, limit, seed)
+        asked = Asked(
+            compared,
+            against,
+            asked_prompts,
+            source,
+            samples,
+            sampling or Sampling(),
+            kl=kl,
+            seed=PublicSeed(seed),
+        )
+        sides, other = write_sides(asked, say, _answer_writer(folder, asked.prompts))
+        say("judging")
+        comparison = compare(asked, sides, other, judging)
+    if folder:
+        _write(folder, comparison)
+    return comparison
+
+
+@contextmanager
+def _status(progress: bool) -> Iterator[Callable[[str], None]]:
+    """What is told what is being done: shows it where that is wanted."""
+    if not progress:
+        yield lambda text: None
+        return
+    from rich.markup import escape
+
+    from murmuration.reporting.live.tables import console
+
+    with console(stderr=True).status("loading") as status:
+        yield lambda text: status.update(escape(text))
+
+
+def _check_ours(out: Path) -> None:
+    """InputError for a folder that holds anything but an earlier comparison."""
+    if not out.exists():
+        return
+    others = (
+        sorted({path.name for path in out.iterdir()} - {RESULT, PAGE, VERDICTS, ANSWERS})
+        if out.is_dir()
+        else [out.name]
+    )
+    if others:
+        raise InputError(
+            f"--out {out} is there already, and holds {others[0]}: choose another folder, or one "
+            "of an earlier comparison"
+        )
+
+
+def _answer_writer(out: Path | None, prompts: Sequence[str]) -> Callable[[int, Side], None]:
+    """Return what puts answers into a folder as soon as they are there, in place of former ones."""
+
+    from murmuration.alignment.comparison import answer_lines, mark_told
+    from murmuration.privacy.durable_files import replace_file
+
+    def write_answers(place: int, side: Side) -> None:
+        if not out:
+            return
+        try:
+            if not place:  # what an earlier comparison found is about other answers
+                for name in (RESULT, PAGE):
+                    (out / name).unlink(missing_ok=True)
+                shutil.rmtree(out / ANSWERS, ignore_errors=True)
+            (out / ANSWERS).mkdir(parents=True, exist_ok=True)
+            lines = answer_lines(prompts, side.answers_TN, mark_told(side.model))
+            replace_file(out / _answers_file(place), lines)
+        except OSError as error:
+            raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
+
+    return write_answers
+
+
+def _answers_file(place: int) -> str:
+    return f"{ANSWERS}/{place or 'against'}.jsonl"
+
+
+def _write(out: Path, comparison: Comparison) -> None:
+    from murmuration.alignment.page import page
+    from murmuration.privacy.durable_files import replace_file
+
+    try:
+        replace_file(out / PAGE, page(comparison).encode())
+        replace_file(out / RESULT, json.dumps(comparison.result, indent=2).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None

@@ -1,0 +1,71 @@
+"""A look at one's own judgements, as programs ask for it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from murmuration.api.rows import Source, locate, write_rows
+from murmuration.quiet import quiet_libraries
+
+if TYPE_CHECKING:
+    from murmuration.planning.look import Look
+
+
+def data(
+    source: Source,
+    *,
+    columns: str = "",
+    kind: str | None = None,
+    responses: int | None = None,
+    labels: str | None = None,
+    max_judgements: int | None = None,
+    max_characters: int | None = None,
+    one_user_per_row: bool | None = None,
+) -> Look:
+    """Look at judgements before a budget is spent: what they hold, which rows would be refused.
+
+    This is for their owner's eyes only: it is exact, and no epsilon covers it. Nothing is kept.
+
+        >>> from murmuration import data
+        >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
+        >>> look = data([{"user_id": f"user {n}", **pair} for n in range(200)])
+        >>> len(look.judgements), look.schema.kind, dict(look.reasons)
+        (200, 'pairs', {})
+
+    Args:
+        source: Judgements, as data of ``train``.
+        columns: Columns of other names, as field=column: ``user_id=annotator,chosen=better,…``.
+        kind: What each judgement is: pairs, top-1, ranking or thumbs; by default what most rows
+            are.
+        responses: top-1, ranking: the most responses of a judgement; by default as there are.
+        labels: true or randomized.
+        max_judgements: Most judgements of a user.
+        max_characters: Most characters of a text.
+        one_user_per_row: There is no column of users: each row counts as a user of its own.
+
+    Returns:
+        What the rows hold.
+
+    Raises:
+        InputError: the source cannot be read.
+    """
+    quiet_libraries()
+    from murmuration.planning.look import look_at
+
+    given = {
+        "one_user_per_row": one_user_per_row,
+        "kind": kind,
+        "responses": responses,
+        "labels": labels,
+        "max_judgements": max_judgements,
+        "max_characters": max_characters,
+    }
+    declared = {name: value for name, value in given.items() if value is not None}
+    if isinstance(source, str | os.PathLike):
+        return look_at(os.fspath(source), columns, declared)
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows({"data": source}, Path(folder), again=False)
+        return look_at(locate(source, "data", Path(folder)), columns, declared)

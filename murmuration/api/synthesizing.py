@@ -1,0 +1,155 @@
+"""Data sets of a private reward's preferences, as programs ask for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from murmuration.api.run import Run
+from murmuration.preference.data.rows import InputError
+from murmuration.quiet import quiet_libraries
+
+if TYPE_CHECKING:
+    from murmuration.preference.language.generation import Sampling
+    from murmuration.privacy.promise import Promise
+
+
+@dataclass(frozen=True)
+class SyntheticPreferences:
+    """A data set of preferences that a private reward has.
+
+    Attributes:
+        path: its folder, for any trainer.
+        pairs: how many there are.
+        left_out: how many prompts have none, by why.
+        promise: what may be claimed of it, and of all that is made from it.
+    """
+
+    path: Path
+    pairs: int
+    left_out: Mapping[str, int]
+    promise: Promise
+
+
+def synthesize(
+    reward: Run | str | os.PathLike[str],
+    *,
+    policy: str,
+    prompts: str,
+    out: str | os.PathLike[str],
+    limit: int | None = None,
+    samples: int = 4,
+    pairs: Literal["best-worst", "all", "random"] | str = "best-worst",
+    labels: Literal["hard", "sampled"] | str = "hard",
+    sampling: Sampling | None = None,
+    seed: int = 0,
+    reward_privacy: str = "",
+    policy_privacy: str = "",
+    prompts_public: bool = False,
+    progress: bool = False,
+) -> SyntheticPreferences:
+    """Let a policy answer public prompts, and a private reward say which answers are better.
+
+    That is post-processing of the reward, at no further epsilon. Nobody's data are read.
+
+        >>> from murmuration import Sampling, synthesize
+        >>> preferences = synthesize(
+        ...     "runs/reward/model",
+        ...     policy="tiny",
+        ...     prompts="population:seen",
+        ...     limit=3,
+        ...     samples=2,
+        ...     sampling=Sampling(max_new_tokens=8),
+        ...     out="preferences",
+        ... )
+        >>> preferences.promise.private
+        True
+
+    Args:
+        reward: A run, or a saved reward model, as ``run.path / "model"``.
+        policy: The model that writes answers: a folder, or a base.
+        prompts: A file (or other source, as data of a run) with ``prompt`` in each row, or
+            ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population.
+        out: The folder to write.
+        limit: How many prompts, from the first; by default all, 2000 of the population.
+        samples: Answers to each prompt.
+        pairs: Of a prompt's answers: best and worst, all pairs, or one at random.
+        labels: hard: the higher score is chosen. sampled: by the odds that the reward gives.
+        sampling: How answers are drawn.
+        seed: Seed of the population's prompts and of all draws.
+        reward_privacy: Privacy cost of the reward, where its folder does not record it: ``public``,
+            or the ledgers of its runs, comma-separated.
+        policy_privacy: As ``reward_privacy``, for the policy.
+        prompts_public: Declare that the prompts were public before any user saw them.
+        progress: Whether to show how far it is.
+
+    Returns:
+        What was written, with a card that says what users were promised.
+
+    Raises:
+        InputError: what cannot be used, and why.
+    """
+    quiet_libraries()
+    from murmuration.alignment.data_set import Made, save
+    from murmuration.alignment.pool import draw
+    from murmuration.alignment.public_prompts import public_prompts
+    from murmuration.alignment.synthesis import Synthesis, preferences
+    from murmuration.preference.language.checkpoint import digest_of
+    from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
+    from murmuration.preference.language.loading import contents_of, resolve_base
+    from murmuration.preference.reward import RewardModel
+    from murmuration.server.lineage import lineage_of_saved
+    from murmuration.sims.population.prompts import PREFIX
+
+    sampling, folder = sampling or Sampling(), Path(out)
+    if folder.exists() or folder.is_symlink():
+        raise InputError(f"--out {folder} is there already; choose another folder")
+    model = reward.path / "model" if isinstance(reward, Run) else Path(reward).expanduser()
+    try:
+        judge = RewardModel.load(str(model))
+    except InputError as error:
+        raise InputError(f"--reward {error}") from None
+    promise = lineage_of_saved("--reward", str(model), "--reward-privacy", reward_privacy)
+    promise |= lineage_of_saved(
+        "--generator", policy, "--generator-privacy", policy_privacy, may_be_base=True
+    )
+    asked = public_prompts(
+        prompts, limit, seed, models=(model, policy), declared_public=prompts_public
+    )
+    how = Synthesis(pairs, labels, PublicSeed(seed), judge.model)
+    with _counting(progress) as count:
+        writer = Writer.load(policy)
+        rows = preferences(draw(writer, judge, asked, samples, sampling, seed, count), how)
+        path = resolve_base(policy)
+        given = {"pairs": pairs, "labels": labels, "temperature": sampling.temperature}
+        given |= {"top-p": sampling.top_p, "max-new-tokens": sampling.max_new_tokens, "seed": seed}
+        named = f"fresh prompts of the embedded population ({prompts})"
+        made = Made(
+            reward=digest_of(model),
+            policy=contents_of(path).digest,
+            policy_name="" if Path(path).is_dir() else path,
+            source=named if prompts.startswith(PREFIX) else "public prompts",
+            prompts=len(asked),
+            samples=samples,
+            settings=given,
+        )
+        save(folder, rows, made, promise)
+    return SyntheticPreferences(folder, len(rows.rows), dict(rows.left_out), promise)
+
+
+@contextmanager
+def _counting(progress: bool) -> Iterator[Callable[[int, int], None]]:
+    """What is told how many answers there are of how many: shows it where that is wanted."""
+    if not progress:
+        yield lambda done, of: None
+        return
+    from murmuration.reporting.live.tables import console
+
+    with console(stderr=True).status("loading") as status:
+        yield lambda done, of: status.update(
+            f"{done:,} of {of:,} answers" if done < of else "scoring"
+        )

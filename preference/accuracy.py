@@ -1,0 +1,155 @@
+"""How often a model is right about judgements, by what it says of each.
+
+Taken on differences of what a model says, where two equal texts tie exactly.
+
+Legend: R rows of examples, U users, J judgements, W others in each, K = W + 1 responses, D numbers
+of a model.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.rows import Kind
+
+_SAME = 1e-4  # shares of an answer closer than this are equal: y is float32
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How often the preferred response scores higher; ties among the judgements are left out.
+
+    Attributes:
+        pooled: mean over judgements; NaN without any.
+        by_user: mean over users of each user's mean; NaN without any.
+        users: users with a judgement that is not a tie.
+        judgements: judgements that are not ties.
+        chance: what guessing comes to, as a mean over judgements; NaN without any.
+        loss: of models that say the next token, where `judgements` are tokens: the mean
+            cross-entropy in nats; NaN for a reward.
+    """
+
+    pooled: float
+    by_user: float
+    users: int
+    judgements: int
+    chance: float
+    loss: float = math.nan
+
+
+class Judged(Protocol):
+    """What accuracy asks of examples; as of `preference.linear.examples.PairExamples`."""
+
+    @property
+    def kind(self) -> Kind:
+        """Of the judgements."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """W."""
+        ...
+
+    @property
+    def y_R(self) -> torch.Tensor:
+        """What was preferred."""
+        ...
+
+    @property
+    def start_U(self) -> torch.Tensor:
+        """U + 1 offsets of judgements."""
+        ...
+
+    @property
+    def counts_U(self) -> torch.Tensor:
+        """How many judgements each user has."""
+        ...
+
+
+def float32_of(theta_D: np.ndarray | torch.Tensor) -> np.ndarray:
+    """Return a float32 copy: arrays from a network buffer are read-only, and a trainer changes its
+    own."""
+    if torch.is_tensor(theta_D):
+        theta_D = theta_D.detach().cpu().numpy()
+    return np.array(theta_D, dtype=np.float32)
+
+
+def accuracy_by(logits_R: torch.Tensor, examples: Judged) -> Accuracy:
+    """Return the accuracy of logits: of pairs, and of the best of several; of a ranking, its first
+    place; of thumbs as `_accuracy_of_thumbs` has it.
+
+    A judgement is right when the preferred response scores highest, and right in part, one over
+    their number, when several score exactly the same. Judgements in which several responses are
+    preferred equally are left out. Without any other, the means are NaN and the counts 0.
+    """
+    if examples.kind == "thumbs":
+        return _accuracy_of_thumbs(logits_R.numpy(), examples.y_R.numpy(), examples.start_U.numpy())
+    logits_JW = logits_R.view(-1, examples.width)
+    y_JW = examples.y_R.view(-1, examples.width)
+    there_JW = torch.isfinite(y_JW)
+    if examples.kind == "ranking":
+        y_JW = _of_first_place(y_JW)
+    mass_JW = torch.where(there_JW, 1.0 - y_JW, 0.0)  # of the answer, on each of the others
+    mass_JK = torch.cat([1.0 - mass_JW.sum(1, keepdim=True), mass_JW], dim=1)
+    scores_JW = torch.where(there_JW, -logits_JW, -math.inf)
+    scores_JK = torch.nn.functional.pad(scores_JW, (1, 0))
+    preferred_J = mass_JK.argmax(1, keepdim=True)
+    preferred = mass_JK.gather(1, preferred_J)
+    decided_J = (mass_JK > preferred - _SAME).sum(1) == 1
+    highest_JK = scores_JK == scores_JK.amax(1, keepdim=True)
+    right_J = highest_JK.gather(1, preferred_J).squeeze(1) / highest_JK.sum(1).clamp(min=1)
+    user_J = torch.repeat_interleave(torch.arange(len(examples.counts_U)), examples.counts_U)
+    zeros_U = torch.zeros(len(examples.counts_U), dtype=torch.float64)
+    right_U = zeros_U.index_add(0, user_J[decided_J], right_J[decided_J].double())
+    decided_U = zeros_U.index_add(0, user_J, decided_J.double())
+    counted_U = decided_U > 0
+    judgements, users = int(decided_U.sum()), int(counted_U.sum())
+    if not judgements:
+        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+    return Accuracy(
+        pooled=float(right_U.sum()) / judgements,
+        by_user=float((right_U[counted_U] / decided_U[counted_U]).mean()),
+        users=users,
+        judgements=judgements,
+        chance=float((1.0 / (1.0 + there_JW.sum(1)[decided_J].double())).mean()),
+    )
+
+
+def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarray) -> Accuracy:
+    """How often what a user liked scores higher than what that same user did not.
+
+    Over all such pairs of a user, equal scores half; so no offset enters, which nobody could know
+    of people who were not trained on. Users without thumbs of both kinds are left out, and the
+    pooled mean weights users by how many thumbs they gave.
+    """
+    share_U, thumbs_U = [], []
+    for first, end in pairwise(start_U.tolist()):
+        up = y_J[first:end] > 0.5
+        liked, disliked = reward_J[first:end][up], np.sort(reward_J[first:end][~up])
+        if not (len(liked) and len(disliked)):
+            continue
+        below = np.searchsorted(disliked, liked) + np.searchsorted(disliked, liked, side="right")
+        share_U.append(float(below.mean()) / (2.0 * len(disliked)))
+        thumbs_U.append(end - first)
+    if not share_U:
+        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+    return Accuracy(
+        pooled=float(np.average(share_U, weights=thumbs_U)),
+        by_user=float(np.mean(share_U)),
+        users=len(share_U),
+        judgements=sum(thumbs_U),
+        chance=0.5,
+    )
+
+
+def _of_first_place(y_JW: torch.Tensor) -> torch.Tensor:
+    """The y of rankings as if only the first place had been given: 1, or 1 − 1/t for those that t
+    share."""
+    shares_JW = (y_JW < 1.0).cumprod(dim=1)
+    mass_J1 = 1.0 / (1.0 + shares_JW.sum(dim=1, keepdim=True))
+    first_JW = torch.where(shares_JW > 0, 1.0 - mass_J1, 1.0)
+    return torch.where(torch.isfinite(y_JW), first_JW, y_JW)

@@ -1,0 +1,220 @@
+"""What every language model that is trained offers, whatever it learns.
+
+Before the first round it is tried out: gradients are compared on short made-up texts, how much is
+computed at a time follows from what a token takes, and memory is looked for with as much as a round
+can ask for. Made-up texts depend on public limits only.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
+from murmuration.preference.data.loading import Data
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.kinds.model import Examples
+from murmuration.preference.language.base_model import LanguageBase, language_base
+from murmuration.preference.language.batch_size import fitting_batch
+from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.language.next_tokens import NextTokens
+from murmuration.preference.language.reward import save_language_model
+from murmuration.preference.language.tokens import Tokens
+from murmuration.preference.models import PreferenceModel
+
+_TRIAL_TOKENS = 48  # of the longest text on which gradients are compared
+
+
+@dataclass(frozen=True)
+class LanguageModel(ABC):
+    """A network, and what it learns; see `preference.kinds.model.Model`.
+
+    Attributes:
+        network: the base, whose task is that of the kind.
+    """
+
+    network: LanguageBase
+
+    trains, holds_promise = True, True
+
+    @classmethod
+    def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
+        """Return the model that a config describes; as `language_base`."""
+        return cls(language_base(config, weights))
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.network.dimension
+
+    @property
+    def computes(self) -> bool:
+        """Whether the network is not on the meta device."""
+        return self.network.device.type != "meta"
+
+    @property
+    def head_part(self) -> tuple[int, int]:
+        """That of a reward's head."""
+        return self.network.head_part
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """How attention is computed."""
+        return {"attention": self.network.attention}
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the network's description."""
+        return self.network.to_config()
+
+    def loaded(self) -> Self:
+        """Return the same with weights."""
+        return self if self.computes else replace(self, network=language_base(self.to_config()))
+
+    @abstractmethod
+    def examples(self, data: Data, left_out: LeftOut | None = None) -> LanguageExamples:
+        """Return users' data in tokens."""
+
+    def scores(
+        self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
+    ) -> np.ndarray:
+        """Raise InputError: it gives no reward."""
+        del theta_ID, prompts, responses
+        raise InputError(f"a language model of --task {self.network.settings.task} has no reward")
+
+    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Return which texts fit into the context, (R,) bool."""
+        return self.network.texts.fits(prompts, responses)
+
+    def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
+        """Return nothing."""
+        del theta_D, test
+        return {}
+
+    def save(
+        self,
+        folder: Path,
+        theta_D: np.ndarray,
+        model: str,
+        card: str = "",
+        *,
+        overwrite: bool = False,
+        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+    ) -> None:
+        """As `save_language_model`."""
+        save_language_model(
+            folder, self.network, theta_D, model, card, overwrite=overwrite, beside=beside
+        )
+
+    def reuse(self, made: Examples) -> Examples | None:
+        """Return tokens of the same network: they serve whatever is computed of them at a time."""
+        if made.network is not self.network.model:
+            return None
+        return made.in_batches(self.network.settings.batch_tokens)
+
+    def texts_of_each(self, schema: Schema) -> int:
+        """Return how many texts an example has at most."""
+        return schema.responses
+
+    def largest_examples(self, schema: Schema, users: int, each: int) -> LanguageExamples:
+        """Return made-up users whose texts fill the context."""
+        limit = self.network.settings.max_tokens
+        return self.examples(long_judgements(limit, schema, users, each))
+
+    def longest_examples(self, schema: Schema, most: int) -> LanguageExamples:
+        """Return one made-up user with so many examples, all as long as they can be."""
+        return self.largest_examples(schema, 1, most)
+
+    def largest_batch(self, schema: Schema, group_size: int = 0) -> LanguageExamples:
+        """Return one made-up user whose examples fill a batch, as far as ``group_size`` lets them
+        (0: any)."""
+        network = self.network
+        filling = max(1, network.batch_tokens // (self.texts_of_each(schema) * network.texts.limit))
+        return self.longest_examples(schema, min(filling, group_size or filling))
+
+    def trial_examples(self, schema: Schema) -> LanguageExamples:
+        """Return two made-up users with two examples each, of random tokens.
+
+        All texts are of different lengths, those of one example, too.
+        """
+        users, each, width = 2, 2, self.texts_of_each(schema)
+        text_JK = np.arange(users * each * width).reshape(users * each, width)
+        longest = max(2, min(self.network.texts.limit, _TRIAL_TOKENS))
+        generator = np.random.default_rng(0)
+        lengths_T = generator.permutation(np.linspace(2, longest, text_JK.size).astype(np.int64))
+        tokenizer = self.network.tokenizer
+        words = np.delete(np.arange(len(tokenizer)), tokenizer.pad_token_id)
+        tokens = Tokens(
+            ids=torch.from_numpy(generator.choice(words, int(lengths_T.sum()))),
+            start_T=np.concatenate([[0], np.cumsum(lengths_T)]),
+            second_T=lengths_T // 2,
+            cut=0,
+        )
+        return self._of_tokens(tokens, text_JK, torch.arange(users + 1) * each, schema)
+
+    def _of_tokens(
+        self, tokens: Tokens, text_JK: np.ndarray, start_U: torch.Tensor, schema: Schema
+    ) -> LanguageExamples:
+        """Return examples whose gradients go through all that is trained: of the next token."""
+        del schema
+        return NextTokens(self.network, tokens, text_JK, start_U)
+
+    def in_fitting_batches(self, schema: Schema, model: PreferenceModel) -> Self:
+        """Return the model at as many tokens at a time as fit here, measured, where nobody said how
+        many.
+
+        Raises:
+            InputError: not even one or two texts do.
+        """
+        if self.network.settings.batch_tokens:
+            return self
+        small, large = (self.longest_examples(schema, most) for most in (1, 2))
+        return replace(self, network=self.network.in_batches(fitting_batch(small, large, model)))
+
+    def try_out(
+        self, schema: Schema, model: PreferenceModel, group_size: int, users: int
+    ) -> tuple[int, float]:
+        """Return what fits here, and how long an example takes; see above."""
+        return _tried_out(self, schema, model, group_size, users)
+
+
+@lru_cache(maxsize=4)
+def _tried_out(
+    learnt: LanguageModel, schema: Schema, model: PreferenceModel, group_size: int, users: int
+) -> tuple[int, float]:
+    learnt.trial_examples(schema).check(model)
+    learnt = learnt.in_fitting_batches(schema, model)
+    largest = learnt.largest_batch(schema, group_size)
+    begun = time.monotonic()
+    largest.probe(model, users)
+    seconds = (time.monotonic() - begun) / len(largest.text_JK)
+    return learnt.network.batch_tokens, seconds
+
+
+def long_texts(max_tokens: int, number: int) -> list[str]:
+    """Return so many texts, all different, of more tokens than that: a word is a token at least.
+
+    Of what is too long the front is cut off, or another window made.
+    """
+    long = "word " * max_tokens
+    return [f"{long}{row}" for row in range(number)]
+
+
+def long_judgements(max_tokens: int, schema: Schema, users: int, each: int) -> Judgements:
+    """Return made-up users with ``each`` judgements, all different, of prompts that are too
+    long."""
+    rows = users * each
+    return Judgements(
+        tuple(str(user) for user in range(users)),
+        np.arange(0, rows + 1, each),
+        long_texts(max_tokens, rows),
+        [tuple(f"{place}" for place in range(schema.responses)) for _ in range(rows)],
+        np.ones(rows, dtype=np.float32),
+        kind=schema.kind,
+        most_responses=schema.responses,
+    )

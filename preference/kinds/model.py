@@ -1,0 +1,295 @@
+"""What a kind of model must offer, and what its examples must.
+
+`preference.bases` names the kinds that there are; a new one is a file with these methods and a line
+in its table. Whoever trains, answers or reports asks a model or its examples, never which kind they
+are.
+
+Legend: D trained numbers, U users, S sampled users, N sampled examples, B users of a chunk, R rows
+of examples or texts that are scored, I parameters, one after the other.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+
+from murmuration.preference.accuracy import Accuracy
+from murmuration.preference.data.judgements import LeftOut
+from murmuration.preference.data.loading import Data
+from murmuration.preference.data.rows import Kind
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.linear.local_steps import LocalSteps
+from murmuration.preference.models import PreferenceModel
+
+#: ``add(total_D, grads_BD, stretches_P2)`` is ``total_D += reduce(grads_BD)`` in place: all but
+#: these stretches of the rows is zero.
+AddTo = Callable[[torch.Tensor, torch.Tensor, np.ndarray], None]
+
+
+class Examples(Protocol):
+    """Users' data as a model is measured, and perhaps trained, on them; in the order of users."""
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        ...
+
+    @property
+    def kind(self) -> Kind:
+        """Of the judgements; `pairs` where there are none."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Responses of a judgement beside the first."""
+        ...
+
+    @property
+    def start_U(self) -> torch.Tensor:
+        """int64, U + 1 offsets of examples."""
+        ...
+
+    @property
+    def counts_U(self) -> torch.Tensor:
+        """int64: how many examples each user has."""
+        ...
+
+    @property
+    def flip_J(self) -> torch.Tensor | None:
+        """Probability of each label not to be the true one, float64; None if unknown or 0."""
+        ...
+
+    @property
+    def network(self) -> torch.nn.Module | None:
+        """The network whose tokens they are; None where they serve one model alone."""
+        ...
+
+    @property
+    def choices(self) -> int:
+        """How many given models they are measured under, to choose one; 0 where one is trained."""
+        ...
+
+    @property
+    def measures_loss(self) -> bool:
+        """Whether `Accuracy.loss` is known of them."""
+        ...
+
+    def select(self, users_S: np.ndarray) -> Self:
+        """Return the examples of some users, in the given order."""
+        ...
+
+    def in_public(self) -> Self:
+        """Return the same, declared public: what one user has may share operations with others."""
+        ...
+
+    def in_batches(self, tokens: int) -> Self:
+        """Return the same, computed so many tokens at a time; 0: as suits the device."""
+        ...
+
+    def of_head(self) -> Self:
+        """Return the same, of which a reward's head alone learns.
+
+        Raises:
+            ValueError: there is no head that learns beside others.
+        """
+        ...
+
+    def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
+        """Return how a model with these numbers does on them."""
+        ...
+
+    def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
+        """Return its accuracy, and what else is to be known of a finished model, by name."""
+        ...
+
+
+class TrainingExamples(Examples, Protocol):
+    """Examples by which a model is trained: they have gradients.
+
+    A user's gradient is a function of that user's examples, θ and public constants, bit for bit,
+    unless ``batch_users`` lets several share operations.
+    """
+
+    @property
+    def single_rows(self) -> Any:
+        """The `PairExamples` that these are, if each gradient is a multiple of one row of x; else
+        None."""
+        ...
+
+    def user_gradients(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        model: PreferenceModel,
+        *,
+        batch_users: bool = False,
+    ) -> Iterator[torch.Tensor]:
+        """Return each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32.
+
+        Args:
+            theta_D: θ.
+            taken_N: examples, user after user, as of `preference.linear.gradients.windows`.
+            taken_S: how many of them each user has.
+            model: of preferences.
+            batch_users: whether several users may share an operation.
+        """
+        ...
+
+    def sum_over_users(
+        self,
+        theta_D: torch.Tensor,
+        taken_N: torch.Tensor,
+        taken_S: torch.Tensor,
+        reduce: Callable[[torch.Tensor], torch.Tensor],
+        model: PreferenceModel,
+        local: LocalSteps | None = None,
+        width: int | None = None,
+        batch_users: bool = False,
+        add: AddTo | None = None,
+    ) -> torch.Tensor:
+        """Return the sum over chunks of ``reduce`` of the users' gradients, (D,) float64.
+
+        Args:
+            theta_D, taken_N, taken_S, model, batch_users: as of `user_gradients`.
+            reduce: takes a chunk (B, D) to a vector (D,); called from several threads at once.
+            local: steps of a user's own, whose descent takes the place of the gradient.
+            width: of ``reduce``'s vectors, if it is not D.
+            add: adds a chunk up to the bits that ``reduce`` would give, if it can do that faster.
+        """
+        ...
+
+
+class Model(Protocol):
+    """What is learnt, at any θ: θ itself is kept by whoever trains it."""
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        ...
+
+    @property
+    def trains(self) -> bool:
+        """Whether rounds move θ; False for a class of given models, of which one is chosen."""
+        ...
+
+    @property
+    def computes(self) -> bool:
+        """Whether its weights are loaded; if not, examples can be made and nothing else."""
+        ...
+
+    @property
+    def head_part(self) -> tuple[int, int]:
+        """Begin and end in θ of a head that can learn before the rest; both 0 for none."""
+        ...
+
+    @property
+    def holds_promise(self) -> bool:
+        """Whether its folder, once saved, always holds the ledgers that it was paid from."""
+        ...
+
+    @property
+    def details(self) -> Mapping[str, object]:
+        """What a result tells of it beside `to_config`."""
+        ...
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the JSON-able description by which `preference.bases.base_of` makes an equal
+        one."""
+        ...
+
+    def loaded(self) -> Self:
+        """Return the same with weights; itself, if they are there."""
+        ...
+
+    def examples(self, data: Data, left_out: LeftOut | None = None) -> Examples:
+        """Return users' data as examples.
+
+        Args:
+            data: judgements or texts.
+            left_out: takes what cannot be used; its user stays.
+
+        Raises:
+            InputError: the data are not of the kind that is learnt from; or something cannot be
+                used (names the row) and there is nothing to take it.
+        """
+        ...
+
+    def reuse(self, made: Examples) -> Examples | None:
+        """Return examples that another model made, if this one would make them of the same data,
+        as it computes them; else None."""
+        ...
+
+    def largest_examples(self, schema: Schema, users: int, each: int) -> Examples:
+        """Return made-up users with ``each`` judgements (or texts), all different, as large as any
+        can be.
+
+        They depend on public limits only: what is tried out on them tells of nobody.
+        """
+        ...
+
+    def try_out(
+        self, schema: Schema, model: PreferenceModel, group_size: int, users: int
+    ) -> tuple[int, float]:
+        """Return how many tokens are computed at a time here, and how many seconds an example as
+        large as any takes, tried out on made-up examples; zeros where there is nothing to try.
+
+        Args:
+            schema: of the judgements.
+            model: of preferences.
+            group_size: most examples of one user in a round; 0: any number.
+            users: how many users' gradients are kept at a time.
+
+        Raises:
+            InputError: it cannot be trained here.
+        """
+        ...
+
+    def scores(
+        self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
+    ) -> np.ndarray:
+        """Return the rewards of R prompts with R responses at each θ, (I, R) float64.
+
+        Only differences between rewards at one θ count.
+
+        Raises:
+            InputError: it gives no reward, or a text cannot be read.
+        """
+        ...
+
+    def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
+        """Return which of R texts can be read, (R,) bool."""
+        ...
+
+    def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
+        """Return which of several given models θ stands for, and how they do on a public test, if
+        there is one; nothing where θ was trained."""
+        ...
+
+    def save(
+        self,
+        folder: Path,
+        theta_D: np.ndarray,
+        model: str,
+        card: str = "",
+        *,
+        overwrite: bool = False,
+        beside: Callable[[Path], Mapping[str, bytes]] | None = None,
+    ) -> None:
+        """Write the model at θ as a folder that `preference.language.likelihood.load_scorer`
+        reads, whole or not at all.
+
+        Args:
+            folder: where.
+            theta_D: θ.
+            model: of preferences, by its name.
+            card: becomes README.md.
+            overwrite: whether a saved model that is there is replaced.
+            beside: is given the folder that is written, and gives more files by name.
+
+        Raises:
+            InputError: something is there already, and ``overwrite`` is false or it is no model.
+        """
+        ...

@@ -1,0 +1,49 @@
+"""`--task text` and `--task sft`: a language model that says the next token."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from murmuration.preference.data.judgements import LeftOut
+from murmuration.preference.data.loading import Data
+from murmuration.preference.data.schema import Schema
+from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.kinds.language import LanguageModel, long_texts
+from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.language.next_tokens import NextTokens, own_texts, responses
+
+
+class ResponsesModel(LanguageModel):
+    """Learns the responses of judgements, given their prompts."""
+
+    def examples(self, data: Data, left_out: LeftOut | None = None) -> NextTokens:
+        """Return the tokens of responses."""
+        judgements = data.as_judgements("--task sft is not for users' texts")
+        return responses(judgements, self.network, left_out)
+
+
+class TextsModel(LanguageModel):
+    """Learns users' own texts."""
+
+    def examples(self, data: Data, left_out: LeftOut | None = None) -> NextTokens:
+        """Return the tokens of texts, in windows."""
+        texts = data.as_texts("--task text is not for users' judgements")
+        return own_texts(texts, self.network, left_out)
+
+    def texts_of_each(self, schema: Schema) -> int:
+        """Return one: an example is a window."""
+        del schema
+        return 1
+
+    def largest_examples(self, schema: Schema, users: int, each: int) -> LanguageExamples:
+        """Return made-up users with ``each`` texts that are longer than the context."""
+        rows, limit = users * each, self.network.settings.max_tokens
+        names = tuple(str(user) for user in range(users))
+        start_U = np.arange(0, rows + 1, each)
+        return self.examples(UserTexts(names, start_U, long_texts(limit, rows)))
+
+    def longest_examples(self, schema: Schema, most: int) -> LanguageExamples:
+        """Return one made-up user with so many windows: a long text makes several."""
+        examples = self.largest_examples(schema, 1, most)
+        return replace(examples, text_JK=examples.text_JK[:most], start_U=torch.tensor([0, most]))

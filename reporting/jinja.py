@@ -1,0 +1,53 @@
+"""Pages and cards from templates, which are files beside the code that fills them in.
+
+Every value that is put in is made harmless, so that none can be forgotten: escaped in HTML, and in
+Markdown on one line that can start nothing. What is to stand as it is, a template declares
+``safe``. The templates of this folder are named .md, those of HTML too: a ServerApp writes with
+them, and Flower carries no .html file in an app bundle.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+#: The folder of this room's templates.
+TEMPLATES = Path(__file__).with_name("templates")
+
+Filters = Mapping[str, Callable[..., str]]
+
+
+def html_templates(folder: Path, filters: Filters | None = None) -> Environment:
+    """Return the templates of HTML in a folder, in which every value is escaped."""
+    return _environment(folder, filters, autoescape=True)
+
+
+def markdown_templates(folder: Path, filters: Filters | None = None) -> Environment:
+    """Return the templates of Markdown in a folder, in which every value is one plain line."""
+    return _environment(folder, filters, finalize=_plain, keep_trailing_newline=True)
+
+
+def joined_lines(template: Template, *values: Mapping[str, Any], **more: Any) -> str:
+    """Return a template filled in, where a line that is indented goes on with the one before."""
+    return re.sub(r"\s*\n +", " ", template.render(*values, **more))
+
+
+def _environment(folder: Path, filters: Filters | None, **options: Any) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        **options,
+    )
+    environment.filters |= {"count": "{:,}".format, **(filters or {})}
+    return environment
+
+
+def _plain(value: object) -> str:
+    """Return a text on one line that cannot start other Markdown or HTML."""
+    if hasattr(value, "__html__"):  # declared `safe` in the template
+        return str(value)
+    return " ".join(str(value).split()).replace("`", "'").replace("<", "&lt;")

@@ -1,0 +1,134 @@
+"""A strategy of another package, with noise of its own: that of each round is correlated with the
+rounds before (a banded matrix mechanism).
+
+Everybody takes part in every round. With S_t the exact clipped sum of round t, what is released is
+Y_t = c_0 S_t + c_1 S_{t-1} plus fresh Gaussian noise; the model steps by the solution of these
+equations, so noise that one step adds the next takes back in part.
+
+Formal guarantee: c_0 + c_1 = 1, and both are positive. So a user, whose part of every S_t is within
+the clip norm, moves Y_t by no more than it, given all that was released before: each round is one
+``GaussianSum`` without sampling, and rounds compose adaptively.
+
+Legend: D dimensions.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from murmuration.preference.linear.gradients import Examples
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.strategies import spec
+from murmuration.strategies.base import PRIVATE, SteppedStrategy
+from murmuration.strategies.contributions import bounded_sum, clip_of
+from murmuration.strategies.protocol import messages
+from murmuration.strategies.protocol.messages import Work
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan, SumStrategy, everybody
+
+#: c_0 and c_1.
+NOW, BEFORE = 0.75, 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandedPlan(SumPlan):
+    """Everybody's vectors are clipped; weighted sums of two rounds are released."""
+
+    clip: UserClip
+    group_size: int = DEFAULT_GROUP_SIZE
+
+    @cached_property
+    def mechanism(self) -> GaussianSum:
+        """What each round runs and charges."""
+        return GaussianSum(self.sampler, self.clip, self.noise_multiplier, self.adjacency)
+
+    @property
+    def told(self) -> dict[str, messages.Scalar]:
+        """What nodes are told of it."""
+        return {"clip-norm": self.clip.norm, "group-size": self.group_size}
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation per coordinate of the averaged gradient, after many rounds."""
+        return self.mechanism.std / math.sqrt(NOW**2 - BEFORE**2) / self.users
+
+    @property
+    def gradients(self) -> float:
+        """Number of users' gradients computed in the whole run."""
+        return self.rounds * self.users
+
+
+def client_update(
+    examples: Examples, work: Work, keys_S: np.ndarray, source: Randomness
+) -> dict[str, np.ndarray]:
+    """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,)."""
+    return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}
+
+
+class Banded(SumStrategy, SteppedStrategy):
+    """The server half, with a ``BandedPlan``."""
+
+    name = "banded"
+    plan: BandedPlan
+
+    def __init__(self, plan: BandedPlan, ledger: Ledger, **arguments: Any) -> None:
+        super().__init__(plan, ledger, **arguments)
+        # Of the last round: the exact sum, which stays in the run's private folder, and its
+        # solution from what was released.
+        self.exact_D = np.zeros(len(self.optimizer.theta))
+        self.solved_D = np.zeros(len(self.optimizer.theta))
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The solution of the released equations; charged to the ledger first."""
+        weighted_D = NOW * totals["sum"] + BEFORE * self.exact_D
+        noisy_D = self.release(round_, {"sum": weighted_D})
+        self.solved_D = (noisy_D - BEFORE * self.solved_D) / NOW
+        self.exact_D = totals["sum"]
+        return self.solved_D / self.plan.users
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Also the last round, which the next one's noise depends on."""
+        return {**super().state(), PRIVATE + "exact": self.exact_D, "solved": self.solved_D}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        super().restore(state)
+        self.exact_D, self.solved_D = state[PRIVATE + "exact"], state["solved"]
+
+
+def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
+    """The plan, the strategy and the report's figures."""
+    plan = BandedPlan.for_epsilon(
+        context.config.epsilon, clip=UserClip(context.config.clip or 0.1), **context.sizes
+    )
+    optimizer = context.optimizer("sgd", plan.noise, 10.0 / plan.clip.norm)
+    return spec.BuiltStrategy.of(
+        Banded(plan, ledger, **context.arguments(optimizer)),
+        plan,
+        context,
+        clip_norm=plan.clip.norm,
+        group_size=plan.group_size,
+        bytes_per_user=spec.cohort_bytes(context),
+        account=(
+            "Everybody took part in every round, with one vector clipped to length "
+            f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
+            f"per coordinate was added to {NOW} of the sum and {BEFORE} of the sum before."
+        ),
+    )
+
+
+BANDED = spec.Strategy(
+    name="banded",
+    help="Everybody in every round, with noise that the next round takes back in part.",
+    build=build,
+    node_halves={"banded": spec.NodeHalf(client_update, length=spec.clip_norm)},
+    adjacencies=spec.ALL,
+    everybody=True,
+    solve=everybody(BandedPlan, clip=UserClip(1.0)),
+)
