@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from murmuration.cli.options import Json, meaning
 from murmuration.preference.language.checkpoint import MINILM
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.research.bench import accounting as bench_accounting
@@ -32,6 +31,7 @@ bench = typer.Typer(
 
 _WIDTH = 120  # of the widest table
 
+_Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON line.")]
 _Quick = Annotated[
     bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
 ]
@@ -39,7 +39,7 @@ _Quick = Annotated[
 
 @bench.command()
 def users(
-    as_json: Json = False,
+    as_json: _Json = False,
     quick: _Quick = False,
     rivals: Annotated[
         bool,
@@ -65,9 +65,9 @@ def users(
 
 @bench.command()
 def rounds(
-    as_json: Json = False,
+    as_json: _Json = False,
     quick: _Quick = False,
-    out: Annotated[Path | None, typer.Option(help=f"{meaning('out')} The plot's file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write. The plot's file.")] = None,
 ) -> None:
     """How long a round takes as users, cohort, dimensions and judgements grow."""
     console, about = _begin(as_json)
@@ -85,7 +85,7 @@ def rounds(
 
 
 @bench.command()
-def where(as_json: Json = False, quick: _Quick = False) -> None:
+def where(as_json: _Json = False, quick: _Quick = False) -> None:
     """Where the time of a round goes, part by part, through the local runtime."""
     console, about = _begin(as_json)
     rows = []
@@ -104,7 +104,7 @@ def where(as_json: Json = False, quick: _Quick = False) -> None:
 
 
 @bench.command()
-def accounting(as_json: Json = False, quick: _Quick = False) -> None:
+def accounting(as_json: _Json = False, quick: _Quick = False) -> None:
     """How long it takes to find the noise for a budget, beside dp-accounting."""
     console, about = _begin(as_json)
     rows = []
@@ -119,7 +119,7 @@ def accounting(as_json: Json = False, quick: _Quick = False) -> None:
 
 
 @bench.command()
-def memory(as_json: Json = False, quick: _Quick = False) -> None:
+def memory(as_json: _Json = False, quick: _Quick = False) -> None:
     """The most memory a whole run takes as the number of users grows: d = 384, cohort 1,000."""
     console, about = _begin(as_json)
     rows = []
@@ -133,7 +133,7 @@ def memory(as_json: Json = False, quick: _Quick = False) -> None:
 
 @bench.command()
 def features(
-    as_json: Json = False,
+    as_json: _Json = False,
     quick: _Quick = False,
     encoder: Annotated[
         str, typer.Option(help="minilm, or the folder or hub name of an encoder.")
@@ -196,7 +196,7 @@ def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
 
 @bench.command()
 def lm(
-    as_json: Json = False,
+    as_json: _Json = False,
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Few repetitions: only to see that it works. And few users."),
@@ -210,9 +210,9 @@ def lm(
     judgements: Annotated[
         str, typer.Option(help="Judgements of each user. Comma-separated.")
     ] = "4",
-    users: Annotated[int, typer.Option(help=meaning("users"), min=1)] = 64,
+    users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 64,
     task: Annotated[
-        str, typer.Option(help=meaning("task"), click_type=click.Choice(language_model.TASKS))
+        str, typer.Option(help="What is trained.", click_type=click.Choice(language_model.TASKS))
     ] = "reward",
     rivals: Annotated[
         bool,

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tables import console, table_of
 from murmuration.research.reproductions.entry import Reproduction
@@ -24,9 +23,11 @@ def reproduce(
         bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help=f"{meaning('out')} Folder for the rows and the plot.")
+        Path | None, typer.Option(help="Where to write. Folder for the rows and the plot.")
     ] = None,
-    as_json: Json = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON line.")
+    ] = False,
 ) -> None:
     """Rerun a figure or table of the papers, or one of our own."""
     from murmuration.research.reproductions.registry import (
