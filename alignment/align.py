@@ -217,7 +217,7 @@ def align(
             raise InputError(
                 f"nothing was learnt: {WHY[watch.stopped]} at step {watch.found[-1].step}, before "
                 f"any policy that is better than the base ({out / 'metrics.jsonl'}): lower "
-                "--learning-rate, raise --beta, evaluate more often, or guard the reward"
+                "--learning-rate, raise --kl-coef, evaluate more often, or guard the reward"
             )
         watch.restore(chosen.step)
         result = {

@@ -81,7 +81,7 @@ class Asked:
         if not self.models:
             raise InputError("name a model to compare")
         if self.samples < 1:
-            raise InputError(f"--samples must be at least 1; got {self.samples}")
+            raise InputError(f"--num-generations must be at least 1; got {self.samples}")
         if len(self.prompts) < 2:
             raise InputError("there must be two prompts at least")
 
@@ -188,8 +188,8 @@ def read_answers(path: str, prompts: Sequence[str], samples: int) -> Answers:
         need, has = samples * asked[short[0]], len(there.get(short[0], ()))
         raise InputError(
             f"{path}: {len(short):,} of {len(asked):,} prompts have too few answers there, the "
-            f"first {has:,} of {need:,}: {_cut(short[0])!r}. Lower --samples, or take --prompts "
-            "that it answers"
+            f"first {has:,} of {need:,}: {_cut(short[0])!r}. Lower --num-generations, or take "
+            "--prompts that it answers"
         )
     seen: Counter[str] = Counter()
     found: Answers = []

@@ -59,7 +59,7 @@ def save(folder: Path, found: Preferences, made: Made, promise: Promise) -> None
     if not found.rows:
         raise InputError(
             f"no pair is left of {made.prompts:,} prompts ({_left_out(found)}): take more "
-            "--samples, or a higher --temperature"
+            "--num-generations, or a higher --temperature"
         )
 
     def write(new: Path) -> None:

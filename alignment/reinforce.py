@@ -65,13 +65,14 @@ class Steps:
             raise InputError(f"--steps must be at least 1; got {self.steps}")
         if self.answers < 2 or self.batch < 2 or self.batch % self.answers:
             raise InputError(
-                "--answers must be at least 2, since a reward counts beside those of the prompt's "
-                f"other answers, and divide --batch; got {self.answers} and {self.batch}"
+                "--num-generations must be at least 2, since a reward counts beside those of the "
+                f"prompt's other answers, and divide --batch-size; "
+                f"got {self.answers} and {self.batch}"
             )
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise InputError(f"--learning-rate must be a positive number; got {self.rate}")
         if not (math.isfinite(self.beta) and self.beta >= 0):
-            raise InputError(f"--beta must not be negative; got {self.beta}")
+            raise InputError(f"--kl-coef must not be negative; got {self.beta}")
 
 
 def climb(
@@ -106,7 +107,7 @@ def climb(
     if len(prompts) < steps.batch // steps.answers:  # of which TRL would make no step, and no word
         raise InputError(
             f"{len(prompts):,} prompts are fewer than the {steps.batch // steps.answers:,} of a "
-            "step: give more, or lower --batch"
+            "step: give more, or lower --batch-size"
         )
     try:
         import datasets

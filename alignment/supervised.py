@@ -52,9 +52,9 @@ class Supervised:
     rate: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
+        for name, option in (("epochs", "--sft-epochs"), ("batch", "--sft-batch-size")):
             if getattr(self, name) < 1:
-                raise InputError(f"--sft-{name} must be at least 1; got {getattr(self, name)}")
+                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise InputError(f"--sft-learning-rate must be a positive number; got {self.rate}")
 

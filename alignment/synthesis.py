@@ -53,7 +53,8 @@ class Synthesis:
     def __post_init__(self) -> None:
         for name, known in (("pairs", PAIRS), ("labels", LABELS)):
             if (value := getattr(self, name)) not in known:
-                raise InputError(f"--{name} must be one of {', '.join(known)}; got {value!r}")
+                option = "--label-draw" if name == "labels" else f"--{name}"
+                raise InputError(f"{option} must be one of {', '.join(known)}; got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,12 @@
 """Names of what can be learnt, and of what: light to import, for whoever only offers them."""
 
+from typing import Literal
+
+#: Kinds of judgements (``preference.data.rows``).
+Kind = Literal["pairs", "top-1", "ranking", "thumbs"]
+#: Every judgement of a node takes as much memory as one over the most responses.
+MOST_RESPONSES = 64
+
 #: What is learnt (``preference.data.loading``): a reward, the next token of texts or responses, or
 #: a policy: which responses to say.
 TASKS = ("reward", "text", "sft", "policy")

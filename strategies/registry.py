@@ -20,13 +20,12 @@ from murmuration.strategies.els import ELS, GROUP
 from murmuration.strategies.exponential import EXPONENTIAL
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import group_size_histogram
-from murmuration.strategies.settings import Settings
+from murmuration.strategies.settings import ENTRY_POINTS, Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy
 from murmuration.strategies.uls import NONPRIVATE, ULS
 
-ENTRY_POINTS = "murmuration.strategies"
 #: In the order in which they are offered.
 OURS = (
     ULS,

@@ -472,7 +472,7 @@ class RunContext:
             "model": self.config.model,
             "log": self.log,
             "timeout": self.config.timeout,
-            "least_nodes": self.config.least_nodes,
+            "min_nodes": self.config.min_nodes,
             "masked": self.config.secure_aggregation,
             "batch_users": self.config.batch_users,
         }

@@ -141,7 +141,7 @@ def test_four_clients_and_who_is_not_let_in(tmp_path):
             strategy="local-label",
             adjacency="replace-labels",
             epsilon=4.0,
-            clip=0.0,
+            clip_norm=0.0,
             group_size=0,
         )
         result = world.run(site, config)
