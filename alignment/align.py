@@ -47,9 +47,10 @@ from murmuration.alignment.evaluation import (
     truth_of,
 )
 from murmuration.alignment.iterates import files_of
-from murmuration.alignment.reinforce import Steps, climb, last_checkpoint, written
+from murmuration.alignment.reinforce import Steps, climb, last_checkpoint
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.alignment.supervised import Rows, Supervised, supervise
+from murmuration.alignment.writing import answer_lines, json_lines, writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.checkpoint import digest_of
@@ -216,7 +217,7 @@ def align(
             raise InputError(
                 f"nothing was learnt: {WHY[watch.stopped]} at step {watch.found[-1].step}, before "
                 f"any policy that is better than the base ({out / 'metrics.jsonl'}): lower "
-                "--learning-rate, raise --beta, evaluate more often, or guard the reward"
+                "--learning-rate, raise --kl-coef, evaluate more often, or guard the reward"
             )
         watch.restore(chosen.step)
         result = {
@@ -237,7 +238,7 @@ def align(
             "resumed": resume,
             "promise": dict(promise) if promise is not None else None,
         }
-        with written(out / "model"):
+        with writing(out / "model"):
             save_language_model(
                 out / "model",
                 base,
@@ -246,7 +247,7 @@ def align(
                 overwrite=(out / "model").exists(),
                 beside=beside,
             )
-        _write(out / "result.json", json.dumps(result, indent=2, allow_nan=False) + "\n")
+        _write(out / "result.json", _json(result))
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
         return result
 
@@ -286,8 +287,8 @@ def _learnt(
             lambda done, of: said(f"demonstrations: step {done:,} of {of:,}"),
         )
         found = {"demonstrations": len(shown.rows), "loss": loss, "dimension": base.dimension}
-        _write(file, json.dumps(found) + "\n")
-        with written(out / "sft"):
+        _write(file, json_lines([found]))
+        with writing(out / "sft"):
             save_language_model(
                 out / "sft",
                 base,
@@ -347,16 +348,15 @@ def _nothing_in(out: Path) -> bool:
 def _begin(config: Mapping[str, Any], out: Path) -> RunLock:
     """Make the folder, if it is not there, and take it."""
     try:
-        lock = RunLock(out / "checkpoints")  # where nothing stays
-        (out / "answers").mkdir(exist_ok=True)
+        with writing(f"--out {out}"):
+            lock = RunLock(out / "checkpoints")  # where nothing stays
+            (out / "answers").mkdir(exist_ok=True)
     except RunInUse:
         raise InputError(
             f"--out {out} is in use by another process; wait for it to end, or choose another"
         ) from None
-    except OSError as error:
-        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
     if not (out / "config.json").exists():
-        _write(out / "config.json", json.dumps(config, indent=2) + "\n")
+        _write(out / "config.json", _json(config))
     return lock
 
 
@@ -379,7 +379,7 @@ def _guarded(
             said(f"the reference's answers: {done:,} of {of:,}")
 
         answers = writer.write(asked_R, asked.sampling, (asked.seed.value, 0), progress)
-        _write(file, _answer_lines(asked_R, answers, mark))
+        _write(file, answer_lines(asked_R, [[answer] for answer in answers], mark))
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     answers = [row["response"] for row in rows]
     answers_PK = [answers[at : at + many] for at in range(0, len(answers), many)]
@@ -451,13 +451,14 @@ class _Watch:
         found = self._evaluator(
             step, lambda done, of: self._said(f"step {step}: {done:,} of {of:,} answers")
         )
-        answers = self._evaluator.answers[step]
-        _write(self._answers(step), _answer_lines(self._evaluator.prompts, answers, self._mark))
-        with written(self._theta(step)):
+        answers = [[answer] for answer in self._evaluator.answers[step]]
+        lines = answer_lines(self._evaluator.prompts, answers, self._mark)
+        _write(self._answers(step), lines)
+        with writing(self._theta(step)):
             save_file({"theta_D": self._base.theta()}, self._theta(step))
-        _write(self._counts(step), json.dumps(self._sofar.to_json()) + "\n")
+        _write(self._counts(step), json_lines([self._sofar.to_json()]))
         self._add(found)
-        _write(self._out / "metrics.jsonl", _lines(one.to_json() for one in self.found))
+        _write(self._out / "metrics.jsonl", json_lines(one.to_json() for one in self.found))
         self._said(self._told(found))
         return bool(self.stopped)
 
@@ -520,17 +521,10 @@ def _truth(one: Evaluation) -> float:
     return -math.inf if one.truth is None else one.truth
 
 
-def _answer_lines(prompts: Sequence[str], answers: Sequence[str], mark: Mapping[str, str]) -> str:
-    rows = zip(prompts, answers, strict=True)
-    return _lines({"prompt": prompt, "response": answer, **mark} for prompt, answer in rows)
+def _json(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, indent=2, allow_nan=False).encode() + b"\n"
 
 
-def _lines(rows: Any) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        replace_file(file, text.encode())
-    except OSError as error:
-        raise InputError(f"{file} cannot be written: {error.strerror}") from None
+def _write(file: Path, content: bytes) -> None:
+    with writing(file):
+        replace_file(file, content)

@@ -13,14 +13,12 @@ Decisions:
 Legend: T prompts, N answers to each, C different prompts, B draws.
 """
 
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -83,7 +81,7 @@ class Asked:
         if not self.models:
             raise InputError("name a model to compare")
         if self.samples < 1:
-            raise InputError(f"--samples must be at least 1; got {self.samples}")
+            raise InputError(f"--num-generations must be at least 1; got {self.samples}")
         if len(self.prompts) < 2:
             raise InputError("there must be two prompts at least")
 
@@ -190,8 +188,8 @@ def read_answers(path: str, prompts: Sequence[str], samples: int) -> Answers:
         need, has = samples * asked[short[0]], len(there.get(short[0], ()))
         raise InputError(
             f"{path}: {len(short):,} of {len(asked):,} prompts have too few answers there, the "
-            f"first {has:,} of {need:,}: {_cut(short[0])!r}. Lower --samples, or take --prompts "
-            "that it answers"
+            f"first {has:,} of {need:,}: {_cut(short[0])!r}. Lower --num-generations, or take "
+            "--prompts that it answers"
         )
     seen: Counter[str] = Counter()
     found: Answers = []
@@ -464,18 +462,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value
-
-
-def answer_lines(
-    prompts: Sequence[str], answers_TN: Answers, mark: Mapping[str, str] = MappingProxyType({})
-) -> bytes:
-    """Answers as a file that `read_answers` reads; ``mark`` is what each row says of its model."""
-    rows = (
-        {"prompt": prompt, "response": answer, **mark}
-        for prompt, answers in zip(prompts, answers_TN, strict=True)
-        for answer in answers
-    )
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
 
 def _cut(text: str, most: int = 60) -> str:

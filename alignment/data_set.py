@@ -9,13 +9,13 @@ The folder is there whole or not at all. A later model that is trained on the ro
 same runs, and on no more: whoever has the folder can show it by the ledgers in it.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from murmuration.alignment.synthesis import Preferences
+from murmuration.alignment.writing import json_lines, writing
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.model_folder import replace_folder
 from murmuration.privacy.promise import Promise
@@ -59,21 +59,18 @@ def save(folder: Path, found: Preferences, made: Made, promise: Promise) -> None
     if not found.rows:
         raise InputError(
             f"no pair is left of {made.prompts:,} prompts ({_left_out(found)}): take more "
-            "--samples, or a higher --temperature"
+            "--num-generations, or a higher --temperature"
         )
 
     def write(new: Path) -> None:
         mark = mark_of(promise)
-        lines = "".join(json.dumps(row | mark, ensure_ascii=False) + "\n" for row in found.rows)
-        (new / ROWS).write_bytes(lines.encode())
+        (new / ROWS).write_bytes(json_lines(row | mark for row in found.rows))
         (new / "README.md").write_text(card(found, made, promise), encoding="utf-8")
         for name, content in files_of(promise, new, details(promise)).items():
             (new / name).write_bytes(content)
 
-    try:
+    with writing(f"--out {folder}"):
         replace_folder(folder, write, lambda _: None, overwrite=False)
-    except OSError as error:
-        raise InputError(f"--out {folder} cannot be written: {error.strerror}") from None
 
 
 def card(found: Preferences, made: Made, promise: Promise) -> str:

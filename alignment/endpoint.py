@@ -37,6 +37,7 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 
+from murmuration.alignment.writing import json_lines, writing
 from murmuration.preference.data.rows import InputError
 
 KEY = "MURMURATION_JUDGE_KEY"
@@ -453,11 +454,9 @@ def _read(path: Path) -> dict[str, Verdict]:
 @contextmanager
 def _appending(path: Path) -> Iterator[Callable[[str, Verdict], None]]:
     """A function that puts a verdict on the disk; for one process at a time."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         size = os.fstat(file).st_size
@@ -466,11 +465,9 @@ def _appending(path: Path) -> Iterator[Callable[[str, Verdict], None]]:
 
         def append(key: str, verdict: Verdict) -> None:
             row = {"key": key, "said": verdict.said, "tokens": verdict.tokens}
-            try:
-                os.write(file, json.dumps(row).encode() + b"\n")
+            with writing(path):
+                os.write(file, json_lines([row]))
                 os.fsync(file)
-            except OSError as error:
-                raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
         yield append
     except BlockingIOError:

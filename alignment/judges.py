@@ -1,5 +1,8 @@
 """Who says which of two answers is better: a truth, a reward model, or a language model.
 
+Another package brings one by an entry point ``murmuration.judges``, which leads to a function of no
+arguments that gives a ``Judge``: a class, most often.
+
 Legend: P pairs of answers.
 """
 
@@ -11,10 +14,17 @@ import numpy as np
 
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.reward import RewardModel
+from murmuration.privacy.extensions import ExtensionError, Group
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.win_rate import Worth, wins, worth
 
 POPULATION = "population"
+#: The judges that other packages bring.
+JUDGES = Group(
+    "murmuration.judges",
+    lambda name, loaded: "" if callable(loaded) else "it is no function that gives a Judge",
+    [POPULATION],
+)
 
 
 class Judge(Protocol):
@@ -120,6 +130,49 @@ class RewardJudge:
         }
 
 
+class InstalledJudge:
+    """A judge of another package, by its name; whatever it raises is an InputError of one line."""
+
+    def __init__(self, name: str) -> None:
+        """Raises InputError if it cannot be used."""
+        self._name = name
+        try:
+            made = JUDGES.load(name)
+        except ExtensionError as error:
+            raise InputError(f"--judge {error}") from None
+        self._judge: Judge = self._ask(made)
+
+    def preferred(
+        self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
+    ) -> np.ndarray:
+        """As `Judge`; raises InputError for verdicts that are none."""
+        verdict_P = self._ask(
+            lambda: np.asarray(self._judge.preferred(prompts, first, second), dtype=float)
+        )
+        if verdict_P.shape != (len(prompts),) or not np.isin(verdict_P, (0.0, 0.5, 1.0)).all():
+            raise InputError(
+                f"--judge {self._name}: its verdicts are not 0, 0.5 or 1 for each pair"
+            )
+        return verdict_P
+
+    def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
+        """As `Judge`."""
+        return self._ask(lambda: dict(self._judge.figures(prompts, answers)))
+
+    def about(self) -> dict[str, Any]:
+        """As `Judge`; its kind and name are those of the entry point."""
+        said = self._ask(lambda: dict(self._judge.about()))
+        how, caveats = str(said.get("how", "")), [str(each) for each in said.get("caveats", ())]
+        return {"kind": "package", "name": self._name, "how": how, "caveats": caveats}
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except Exception as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            raise InputError(f"--judge {self._name} failed: {why}") from None
+
+
 def judge_of(
     named: str,
     *,
@@ -128,7 +181,8 @@ def judge_of(
     kept: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Judge:
-    """The judge that `--judge` names: ``population``, an address, or the folder of a reward model.
+    """The judge that `--judge` names: ``population``, an address, another package's judge, or the
+    folder of a reward model.
 
     Args:
         named: which.
@@ -150,7 +204,9 @@ def judge_of(
     if model or price:
         option = "--judge-model" if model else "--judge-price"
         raise InputError(f"{option} is for a --judge behind an address, not for {named}")
-    return PopulationJudge() if named == POPULATION else RewardJudge(named)
+    if named == POPULATION:
+        return PopulationJudge()
+    return InstalledJudge(named) if named in JUDGES.names() else RewardJudge(named)
 
 
 def _worth(prompts: Sequence[str], answers: Sequence[str]) -> Worth:

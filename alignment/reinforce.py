@@ -14,16 +14,15 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 
 from murmuration.alignment.rewards import Scores
+from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.base_model import LanguageBase
 from murmuration.preference.language.generation import Sampling
@@ -66,13 +65,14 @@ class Steps:
             raise InputError(f"--steps must be at least 1; got {self.steps}")
         if self.answers < 2 or self.batch < 2 or self.batch % self.answers:
             raise InputError(
-                "--answers must be at least 2, since a reward counts beside those of the prompt's "
-                f"other answers, and divide --batch; got {self.answers} and {self.batch}"
+                "--num-generations must be at least 2, since a reward counts beside those of the "
+                f"prompt's other answers, and divide --batch-size; "
+                f"got {self.answers} and {self.batch}"
             )
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise InputError(f"--learning-rate must be a positive number; got {self.rate}")
         if not (math.isfinite(self.beta) and self.beta >= 0):
-            raise InputError(f"--beta must not be negative; got {self.beta}")
+            raise InputError(f"--kl-coef must not be negative; got {self.beta}")
 
 
 def climb(
@@ -107,7 +107,7 @@ def climb(
     if len(prompts) < steps.batch // steps.answers:  # of which TRL would make no step, and no word
         raise InputError(
             f"{len(prompts):,} prompts are fewer than the {steps.batch // steps.answers:,} of a "
-            "step: give more, or lower --batch"
+            "step: give more, or lower --batch-size"
         )
     try:
         import datasets
@@ -137,7 +137,7 @@ def climb(
             return texts.openings(prompts, sampling.max_new_tokens), None, {}
 
         def _save_checkpoint(self, *given: Any) -> None:
-            with written(folder):
+            with writing(folder):
                 super()._save_checkpoint(*given)
 
     def rewards(prompts: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
@@ -223,16 +223,6 @@ def climb(
             base.model.eval()
     if "ref" in network.peft_config:
         network.delete_adapter("ref")
-
-
-@contextmanager
-def written(place: Path) -> Iterator[None]:
-    """InputError where what is written within cannot be, on a full disk say."""
-    try:
-        yield
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch's is a RuntimeError
-        why = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0]
-        raise InputError(f"{place} cannot be written: {why}") from None
 
 
 def last_checkpoint(folder: Path) -> str | None:

@@ -142,7 +142,9 @@ class Guards:
 
     def __post_init__(self) -> None:
         if self.length not in LENGTHS:
-            raise InputError(f"--length must be one of {', '.join(LENGTHS)}; got {self.length!r}")
+            raise InputError(
+                f"--length-control must be one of {', '.join(LENGTHS)}; got {self.length!r}"
+            )
         for name in ("length_penalty", "pessimism"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from murmuration.alignment.writing import writing
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.data.loading import load_demonstrations
 from murmuration.preference.language.base_model import LanguageBase
@@ -51,9 +52,9 @@ class Supervised:
     rate: float = 0.1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch"):
+        for name, option in (("epochs", "--sft-epochs"), ("batch", "--sft-batch-size")):
             if getattr(self, name) < 1:
-                raise InputError(f"--sft-{name} must be at least 1; got {getattr(self, name)}")
+                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise InputError(f"--sft-learning-rate must be a positive number; got {self.rate}")
 
@@ -133,10 +134,8 @@ def _keep(
         },
         written,
     )
-    try:
+    with writing(state):
         replace_file(state, written.getvalue())
-    except OSError as error:
-        raise InputError(f"{state} cannot be written: {error.strerror}") from None
 
 
 def _gradient(

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
-from scipy.special import expit, ndtr
 
 from murmuration.alignment.pool import Pool
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import PublicSeed
+from murmuration.preference.models import declared
 
 #: Which pairs of a prompt's answers are made.
 PAIRS = ("best-worst", "all", "random")
@@ -53,7 +53,8 @@ class Synthesis:
     def __post_init__(self) -> None:
         for name, known in (("pairs", PAIRS), ("labels", LABELS)):
             if (value := getattr(self, name)) not in known:
-                raise InputError(f"--{name} must be one of {', '.join(known)}; got {value!r}")
+                option = "--label-draw" if name == "labels" else f"--{name}"
+                raise InputError(f"{option} must be one of {', '.join(known)}; got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def preferences(pool: Pool, how: Synthesis = Synthesis()) -> Preferences:
     """The pairs of a pool, labelled; those with equal texts or scores are left out and counted."""
     picks = np.random.default_rng([how.seed.value, _PAIRS])
     coins = np.random.default_rng([how.seed.value, _COINS])
-    chance = ndtr if how.model == "thurstone" else expit
+    chance = declared(how.model).chance
     rows: list[dict[str, object]] = []
     left_out: Counter[str] = Counter(dict.fromkeys(LEFT_OUT, 0))
     for prompt, answers, rewards_N in zip(pool.prompts, pool.answers, pool.rewards_PN, strict=True):

@@ -10,20 +10,19 @@ from typing import Annotated, Any
 import click
 import typer
 
-from murmuration.preference.data.data_sets import with_parts
-from murmuration.preference.data.loading import parse_columns
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
-from murmuration.strategies.settings import DATA, Settings, about
+from murmuration.strategies.settings import DATA, Settings, about, option
 
 
 def option_of(declared: "Field[Any]", **more: Any) -> Any:
     """The option of a setting: its name, type, help and choices; keywords are typer's."""
     told, plain = about(declared), about(declared).help.replace("[", r"\[")  # which is markup
     if told.choices:
-        more = {"click_type": click.Choice(told.choices), **more}
+        more = {"click_type": click.Choice(told.names), **more}
     of_bool = isinstance(declared.default, bool)
-    names = [f"--{declared.name.replace('_', '-')}"] if of_bool else []
+    names = [option(declared.name)] if of_bool or told.former else []
+    names += [option(told.former)] if told.former else []
     return typer.Option(*names, help=plain, show_default=False, **more)
 
 
@@ -33,8 +32,8 @@ Columns = Annotated[str | None, _OPTIONS["columns"]]
 Kind = Annotated[str | None, _OPTIONS["kind"]]
 Responses = Annotated[int | None, _OPTIONS["responses"]]
 Labels = Annotated[str | None, _OPTIONS["labels"]]
-MostJudgements = Annotated[int | None, _OPTIONS["most_judgements"]]
-MostCharacters = Annotated[int | None, _OPTIONS["most_characters"]]
+MaxJudgements = Annotated[int | None, _OPTIONS["max_judgements"]]
+MaxCharacters = Annotated[int | None, _OPTIONS["max_characters"]]
 
 UserColumn = Annotated[
     str | None,
@@ -65,6 +64,8 @@ DataConfig = Annotated[
 
 def renamed(columns: str | None, user_column: str | None) -> str:
     """What `--columns` and `--user-column` say, as the first; InputError if they disagree."""
+    from murmuration.preference.data.loading import parse_columns
+
     columns = columns or ""
     if user_column is None:
         return columns
@@ -81,6 +82,8 @@ def renamed(columns: str | None, user_column: str | None) -> str:
 
 def located(source: str | None, split: str | None, config: str | None) -> str | None:
     """A source with its split and configuration; InputError where there is no source for them."""
+    from murmuration.preference.data.data_sets import with_parts
+
     if split is None and config is None:
         return source
     if not source:
@@ -91,8 +94,8 @@ def located(source: str | None, split: str | None, config: str | None) -> str | 
 def schema(
     kind: str | None,
     responses: int | None,
-    most_judgements: int | None,
-    most_characters: int | None,
+    max_judgements: int | None,
+    max_characters: int | None,
     labels: str | None = None,
     one_user_per_row: bool | None = None,
 ) -> Schema:
@@ -100,8 +103,8 @@ def schema(
     given = {
         "kind": kind,
         "responses": responses,
-        "most-judgements": most_judgements,
-        "most-characters": most_characters,
+        "max-judgements": max_judgements,
+        "max-characters": max_characters,
         "labels": labels,
         "one-user-per-row": one_user_per_row,
     }

@@ -9,20 +9,27 @@ from typing import Annotated
 import typer
 
 from murmuration.cli import about_data
+from murmuration.cli.options import meaning
 from murmuration.client.agent.agent import Agent, serve
 from murmuration.client.agent.policy import Policy
 from murmuration.client.store import UserStore, load_for_node
 from murmuration.preference.escaping import get_logger
+from murmuration.privacy import extensions
 
 
 def agent(
-    data: Annotated[Path, typer.Option(help="the judgements of this machine's users")],
+    data: Annotated[Path, typer.Option(help=f"{meaning('data')} Of this machine's users.")],
     policy: Annotated[Path, typer.Option(help="what may leave: policy.toml")],
     state: Annotated[
         Path,
-        typer.Option(help="a private folder: the owner's ledger, and which labels were released"),
+        typer.Option(
+            help="where state is kept. A private folder: the owner's ledger, and which labels were "
+            "released"
+        ),
     ],
-    socket: Annotated[Path, typer.Option(help="where the SuperNode's app finds the agent")],
+    socket: Annotated[
+        Path, typer.Option(help="the agent's socket. Where the SuperNode's app finds it")
+    ],
     group: Annotated[
         str | None, typer.Option(help="let this group use the socket, not only its owner")
     ] = None,
@@ -34,8 +41,8 @@ def agent(
     one_user_per_row: about_data.OneUserPerRow = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
 ) -> None:
     """Answer a node's requests from its users' data, within the owner's policy.
@@ -51,10 +58,11 @@ def agent(
     get_logger("murmuration.agent")  # in one line each
     rules = Policy.load(policy)
     schema = about_data.schema(
-        kind, responses, most_judgements, most_characters, labels, one_user_per_row
+        kind, responses, max_judgements, max_characters, labels, one_user_per_row
     )
     named = about_data.renamed(columns, user_column)
-    hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
+    with extensions.only(rules.extensions):
+        hosted = load_for_node(str(data.expanduser().absolute()), named, schema=schema)
     store = UserStore(hosted, place=-1)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serve(Agent(store, rules, state.expanduser()), socket.expanduser(), group=group, user=user)

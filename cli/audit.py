@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import CONFIDENCE, Task
@@ -25,12 +26,15 @@ def audit(
         typer.Option(help="Which data sets are neighbours. \\[default: the target's first]"),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="Epsilon that the mechanism claims.")
+        float | None, typer.Option(help=f"{meaning('epsilon')} The one that is claimed.")
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials on each data set.")] = None,
     confidence: Annotated[float, typer.Option(help="Confidence of each lower bound.")] = CONFIDENCE,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of all draws. \\[default: a new one, which is printed]")
+        int | None,
+        typer.Option(
+            help=rf"{meaning('seed')} Of all draws. \[default: a new one, which is printed]"
+        ),
     ] = None,
     all_: Annotated[
         bool,
@@ -43,8 +47,8 @@ def audit(
             "checkout, else audits.md]"
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List what can be audited.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Attack mechanisms: lower bounds on epsilon, beside what is claimed.
 

@@ -6,17 +6,18 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.estimation.bounds import Bound, Case, all_bounds
 from murmuration.reporting.live.tables import console, table_of
 
 
 def bounds(
-    users: Annotated[int, typer.Option(help="Number of users, n.")],
-    judgements: Annotated[int, typer.Option(help="Judgements of each user, m.")],
+    users: Annotated[int, typer.Option(help=f"{meaning('users')} n.")],
+    judgements: Annotated[int, typer.Option(help="Judgements of each user. m.")],
     dimension: Annotated[int, typer.Option(help="Number of features, d.")],
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of a user.")],
-    delta: Annotated[float, typer.Option(help="Delta; 0 for pure epsilon.")],
+    epsilon: Annotated[float, typer.Option(help=f"{meaning('epsilon')} Of a user.")],
+    delta: Annotated[float, typer.Option(help=f"{meaning('delta')} 0 for pure epsilon.")],
     feature_bound: Annotated[
         float, typer.Option(help="L: bound on the length of a feature vector.")
     ] = 1.0,
@@ -34,8 +35,8 @@ def bounds(
     failure: Annotated[
         float, typer.Option(help="Alpha: probability that upper bounds fail.")
     ] = 0.05,
-    responses: Annotated[int, typer.Option(help="Responses in each judgement, K.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    responses: Annotated[int, typer.Option(help=f"{meaning('responses')} K.")] = 2,
+    as_json: Json = False,
 ) -> None:
     """Evaluate the papers' upper and lower bounds on the error of the reward model.
 

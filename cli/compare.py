@@ -13,10 +13,12 @@ from rich.table import Table
 
 from murmuration.api.config import make_config
 from murmuration.cli import about_data
+from murmuration.cli.options import WHERE, Json, help_of, meaning
 from murmuration.planning.compare import HEADINGS, Cell, composed_epsilon, write
 from murmuration.planning.compare import compare as compared
-from murmuration.preference.choices import LENGTHS, MODELS
+from murmuration.preference.choices import LENGTHS
 from murmuration.preference.data.judgements import InputError
+from murmuration.preference.models import models
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.live.runs_progress import RunsProgress
 from murmuration.reporting.live.terminal import Terminal
@@ -32,21 +34,21 @@ class Where(StrEnum):
 
 
 def compare(
-    out: Annotated[Path, typer.Option(help="Folder for all runs, the table and the plot.")],
-    data: Annotated[
-        str | None, typer.Option(help="Judgements, as --data of run.", show_default=False)
-    ] = None,
-    test: Annotated[
-        str | None, typer.Option(help="Public test, as --test of run.", show_default=False)
-    ] = None,
+    out: Annotated[
+        Path, typer.Option(help=f"{meaning('out')} Folder for all runs, the table and the plot.")
+    ],
+    data: Annotated[str | None, typer.Option(help=help_of("data"), show_default=False)] = None,
+    test: Annotated[str | None, typer.Option(help=help_of("test"), show_default=False)] = None,
     strategies: Annotated[
         str, typer.Option(help="Strategies, comma-separated; a variant as in aup:published.")
     ] = "uls,nonprivate",
     model: Annotated[
         str | None,
-        typer.Option(help="Model of preferences, as in run.", click_type=click.Choice(MODELS)),
+        typer.Option(help=help_of("model"), click_type=click.Choice(models())),
     ] = None,
-    epsilon: Annotated[str, typer.Option(help="Epsilons, comma-separated.")] = "1,3,8",
+    epsilon: Annotated[
+        str, typer.Option("--epsilons", "--epsilon", help="Epsilons, comma-separated.")
+    ] = "1,3,8",
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
     one_user_per_row: about_data.OneUserPerRow = None,
@@ -54,39 +56,33 @@ def compare(
     data_config: about_data.DataConfig = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
-    delta: Annotated[float, typer.Option(help="Delta.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help=meaning("delta"))] = 1e-5,
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
     ] = Adjacency.ADD_REMOVE,
-    rounds: Annotated[int, typer.Option(help="Rounds.")] = 200,
-    cohort: Annotated[
-        int | None, typer.Option(help="Expected users in a round, as in run.", show_default=False)
-    ] = None,
-    users: Annotated[
-        int | None, typer.Option(help="Number of users to plan for, as in run.", show_default=False)
-    ] = None,
+    rounds: Annotated[int, typer.Option(help=help_of("rounds"))] = 200,
+    cohort: Annotated[int | None, typer.Option(help=help_of("cohort"), show_default=False)] = None,
+    users: Annotated[int | None, typer.Option(help=help_of("users"), show_default=False)] = None,
     seeds: Annotated[int, typer.Option(help="Seeds, each a repetition.")] = 3,
     features: Annotated[
-        str | None, typer.Option(help="Features, as in run.", show_default=False)
+        str | None, typer.Option(help=help_of("features"), show_default=False)
     ] = None,
     length: Annotated[
         str | None,
-        typer.Option(help="How length counts, as in run.", click_type=click.Choice(LENGTHS)),
+        typer.Option(help=help_of("length"), click_type=click.Choice(LENGTHS)),
     ] = None,
     runtime: Annotated[
         Where,
         typer.Option(
-            help="local: one run after the other. ray: side by side, here or on the cluster at "
-            "RAY_ADDRESS; all its machines must then see --out and the files."
+            help=f"{WHERE} local: one run after the other. ray: side by side, here or on the "
+            "cluster at RAY_ADDRESS; all its machines must then see --out and the files."
         ),
     ] = Where.LOCAL,
     cpus_per_run: Annotated[int, typer.Option(help="ray: processors of one run.", min=1)] = 1,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON line at the end.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run strategies at equal (epsilon, delta) and adjacency; a table and a plot with error bars.
 
@@ -96,7 +92,7 @@ def compare(
     try:
         budgets = [float(value) for value in epsilon.split(",")]
     except ValueError:
-        raise InputError(f"--epsilon {epsilon!r}: numbers separated by commas") from None
+        raise InputError(f"--epsilons {epsilon!r}: numbers separated by commas") from None
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     if seeds < 1 or not names:
         raise InputError("--seeds must be at least 1 and --strategies must name one")
@@ -109,8 +105,8 @@ def compare(
         "kind": kind,
         "responses": responses,
         "labels": labels,
-        "most_judgements": most_judgements,
-        "most_characters": most_characters,
+        "max_judgements": max_judgements,
+        "max_characters": max_characters,
         "delta": delta,
         "adjacency": adjacency.value,
         "rounds": rounds,

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from murmuration.api.looking import data as look_at_data
 from murmuration.cli import about_data
+from murmuration.cli.options import meaning
 from murmuration.planning import advice, look
 from murmuration.planning.plan import plan
-from murmuration.preference.choices import MODELS
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.models import MODELS
 from murmuration.reporting.live.tables import console as terminal
 from murmuration.reporting.live.tables import table_of
 from murmuration.strategies.settings import ROUNDS, Settings, usual_cohort
@@ -47,10 +48,10 @@ def data(
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
     labels: about_data.Labels = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     epsilon: Annotated[
-        float, typer.Option(help="The epsilon that you have in mind.", min=0.0)
+        float, typer.Option(help=f"{meaning('epsilon')} The one that you have in mind.", min=0.0)
     ] = Settings.epsilon,
 ) -> None:
     """Look at judgements before a budget is spent: what they hold, what a run would make of them.
@@ -68,8 +69,8 @@ def data(
         kind=kind,
         responses=responses,
         labels=labels,
-        most_judgements=most_judgements,
-        most_characters=most_characters,
+        max_judgements=max_judgements,
+        max_characters=max_characters,
         one_user_per_row=one_user_per_row,
     )
     console = terminal()

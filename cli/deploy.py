@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from murmuration.cli import about_data
-from murmuration.cli.options import ReportTo, RunName, of_setting
+from murmuration.cli.options import ReportTo, RunName, help_of
+from murmuration.cli.setting_options import of_setting
 from murmuration.deploy.certificates import write_new
 from murmuration.deploy.client import (
     Client,
@@ -37,7 +38,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.reporting.live.tracking import tracked
 from murmuration.server.registration import registration_for
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig, refuse_seed
+from murmuration.strategies.config import FORMER, RunConfig, refuse_seed
 
 deploy = typer.Typer(
     help="Deploy on separate machines: write keys and commands, run a client, look after it.",
@@ -56,27 +57,30 @@ def init(
     clients: Annotated[
         str, typer.Option(help="clients, and how many users each may host (1): alice,bob:200")
     ],
-    port: Annotated[int, typer.Option(help="port of the SuperLink")] = 8100,
+    port: Annotated[int, typer.Option(help="port to listen on. Of the SuperLink")] = 8100,
     users: Annotated[
         int,
         typer.Option(
-            help="number of users to plan for, a public constant; 0: all that the clients may host",
+            help="number of users. To plan for, a public constant; 0: all that the clients may "
+            "host",
             show_default=False,
         ),
     ] = 0,
     cohort: Annotated[
         int,
         typer.Option(
-            help="expected users in a round; 0: a fifth, at least 100 (or all), at most 500",
+            help="expected users in a round. 0: a fifth, at least 100 (or all), at most 500",
             show_default=False,
         ),
     ] = 0,
-    epsilon: Annotated[float, typer.Option(help="privacy budget of one run")] = Terms.epsilon,
-    delta: Annotated[float, typer.Option(help="delta of one run")] = Terms.delta,
-    rounds: Annotated[int, typer.Option(help="rounds of one run")] = Terms.rounds,
-    clip: Annotated[float, typer.Option(help="clip norm of a user's part of a round")] = Terms.clip,
+    epsilon: Annotated[float, typer.Option(help="privacy budget. Of one run")] = Terms.epsilon,
+    delta: Annotated[float, typer.Option(help="delta of the promise. Of one run")] = Terms.delta,
+    rounds: Annotated[int, typer.Option(help="rounds of training. Of one run")] = Terms.rounds,
+    clip_norm: Annotated[
+        float, typer.Option("--clip-norm", "--clip", help="clip norm of a user's gradient")
+    ] = Terms.clip_norm,
     group_size: Annotated[
-        int, typer.Option(help="judgements of a user that count in a round")
+        int, typer.Option(help="most judgements (or texts) of a user in a round")
     ] = Terms.group_size,
     repeats: Annotated[
         int, typer.Option(help="how often a node answers the same round, if the server crashes")
@@ -94,7 +98,7 @@ def init(
         epsilon=epsilon,
         delta=delta,
         rounds=rounds,
-        clip=clip,
+        clip_norm=clip_norm,
         group_size=group_size,
         repeats=repeats,
     )
@@ -110,11 +114,14 @@ def init(
 def client(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="the client's folder")],
     data: Annotated[
-        Path | None, typer.Option(help="the judgements of this machine's users")
+        Path | None,
+        typer.Option(help="the judgements (or other rows) to read. Of this machine's users"),
     ] = None,
     socket: Annotated[
         Path | None,
-        typer.Option(help="instead of --data: the socket of a running agent; run only the node"),
+        typer.Option(
+            help="the agent's socket. Instead of --data, of a running agent: run only the node"
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="only check and report; run nothing")
@@ -124,17 +131,20 @@ def client(
     one_user_per_row: about_data.OneUserPerRow = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     labels: about_data.Labels = None,
-    port: Annotated[int, typer.Option(help="port of the SuperNode, on this machine only")] = 9094,
+    port: Annotated[
+        int, typer.Option(help="port to listen on. Of the SuperNode, on this machine only")
+    ] = 9094,
     node_user: Annotated[
         str | None, typer.Option(help="run the server's code as this user (needs root)")
     ] = None,
     state: Annotated[
         Path | None,
         typer.Option(
-            help="a folder of your own: ledger, keys, logs \\[default: DIR-state, beside DIR]",
+            help="where state is kept. A folder of your own: ledger, keys, logs "
+            "\\[default: DIR-state, beside DIR]",
             show_default=False,
         ),
     ] = None,
@@ -154,7 +164,7 @@ def client(
             run_node(found, socket or Path(), port=port, node_user=node_user, say=_say)
         return
     schema = about_data.schema(
-        kind, responses, most_judgements, most_characters, labels, one_user_per_row
+        kind, responses, max_judgements, max_characters, labels, one_user_per_row
     )
     named = about_data.renamed(columns, user_column)
     judgements, lines, well = checks(found, data, named, schema)
@@ -203,7 +213,7 @@ def units(
 @deploy.command("register")
 def registered(
     folder: Folder,
-    wait: Annotated[float, typer.Option(help="seconds to wait for the SuperLink")] = 120.0,
+    wait: Annotated[float, typer.Option(help="seconds to wait. For the SuperLink")] = 120.0,
 ) -> None:
     """Register every client's key that is not registered yet; safe to repeat."""
     register(folder, wait=wait, say=_say)
@@ -212,7 +222,7 @@ def registered(
 @deploy.command("doctor")
 def doctor(
     folder: Folder,
-    wait: Annotated[float, typer.Option(help="seconds to wait until all is well")] = 0.0,
+    wait: Annotated[float, typer.Option(help="seconds to wait. Until all is well")] = 0.0,
 ) -> None:
     """Say what is reachable, registered and version-matched; exit 1 if something is not."""
     deadline = time.monotonic() + wait
@@ -230,11 +240,11 @@ def doctor(
 @deploy.command("run")
 def run(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="the run's folder, on this machine")],
+    out: Annotated[Path, typer.Option(help="where to write. The run's folder, on this machine")],
     users: Annotated[
         int | None,
         typer.Option(
-            help="number of users to plan for, a public constant "
+            help="number of users. To plan for, a public constant "
             "\\[default: as in server/run.toml]",
             show_default=False,
         ),
@@ -242,12 +252,14 @@ def run(
     setting: Annotated[
         list[str], typer.Option("--set", help="any setting of a run: --set rounds=50")
     ] = [],  # noqa: B006 (typer reads it once)
-    timeout: Annotated[float, typer.Option(help="seconds to wait for a round's nodes")] = 30.0,
-    least_nodes: Annotated[
+    timeout: Annotated[float, typer.Option(help=help_of("timeout"))] = 30.0,
+    min_nodes: Annotated[
         float,
         typer.Option(
+            "--min-nodes",
+            "--least-nodes",
             help="registered nodes that must be online before each round: a number, or a share "
-            "below 1"
+            "below 1",
         ),
     ] = 0.5,
     refresh: Annotated[
@@ -276,7 +288,7 @@ def run(
         {
             "out": str(out.expanduser().absolute()),
             "timeout": timeout,
-            "least_nodes": least_nodes,
+            "min_nodes": min_nodes,
             "refresh": usual if refresh is None else refresh,
             "resume": resume,
             "accept_ledger_loss": accept_ledger_loss,
@@ -303,7 +315,8 @@ def parsed(settings: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in settings:
         name, separator, value = text.partition("=")
-        field = fields.get(name.strip().replace("-", "_"))
+        written = name.strip().replace("-", "_")
+        field = fields.get(FORMER.get(written, written))
         if not separator or field is None:
             raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(fields)}")
         kind = type(field.default)

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from murmuration.api.ledgers import verify
+from murmuration.cli.options import Json
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.terms import Caveat
@@ -37,6 +38,7 @@ def ledger(
     every: Annotated[
         bool,
         typer.Option(
+            "--all-runs",
             "--all",
             help="Add up what all runs below a folder cost whoever was in them: for you alone.",
         ),
@@ -49,7 +51,7 @@ def ledger(
             "from it by dp-accounting without Murmuration, beside a run's ledger.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show a ledger, verify it, and say what was spent; exit 1 if it is not whole.
 
@@ -58,7 +60,9 @@ def ledger(
     """
     if every:
         if expect:
-            raise InputError("--expect is about one ledger, and --all about all below a folder")
+            raise InputError(
+                "--expect is about one ledger, and --all-runs about all below a folder"
+            )
         _say_book(book(place.expanduser()), as_json)
         return
     expected = _head(expect) if expect else None

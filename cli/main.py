@@ -14,9 +14,8 @@ import click
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.escaping import visible
-from murmuration.preference.online import online
 from murmuration.quiet import quiet_libraries
 from murmuration.reporting.live.terminal import Terminal, guard_streams
 
@@ -121,7 +120,7 @@ def imported(name: str) -> click.Command:
         holder.add_typer(found, name=name)
     else:
         holder.command(name, cls=getattr(file, "COMMAND", TyperCommand))(found)
-    made = _with_help(typer.main.get_group(holder).commands[name])
+    made = _finished(typer.main.get_group(holder).commands[name])
     if name in _LOADING:
         made.params.append(_online_option())
     return made
@@ -131,6 +130,8 @@ def _online_option() -> click.Option:
     """`--online`, the same for all commands that load what a file names."""
 
     def say(ctx: click.Context, _: click.Parameter, said: bool) -> None:
+        from murmuration.preference.online import online
+
         if said:
             ctx.with_resource(online())
 
@@ -149,13 +150,17 @@ def _online_option() -> click.Option:
     )
 
 
-def _with_help(command: click.Command) -> click.Command:
-    """The command with the help of its arguments, which Typer 0.20 loses under Click 8.5.
+def _finished(command: click.Command) -> click.Command:
+    """The command with former names of its options hidden (``cli.options``), and with the help of
+    its arguments, which Typer 0.20 loses under Click 8.5.
 
     Flower takes no later Typer.
     """
+    from murmuration.cli.options import with_former_names
+
     for below in getattr(command, "commands", {}).values():
-        _with_help(below)
+        _finished(below)
+    command.params = [with_former_names(parameter) for parameter in command.params]
     declared = get_type_hints(command.callback, include_extras=True) if command.callback else {}
     for parameter in command.params:
         if isinstance(parameter, TyperArgument) and parameter.help is None:
@@ -198,7 +203,7 @@ def _options(
 #: What a user can mend and its exit code, by where the class is: those files need libraries that
 #: take seconds to import, and whatever is raised has been imported.
 _MENDABLE = (
-    ("murmuration.preference.data.rows", "InputError", 2),
+    ("murmuration.preference.data.errors", "InputError", 2),
     ("murmuration.sims.runtimes.flower", "FlowerRunFailed", 1),
     ("murmuration.strategies.protocol.availability", "RunAborted", 1),
 )

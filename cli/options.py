@@ -1,23 +1,41 @@
-"""Options of commands, made from the declarations of settings.
+"""Options that several commands have; of no strategy, as in ``cli.about_data``.
 
-A setting's option has the setting's name, type, help and choices; None means: not given. Typer
-reads a command's options from its signature, which is why one is made here.
+One name has one meaning, unit and type in every command: its help begins with the same sentence,
+and what a command adds stands behind it. A former name is read for one version, and shown nowhere:
+it is declared as an option's second name, or as its setting's ``former``.
 """
 
-import inspect
-from dataclasses import Field, fields
+import copy
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Annotated, Any
 
 import click
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperOption
 
-from murmuration.cli.about_data import option_of
-from murmuration.reporting.live.tracking import CHOICES
-from murmuration.strategies import registry
-from murmuration.strategies.config import OWN_SETTINGS, RunConfig, parse_delta
-from murmuration.strategies.settings import OF_STRATEGY, OUTPUT, PANELS, about
+from murmuration.reporting.live.tracker_names import CHOICES
+from murmuration.strategies.settings import OUTPUT, Settings, about
 
+_HELP = {field.name: about(field).help for field in fields(Settings)}
+#: What help begins with, of options that are no settings.
+JSON = "Print the result as one JSON line."
+WHERE = "Where it runs."
+GENERATIONS = "Answers to each prompt."
+LIMIT = "How many prompts, from the first."
+PROMPTS = (
+    "A file (or other source, as --data of a run) with `prompt` in each row, or `population:seen` "
+    "or `population:unseen` for fresh ones of the embedded population."
+)
+PROMPTS_PUBLIC = "Declare that the prompts were public before any user saw them."
+REWARD = "A saved reward model, as in RUN/model."
+REWARD_PRIVACY = (
+    "Privacy cost of the reward, where its folder does not record it: `public`, or the ledgers of "
+    "its runs, comma-separated."
+)
+AUDIT = "A file with what `murmuration audit TARGET --json` printed."
+
+Json = Annotated[bool, typer.Option("--json", help=JSON)]
 #: Of commands that write ``metrics.jsonl``.
 ReportTo = Annotated[
     str | None,
@@ -40,53 +58,47 @@ RunName = Annotated[
 ]
 
 
-def of_setting(name: str, **more: Any) -> Any:
-    """The option of a setting; keywords are typer's."""
-    declared = next(field for field in fields(RunConfig) if field.name == name)
-    if name == "strategy":
-        # Known when --help is asked for.
-        more |= {"click_type": click.Choice(list(registry.strategies())), "is_eager": True}
-    if name == "delta":
-        more |= {"parser": parse_delta}
-    return option_of(declared, **more)
+def help_of(name: str) -> str:
+    """Return the help of a setting without its default, for a command that has another."""
+    return _HELP[name].partition("[default")[0].strip()
 
 
-def panel_of(declared: "Field[Any]") -> str:
-    """The panel of ``--help`` in which a setting stands."""
-    _, names = OWN_SETTINGS.get(declared.name, (declared, ()))
-    return f"{OF_STRATEGY} {', '.join(names)}" if names else about(declared).panel
+def meaning(name: str) -> str:
+    """Return the sentence that a setting's help begins with, for a command that adds its own."""
+    return f"{help_of(name).partition('. ')[0].removesuffix('.')}."
 
 
-def setting_parameters() -> list[inspect.Parameter]:
-    """Parameters of a command for every setting of a simulation, in the order of the panels."""
-    offered = [field for field in fields(RunConfig) if not about(field).deployed]
-    order = {panel: place for place, panel in enumerate(PANELS)}
-    offered.sort(key=lambda field: order.get(panel_of(field), len(PANELS)))  # else as declared
-    return [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                type(field.default) | None,
-                of_setting(field.name, rich_help_panel=panel_of(field)),
-            ],
-        )
-        for field in offered
-    ]
+class RenamedOption(TyperOption):
+    """An option that is also read under its former names, which no help shows."""
+
+    def __init__(self, declared: TyperOption) -> None:
+        self.__dict__.update(declared.__dict__)
+        self.opts, self.secondary_opts = declared.opts[:1], declared.secondary_opts[:1]
+        self.former = copy.copy(declared)
+        self.former.name = f"former {declared.name}"
+        self.former.opts = declared.opts[1:]
+        self.former.secondary_opts = declared.secondary_opts[1:]
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser read both, each to a place of its own."""
+        super().add_to_parser(parser, ctx)
+        self.former.add_to_parser(parser, ctx)
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> Any:
+        """Return what was given under either name; a click.UsageError if both were."""
+        assert self.name and self.former.name
+        if self.former.name in opts:
+            if self.name in opts:
+                former = self.former.opts[0]
+                raise click.UsageError(
+                    f"{former} is the former name of {self.opts[0]}: give one of them", ctx
+                )
+            opts = {**opts, self.name: opts[self.former.name]}
+        return super().consume_value(ctx, opts)
 
 
-class WithStrategyHelp(TyperCommand):
-    """A command whose ``--strategy NAME --help`` shows only what that strategy can use."""
-
-    def get_help(self, ctx: click.Context) -> str:
-        """As for any command, after hiding what is of other strategies."""
-        if (name := ctx.params.get("strategy")) in registry.strategies():
-            steps = {field.name for field in fields(RunConfig) if about(field).steps} | {"cohort"}
-            without = steps if registry.named(name).rounds else set()
-            for parameter in self.params:
-                _, names = OWN_SETTINGS.get(parameter.name or "", (None, (name,)))
-                usable = name in names and parameter.name not in without
-                if not usable and isinstance(parameter, click.Option):
-                    parameter.hidden = True
-        return super().get_help(ctx)
+def with_former_names(parameter: click.Parameter) -> click.Parameter:
+    """Return a command's parameter so that all its names but the first are hidden."""
+    if isinstance(parameter, TyperOption) and len(parameter.opts) > 1:
+        return RenamedOption(parameter)
+    return parameter

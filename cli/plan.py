@@ -3,65 +3,47 @@
 import json
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.table import Table
 
 from murmuration.cli import about_data
+from murmuration.cli.options import Json, help_of, meaning
+from murmuration.cli.setting_options import of_setting
 from murmuration.planning import advice
 from murmuration.planning.plan import plan as solve_plan
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.live.terminal import Terminal
-from murmuration.strategies import registry
-from murmuration.strategies.config import OWN_SETTINGS
 from murmuration.strategies.planning import SIX
-from murmuration.strategies.settings import about
-
-
-def _choices(name: str) -> click.Choice[str]:
-    return click.Choice(about(OWN_SETTINGS[name][0]).choices)
 
 
 def plan(
-    strategy: Annotated[
-        str, typer.Option(help="Algorithm.", click_type=click.Choice(list(registry.strategies())))
-    ] = "uls",
-    epsilon: Annotated[float | None, typer.Option(help="Privacy budget.")] = None,
+    strategy: Annotated[str, of_setting("strategy")] = "uls",
+    epsilon: Annotated[float | None, typer.Option(help=help_of("epsilon"))] = None,
     noise_multiplier: Annotated[
         float | None,
         typer.Option(help="Standard deviation of the noise, divided by the clip norm."),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds.")] = None,
+    rounds: Annotated[int | None, typer.Option(help=help_of("rounds"))] = None,
     cohort: Annotated[
         int | None,
         typer.Option(
-            help="Expected users in a round. Left out beside another number, it is chosen as in "
+            help=f"{meaning('cohort')} Left out beside another number, it is chosen as in "
             "run: a fifth of --users, at least 100 (or all) and at most 500."
         ),
     ] = None,
-    users: Annotated[
-        int | None, typer.Option(help="Number of users to train on, as a public figure.")
-    ] = None,
-    delta: Annotated[
-        str | None, typer.Option(help="Delta, or n^-1.1: of the number of users.")
-    ] = None,
+    users: Annotated[int | None, typer.Option(help=help_of("users"))] = None,
+    delta: Annotated[str | None, typer.Option(help=help_of("delta"))] = None,
     group_size: Annotated[
-        int | None, typer.Option(help="els, group: most judgements that a user keeps.")
+        int | None, typer.Option(help=f"{meaning('group_size')} For els and group.")
     ] = None,
-    sampling_probability: Annotated[
-        float | None,
-        typer.Option(help="els, group: probability of each kept judgement to be in a round."),
-    ] = None,
+    sampling_probability: Annotated[float | None, of_setting("sampling_probability")] = None,
     variant: Annotated[
         str,
-        typer.Option(help="aup: variant.", click_type=_choices("variant")),
+        of_setting("variant"),
     ] = "centred",
     adaptation: Annotated[
         str,
-        typer.Option(
-            help="aup centred: how the radius adapts.",
-            click_type=_choices("adaptation"),
-        ),
+        of_setting("adaptation"),
     ] = "quantile",
     adjacency: Annotated[
         Adjacency, typer.Option(help="Which data sets are neighbours.")
@@ -69,14 +51,14 @@ def plan(
     heldout: Annotated[
         float | None,
         typer.Option(
-            help="Share of users held out, besides --users, where there is no --test.",
+            help=f"{meaning('heldout')} Besides --users.",
             show_default=False,
         ),
     ] = None,
     heldout_epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Budget for the accuracy on them. [default: as in run]".replace("[", r"\["),
+            help=rf"{meaning('heldout_epsilon')} \[default: as in run]",
             show_default=False,
         ),
     ] = None,
@@ -94,7 +76,9 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    features: Annotated[str, typer.Option(help="--optimize: as in run.")] = "hashing",
+    features: Annotated[
+        str, typer.Option(help=f"{meaning('features')} For --optimize.")
+    ] = "hashing",
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
     one_user_per_row: about_data.OneUserPerRow = None,
@@ -102,12 +86,12 @@ def plan(
     data_config: about_data.DataConfig = None,
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     batch_users: Annotated[
-        bool, typer.Option("--batch-users", help="As in run; does not change epsilon.")
+        bool, typer.Option("--batch-users", help=help_of("batch_users"))
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Solve for the one of epsilon, noise multiplier, rounds, cohort, users, delta left out.
 

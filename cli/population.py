@@ -5,14 +5,15 @@ from typing import Annotated
 
 import typer
 
+from murmuration.cli.options import meaning
 from murmuration.preference.data.judgements import InputError
 from murmuration.sims.population.population import Population, write
 
 
 def population(
-    out: Annotated[Path, typer.Option(help="Folder for the files.")],
-    users: Annotated[int, typer.Option(help="Users in the training split.")] = 2500,
-    seed: Annotated[int, typer.Option(help="Which population.")] = 0,
+    out: Annotated[Path, typer.Option(help=f"{meaning('out')} Folder for the files.")],
+    users: Annotated[int, typer.Option(help=f"{meaning('users')} In the training split.")] = 2500,
+    seed: Annotated[int, typer.Option(help=f"{meaning('seed')} Which population.")] = 0,
 ) -> None:
     """Write train, test and unseen-topic judgements of a synthetic population, and its truth."""
     try:

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from murmuration.cli import about_data
+from murmuration.cli.options import Json, help_of, meaning
 from murmuration.client.labels.memory import Answer, LabelState, Spend
 from murmuration.client.store import load_judged
 from murmuration.preference.data.data_sets import absolute
@@ -35,15 +36,16 @@ from murmuration.reporting.live.tables import console
 
 def privatize(
     data: Annotated[
-        str | None, typer.Option(help="Judgements, as for `murmuration run --data`.")
+        str | None, typer.Option(help=f"{meaning('data')} As for `murmuration run --data`.")
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="Privacy budget of a user, or of an item: see --level.")
+        float | None,
+        typer.Option(help=f"{meaning('epsilon')} Of a user, or of an item: see --level."),
     ] = None,
     level: Annotated[
         str,
         typer.Option(
-            help="user: all labels of a user together. item: each label by itself.",
+            help="user: epsilon is for all labels of a user together. item: for each label.",
             click_type=click.Choice(["user", "item"]),
         ),
     ] = "user",
@@ -57,15 +59,21 @@ def privatize(
         ),
     ] = None,
     delta: Annotated[
-        float, typer.Option(help="At user level: allow a larger epsilon for each label.")
+        float,
+        typer.Option(
+            help=f"{meaning('delta')} At user level it allows a larger epsilon for each label."
+        ),
     ] = 0.0,
     state: Annotated[
         Path | None,
         typer.Option(
-            help="File that remembers which labels were released; keep it, and keep it private."
+            help="Where state is kept. The file that remembers which labels were released; keep "
+            "it, and keep it private."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The .jsonl or .jsonl.gz file to write.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help=f"{meaning('out')} A .jsonl or .jsonl.gz file.")
+    ] = None,
     columns: about_data.Columns = None,
     user_column: about_data.UserColumn = None,
     one_user_per_row: about_data.OneUserPerRow = None,
@@ -73,18 +81,16 @@ def privatize(
     data_config: about_data.DataConfig = None,
     on_bad_rows: Annotated[
         str,
-        typer.Option(
-            help="refuse, or skip: leave bad rows out.", click_type=click.Choice(["refuse", "skip"])
-        ),
+        typer.Option(help=help_of("on_bad_rows"), click_type=click.Choice(["refuse", "skip"])),
     ] = "refuse",
     kind: about_data.Kind = None,
     responses: about_data.Responses = None,
-    most_judgements: about_data.MostJudgements = None,
-    most_characters: about_data.MostCharacters = None,
+    max_judgements: about_data.MaxJudgements = None,
+    max_characters: about_data.MaxCharacters = None,
     show_state: Annotated[
         Path | None, typer.Option(help="Show what each user has spent, by a state file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Randomize the labels of judgements, once and for all, and record how likely each is false.
 
@@ -109,8 +115,8 @@ def privatize(
         about_data.schema(
             kind,
             responses,
-            most_judgements,
-            most_characters,
+            max_judgements,
+            max_characters,
             one_user_per_row=one_user_per_row,
         ),
     )

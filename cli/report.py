@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from murmuration.cli.options import AUDIT, Json, meaning
 from murmuration.preference.data.rows import InputError
 from murmuration.reporting.live.terminal import Terminal
 
@@ -21,14 +22,14 @@ def report(
             "goes into private/: do not publish it unless the data are public."
         ),
     ] = None,
-    audit: Annotated[
-        Path | None, typer.Option(help="A file with what `murmuration audit --json` printed.")
-    ] = None,
+    audit: Annotated[Path | None, typer.Option(help=AUDIT)] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help=r"Of several runs: the page. \[default: runs-compared.html]"),
+        typer.Option(
+            help=rf"{meaning('out')} Of several runs: the page. \[default: runs-compared.html]"
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the report of a run again, or compare runs: a page and a table.
 

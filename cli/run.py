@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from murmuration.api.config import make_config, with_file
 from murmuration.cli import about_data
-from murmuration.cli.options import ReportTo, RunName, WithStrategyHelp, setting_parameters
+from murmuration.cli.options import JSON, WHERE, ReportTo, RunName
+from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.reporting.live.terminal import Terminal
-from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.settings import OUTPUT, RUNTIME
 
@@ -38,8 +37,8 @@ def run(
     runtime: Annotated[
         Runtime,
         typer.Option(
-            help="local: this process. flower: flwr run, own SuperLink. ray: Ray actors, here or "
-            "on the cluster at RAY_ADDRESS.",
+            help=f"{WHERE} local: this process. flower: flwr run, own SuperLink. ray: Ray actors, "
+            "here or on the cluster at RAY_ADDRESS.",
             rich_help_panel=RUNTIME,
         ),
     ] = Runtime.LOCAL,
@@ -65,7 +64,7 @@ def run(
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="Print the result as one JSON line.", rich_help_panel=OUTPUT),
+        typer.Option("--json", help=JSON, rich_help_panel=OUTPUT),
     ] = False,
     user_column: about_data.UserColumn = None,
     split: about_data.Split = None,
@@ -78,13 +77,17 @@ def run(
 
     Writes a folder with config, ledger, metrics, model, plots and report. A run that was
     interrupted continues with --resume --out FOLDER; other options need not be repeated.
+
+    Shown are the options that most runs need. `--strategy NAME --help` or `--task NAME --help`
+    adds those of a strategy or task, `--help-all` all there are.
     """
+    from murmuration.api.config import make_config, with_file
     from murmuration.api.training import train_config
     from murmuration.reporting.live.live_view import summary
+    from murmuration.sims.runtimes.ray_cluster import Workers
 
     given = {name: value for name, value in given.items() if value is not None}
-    if config is not None:
-        given = with_file(config, given)
+    given = with_file(config, given) if config else given
     if user_column is not None:
         given["columns"] = about_data.renamed(given.get("columns"), user_column)
     if (data := about_data.located(given.get("data"), split, data_config)) is not None:
@@ -105,8 +108,8 @@ def run(
         Terminal().print(summary(finished.result))
 
 
-#: Its class, whose help depends on the strategy that is named.
-COMMAND = WithStrategyHelp
+#: Its class, whose help depends on the strategy and the task that are named.
+COMMAND = RunCommand
 
 # Typer reads options from the signature; those of settings take the place of ``given``.
 _SIGNATURE = inspect.signature(run)

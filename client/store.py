@@ -7,7 +7,7 @@ is ignored there. It numbers its users in the order of their ids: that of the fi
 something about their judgements.
 
 What a deployed node's rows are is declared in its node-config, under the names of the options:
-``kind``, ``responses``, ``labels``, ``most-judgements``, ``most-characters``,
+``kind``, ``responses``, ``labels``, ``max-judgements``, ``max-characters``,
 ``one-user-per-row``. Whatever is wrong
 with a row is its user's alone: it is left out, the user stays, and only the node's own log is told.
 In a simulation the data are the operator's own, and bad rows are refused unless told otherwise.

@@ -52,6 +52,7 @@ from murmuration.deploy.processes import (
 from murmuration.deploy.terms import RUN
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import PAIRS, Schema
+from murmuration.privacy import extensions
 from murmuration.reporting.figures import counted
 from murmuration.strategies import registry
 from murmuration.strategies.local_label import LOCAL_LABEL
@@ -184,7 +185,9 @@ def describe(client: Client, judgements: Judgements) -> list[str]:
 
 def spent(client: Client) -> list[str]:
     """What has left this machine so far, in lines; InputError if its ledger is damaged."""
-    ledger, policy = own_ledger(client.state), client.policy
+    policy = client.policy
+    with extensions.only(policy.extensions):
+        ledger = own_ledger(client.state)
     if not ledger.head.hash:
         return ["So far nothing has left."]
     found = [

@@ -21,6 +21,7 @@ from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.deploy.terms import read_settings, usual_run
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError
+from murmuration.privacy import extensions
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
@@ -56,6 +57,11 @@ def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[st
     Raises:
         InputError: there is no such run, or the own ledger is damaged.
     """
+    with extensions.only(policy.extensions):
+        return _compared(run, policy, state, hosted)
+
+
+def _compared(run: Path, policy: Policy, state: Path, hosted: int) -> tuple[str, bool]:
     config = usual_run(read_settings(run))
     _check_names_nothing(config)
     work = usual_request(config)

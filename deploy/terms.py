@@ -19,7 +19,7 @@ import tomli_w
 
 from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.judgements import InputError
-from murmuration.strategies.config import RunConfig
+from murmuration.strategies.config import RunConfig, present_names
 from murmuration.strategies.settings import usual_cohort
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
@@ -39,7 +39,7 @@ class Terms:
         epsilon: of one run, which is all that a policy pays for.
         delta: of the run, and at which the policy counts.
         rounds: of one run.
-        clip: the length of one user's part of a round.
+        clip_norm: the length of one user's part of a round.
         group_size: the most judgements of a user that count in a round.
         repeats: how often a round, or the accuracy at the end, is answered where a server crashed.
 
@@ -51,7 +51,7 @@ class Terms:
     epsilon: float = 3.0
     delta: float = 1e-6
     rounds: int = 200
-    clip: float = DEFAULT_CLIP
+    clip_norm: float = DEFAULT_CLIP
     group_size: int = DEFAULT_GROUP_SIZE
     repeats: int = 2
 
@@ -65,8 +65,8 @@ class Terms:
                 )
         if self.cohort > self.users:
             raise InputError(f"--cohort {self.cohort} is more than --users {self.users}")
-        if not self.clip > 0.0:
-            raise InputError(f"--clip must be above 0; got {self.clip}")
+        if not self.clip_norm > 0.0:
+            raise InputError(f"--clip-norm must be above 0; got {self.clip_norm}")
         _ = self.run, self.policy
 
     @property
@@ -89,7 +89,7 @@ class Terms:
             adjacency=self.run.adjacency,
             max_epsilon=self.epsilon,
             delta=self.delta,
-            max_clip=self.clip,
+            max_clip=self.clip_norm,
             max_group_size=self.group_size,
             max_rounds=self.rounds * self.repeats,
             max_repeats=self.repeats,
@@ -120,7 +120,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         InputError: it cannot be read, or there is no run with them.
     """
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = present_names(tomllib.loads(path.read_text(encoding="utf-8")))
         usual_run(settings)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from murmuration.cli.main import COMMANDS, imported
+from murmuration.cli.options import RenamedOption
 
 PAGE = Path(__file__).resolve().parent / "reference" / "commands.md"
 
@@ -24,7 +25,8 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Commands"
     yield ""
-    yield "Every command with its arguments and options, as `murmuration COMMAND --help` has them."
+    yield "Every command with its arguments and options, as `murmuration COMMAND --help` has them"
+    yield "(of `run`: `--help-all`)."
     yield "Written by `python docs/write_commands.py`."
     yield ""
     yield "| command | what it does |"
@@ -33,8 +35,33 @@ def _lines() -> Iterator[str]:
         yield f"| [`{name}`](#murmuration-{name}) | {_cell(told)} |"
     yield ""
     yield "`murmuration --version` tells the version."
+    yield ""
+    yield "An option's name means the same in every command. These had other names in the last"
+    yield "version; they are read for one more, also in files of settings:"
+    yield ""
+    yield "| former name | name | of |"
+    yield "|---|---|---|"
+    for (former, name), commands in sorted(_renamed().items()):
+        yield f"| `{former}` | `{name}` | {', '.join(commands)} |"
     for name in COMMANDS:
         yield from _command(f"murmuration {name}", imported(name), "##")
+
+
+def _renamed() -> dict[tuple[str, str], list[str]]:
+    """Return the commands that read an option under a former name, by that and its name."""
+    renamed: dict[tuple[str, str], list[str]] = {}
+
+    def walk(called: str, command: click.Command) -> None:
+        for name, below in getattr(command, "commands", {}).items():
+            walk(f"{called} {name}", below)
+        for option in command.params:
+            if isinstance(option, RenamedOption):
+                names = (option.former.opts[0], option.opts[0])
+                renamed.setdefault(names, []).append(f"`{called}`")
+
+    for name in COMMANDS:
+        walk(name, imported(name))
+    return renamed
 
 
 def _command(called: str, command: click.Command, mark: str) -> Iterator[str]:
@@ -53,8 +80,7 @@ def _command(called: str, command: click.Command, mark: str) -> Iterator[str]:
     yield "| argument or option | takes | default | what it is |"
     yield "|---|---|---|---|"
     for parameter in command.params:
-        if not getattr(parameter, "hidden", False):
-            yield f"| {' | '.join(_row(parameter))} |"
+        yield f"| {' | '.join(_row(parameter))} |"
 
 
 def _row(parameter: click.Parameter) -> tuple[str, str, str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import tomli_w
 
-from murmuration.cli.options import panel_of
+from murmuration.cli.setting_options import panel_of
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig

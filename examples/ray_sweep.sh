@@ -5,5 +5,5 @@
 #
 # Every run has the same promise. If the sweep is interrupted, the same command continues it.
 set -euo pipefail
-murmuration compare --runtime ray --strategies uls,aup,group --epsilon 1,3 --seeds 2 --delta 1e-5 \
+murmuration compare --runtime ray --strategies uls,aup,group --epsilons 1,3 --seeds 2 --delta 1e-5 \
   --rounds 50 --cohort 500 --out "${1:-runs/sweep}" "${@:2}"

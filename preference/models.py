@@ -3,8 +3,7 @@
 A judgement over K responses enters as its W = K − 1 logits z_k = r(first) − r(other_k), where the
 first is the preferred one (`preference.linear.examples`). A model gives the loss of a judgement and
 the derivative of the loss by each logit, its slopes; a linear head's gradient is then the sum of
-slopes times rows. Slopes are written out, not left to automatic differentiation: they are most of
-the work of a round, and stable for logits of any size.
+slopes times rows (`preference.likelihoods`).
 
 - `btl` (Bradley, Terry, Luce): P(first is preferred) = σ(z). Pairs.
 - `thurstone`: P(first is preferred) = Φ(z), the Gaussian distribution function. Pairs.
@@ -17,7 +16,9 @@ the work of a round, and stable for logits of any size.
 - `thumbs`: P(thumbs up) = σ(r + b), z = r, with an offset b of the user's own: see
   `preference.linear.offsets`. Not a judgement's loss but a user's; the model is given one user's
   judgements at a time, all that count.
-- `pair_model(name, link)`: any link F of your own for pairs.
+
+Another package brings a model by an entry point `murmuration.losses`, which is named as the model
+and leads to its `PreferenceLoss`; `pair_loss` makes one of any link F for pairs.
 
 What is known of a judgement need not be one answer. For pairs y is the probability that the first
 is preferred: 1, or ½ for a tie. For rankings y_k is 1, or ½ where other_k ties with the response
@@ -31,24 +32,25 @@ Sources: Chowdhury et al. 2024 (label DP), §3 and §4.4; AUP-RLHF, App. B.4; Tu
 Legend: J judgements, W logits of each, K = W + 1 responses.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
-import torch
+from murmuration.preference.data.rows import InputError, Kind
+from murmuration.privacy.extensions import ExtensionError, Group
 
-from murmuration.preference.choices import check_model
-from murmuration.preference.data.rows import Kind
-from murmuration.preference.linear import numba_gradients
-from murmuration.preference.linear.offsets import VARIANCE, offset
+if TYPE_CHECKING:
+    import torch
+
+    _Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 #: The y of a logit that is not there: a judgement over fewer responses than its neighbours. No
 #: number could stand for it, since an estimated mass may be any.
 ABSENT = math.inf
-
-
-_Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,13 @@ class PreferenceModel:
                 f"--model {self.name} is of a user's judgements, not of each by itself"
             )
         z_JW, y_JW = logits_JW.float().contiguous(), y_JW.float().contiguous()
-        slope_JW = torch.zeros_like(z_JW)
+        slope_JW = z_JW.new_zeros(z_JW.shape)
         if self.code is not None:
+            from murmuration.preference.linear import numba_gradients
+
             numba_gradients.residuals(z_JW.numpy(), y_JW.numpy(), self.code, slope_JW.numpy())
             return slope_JW
-        for j, there in enumerate(torch.isfinite(y_JW).sum(1).tolist()):
+        for j, there in enumerate(y_JW.isfinite().sum(1).tolist()):
             slope_JW[j, :there] = self.residual(z_JW[j : j + 1, :there], y_JW[j : j + 1, :there])
         return slope_JW
 
@@ -109,18 +113,6 @@ class Link(Protocol):
         ...
 
 
-class Gaussian:
-    """The standard normal distribution function, of the Thurstone model."""
-
-    def log_cdf(self, z: torch.Tensor) -> torch.Tensor:
-        """log Φ(z)."""
-        return torch.special.log_ndtr(z)
-
-    def log_slope(self, z: torch.Tensor) -> torch.Tensor:
-        """The inverse Mills ratio; erfcx holds out where both density and Φ vanish."""
-        return math.sqrt(2.0 / math.pi) / torch.special.erfcx(z * -math.sqrt(0.5))
-
-
 def pair_model(name: str, link: Link, code: int | None = None) -> PreferenceModel:
     """The model of pairs with the loss −y·log F(z) − (1 − y)·log F(−z)."""
 
@@ -134,135 +126,219 @@ def pair_model(name: str, link: Link, code: int | None = None) -> PreferenceMode
     return PreferenceModel(name, residual, loss, code)
 
 
-def _btl_residual(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
-    """σ(z) − y."""
-    return torch.sigmoid(logits_J1).sub_(y_J1)
+@dataclass(frozen=True)
+class PreferenceLoss:
+    """Declare a model of preferences: all that is asked of it anywhere.
+
+    Attributes:
+        name: of `--model`.
+        help: what it is for, after its name, as in "for pairs".
+        scores: what differences of scores are under it, in the plural, as in "log odds".
+        model: its loss and slopes, for judgements of a kind and so many logits each.
+        chance: the probability that the first of two is preferred, by the difference of scores.
+        kinds: of judgements that it is for.
+        several: whether judgements may be over more than two responses.
+        logistic: whether it is of exponential form, so that labels enter the gradient only in a sum
+            with the features: what strategies that release this sum need.
+        link: F, of a model of pairs that is not logistic; estimators from randomized labels need
+            the one or the other.
+    """
+
+    name: str
+    help: str
+    scores: str
+    model: Callable[[Kind, int], PreferenceModel]
+    chance: Callable[[float], float]
+    kinds: tuple[Kind, ...] = ("pairs", "top-1", "ranking")
+    several: bool = False
+    logistic: bool = False
+    link: Callable[[], Link] | None = None
 
 
-def _btl_loss(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
-    """−y·log σ(z) − (1 − y)·log σ(−z)."""
-    log_first = torch.nn.functional.logsigmoid(logits_J1)
-    return ((1.0 - y_J1) * logits_J1 - log_first).squeeze(-1)
+def pair_loss(name: str, link: Link, *, help: str, scores: str) -> PreferenceLoss:
+    """Declare the model of pairs of a link of your own; arguments as of `PreferenceLoss`."""
+
+    def chance(difference: float) -> float:
+        import torch
+
+        return math.exp(float(link.log_cdf(torch.tensor(difference, dtype=torch.float64))))
+
+    return PreferenceLoss(
+        name, help, scores, lambda kind, width: pair_model(name, link), chance, link=lambda: link
+    )
 
 
-def _thumbs_residual(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
-    """σ(z + b) − y, with the best b of all."""
-    return torch.sigmoid(logits_J1 + _offset(logits_J1, y_J1)) - y_J1
+def _btl(kind: Kind, width: int) -> PreferenceModel:
+    return _logistic_pairs("btl")
 
 
-def _thumbs_loss(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
-    """−log P(y) with the best b, and as much of its prior as makes the mean that of the user."""
-    b = _offset(logits_J1, y_J1)
-    prior = b**2 / (2.0 * VARIANCE * max(1, len(y_J1)))
-    return _btl_loss(logits_J1 + b, y_J1) + prior
+def _logistic_pairs(name: str) -> PreferenceModel:
+    from murmuration.preference import likelihoods
+    from murmuration.preference.linear.numba_gradients import BTL
+
+    return PreferenceModel(name, likelihoods.btl_residual, likelihoods.btl_loss, BTL)
 
 
-def _offset(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> float:
-    z_J, y_J = (tensor.detach().double().reshape(-1).numpy() for tensor in (logits_J1, y_J1))
-    return offset(z_J, y_J)
+def _thurstone(kind: Kind, width: int) -> PreferenceModel:
+    from murmuration.preference.linear.numba_gradients import THURSTONE
+
+    return pair_model("thurstone", _gaussian(), THURSTONE)
 
 
-def _best_residual(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
-    """Mass on each other response, less the model's probability that it is the best."""
-    p_JW = torch.softmax(_scores(logits_JW, y_JW), dim=1)[:, 1:]
-    return torch.where(torch.isinf(y_JW), 0.0, 1.0 - y_JW - p_JW)
+def _gaussian() -> Link:
+    from murmuration.preference.likelihoods import Gaussian
+
+    return Gaussian()
 
 
-def _best_loss(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
-    """−Σ_j mass_j·log P(j is the best)."""
-    mass_JW = torch.where(torch.isinf(y_JW), 0.0, 1.0 - y_JW)
-    return torch.logsumexp(_scores(logits_JW, y_JW), dim=1) + (mass_JW * logits_JW).sum(dim=1)
+def _plackett_luce(kind: Kind, width: int) -> PreferenceModel:
+    from murmuration.preference import likelihoods as of
+    from murmuration.preference.linear.numba_gradients import BEST, RANKING
+
+    name = "plackett-luce"
+    if kind == "ranking" and width == 1:
+        return PreferenceModel(name, of.ranked_pair_residual, of.ranked_pair_loss, RANKING)
+    if kind == "ranking":
+        return PreferenceModel(name, of.ranking_residual, of.ranking_loss, RANKING)
+    if width == 1:
+        return _logistic_pairs(name)
+    return PreferenceModel(name, of.best_residual, of.best_loss, BEST)
 
 
-def _ranked_pair_residual(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
-    """As of `btl`; two that tie say nothing."""
-    return torch.where(y_J1 < 1.0, 0.0, _btl_residual(logits_J1, y_J1))
+def _thumbs(kind: Kind, width: int) -> PreferenceModel:
+    from murmuration.preference import likelihoods as of
+    from murmuration.preference.linear.numba_gradients import THUMBS
+
+    return PreferenceModel("thumbs", of.thumbs_residual, of.thumbs_loss, THUMBS, of_user=True)
 
 
-def _ranked_pair_loss(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
-    return torch.where(y_J1[:, 0] < 1.0, 0.0, _btl_loss(logits_J1, y_J1))
+def _sigmoid(difference: float) -> float:
+    from scipy.special import expit
+
+    return float(expit(difference))
 
 
-def _ranking_residual(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
-    """One less the model's chances that a response is chosen too early, summed over places."""
-    scores_JK = _scores(logits_JW, y_JW)
-    chosen_JK = torch.exp(scores_JK + torch.logcumsumexp(-_log_left(scores_JK), dim=1))
-    tied_J1 = (y_JW < 1.0).any(dim=1, keepdim=True)  # without a look: it may be on a GPU
-    chosen_JK = torch.where(tied_J1, _chosen_among_places(scores_JK, y_JW), chosen_JK)
-    return torch.where(torch.isinf(y_JW), 0.0, 1.0 - chosen_JK[:, 1:])
+def _normal(difference: float) -> float:
+    from scipy.special import ndtr
+
+    return float(ndtr(difference))
 
 
-def _chosen_among_places(scores_JK: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
-    """The model's chances of each response, summed over the choices that it is among; with ties."""
-    log_among_JK, begin_JK = _log_among(scores_JK, y_JW)
-    own_JK = torch.exp(scores_JK - log_among_JK)
-    # Of the choices of all responses before a place.
-    before_JK = torch.nn.functional.pad(
-        torch.logcumsumexp(-log_among_JK, dim=1), (1, 0), value=-math.inf
-    ).gather(1, begin_JK)
-    return own_JK + torch.exp(scores_JK + before_JK)
+_OURS = {
+    loss.name: loss
+    for loss in (
+        PreferenceLoss("btl", "for pairs", "log odds", _btl, _sigmoid, logistic=True),
+        PreferenceLoss(
+            "thurstone", "for pairs", "normal quantiles", _thurstone, _normal, link=_gaussian
+        ),
+        PreferenceLoss(
+            "plackett-luce",
+            "for the best of several or rankings",
+            "log odds",
+            _plackett_luce,
+            _sigmoid,
+            several=True,
+            logistic=True,
+        ),
+        PreferenceLoss(
+            "thumbs",
+            "for --kind thumbs",
+            "log odds",
+            _thumbs,
+            _sigmoid,
+            kinds=("thumbs",),
+            logistic=True,
+        ),
+    )
+}
+#: Those of ours.
+MODELS = tuple(_OURS)
 
 
-def _ranking_loss(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
-    """−Σ_j log P(j is the best of what is left at its place)."""
-    scores_JK = _scores(logits_JW, y_JW)
-    there_JK = torch.isfinite(scores_JK)
-    among_JK, tied_J1 = _log_left(scores_JK), (y_JW < 1.0).any(dim=1, keepdim=True)
-    among_JK = torch.where(tied_J1, _log_among(scores_JK, y_JW)[0], among_JK)
-    return torch.where(there_JK, among_JK - scores_JK, 0.0).sum(dim=1)
+def _check_declared(name: str, loaded: object) -> str:
+    if not isinstance(loaded, PreferenceLoss):
+        return "it is no PreferenceLoss"
+    return "" if loaded.name == name else f"it is called {loaded.name!r}"
 
 
-def _log_among(scores_JK: torch.Tensor, y_JW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of rankings with ties: log Σ exp over a response and what is below its place, (J, K), and
-    where its place begins, (J, K) int64."""
-    first_JK = torch.nn.functional.pad(~(y_JW < 1.0), (1, 0), value=True)
-    at_JK = torch.arange(scores_JK.shape[1], device=scores_JK.device).expand(first_JK.shape)
-    begin_JK = torch.where(first_JK, at_JK, 0).cummax(dim=1).values
-    least_JK = torch.where(first_JK, at_JK, scores_JK.shape[1]).flip(1).cummin(dim=1).values.flip(1)
-    next_JK = torch.nn.functional.pad(least_JK[:, 1:], (0, 1), value=scores_JK.shape[1])
-    left_JK = torch.nn.functional.pad(_log_left(scores_JK), (0, 1), value=-math.inf)
-    own_JK = torch.where(torch.isfinite(scores_JK), scores_JK, 0.0)  # of what is not there: any
-    return torch.logaddexp(own_JK, left_JK.gather(1, next_JK)), begin_JK
+#: Those that other packages bring.
+LOSSES = Group("murmuration.losses", _check_declared, _OURS)
 
 
-def _scores(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
-    """Rewards less that of the first, (J, K); −∞ for what is not there."""
-    others_JW = torch.where(torch.isinf(y_JW), -math.inf, -logits_JW)
-    return torch.nn.functional.pad(others_JW, (1, 0))
+def in_words() -> str:
+    """Return the models of ours by what they are for."""
+    names: dict[str, list[str]] = {}
+    for loss in _OURS.values():
+        names.setdefault(loss.help, []).append(loss.name)
+    return ", ".join(f"{' or '.join(of)} {help_}" for help_, of in names.items())
 
 
-def _log_left(scores_JK: torch.Tensor) -> torch.Tensor:
-    """log Σ exp over what is left at each place, (J, K)."""
-    return torch.logcumsumexp(scores_JK.flip(1), dim=1).flip(1)
+def models() -> tuple[str, ...]:
+    """Return the names of all models, those of other packages last; none of these is imported."""
+    return (*MODELS, *LOSSES.names())
 
 
-_BTL = PreferenceModel("btl", _btl_residual, _btl_loss, numba_gradients.BTL)
-_THURSTONE = pair_model("thurstone", Gaussian(), numba_gradients.THURSTONE)
-_PAIR = PreferenceModel("plackett-luce", _btl_residual, _btl_loss, numba_gradients.BTL)
-_BEST = PreferenceModel("plackett-luce", _best_residual, _best_loss, numba_gradients.BEST)
-_THUMBS = PreferenceModel(
-    "thumbs", _thumbs_residual, _thumbs_loss, numba_gradients.THUMBS, of_user=True
-)
-_RANKED_PAIR = PreferenceModel(
-    "plackett-luce", _ranked_pair_residual, _ranked_pair_loss, numba_gradients.RANKING
-)
-_RANKING = PreferenceModel(
-    "plackett-luce", _ranking_residual, _ranking_loss, numba_gradients.RANKING
-)
+def declared(name: str) -> PreferenceLoss:
+    """Return the declaration of a model.
+
+    Raises:
+        InputError: an unknown name, or another package's that cannot be used.
+    """
+    if name in _OURS:
+        return _OURS[name]
+    if name not in LOSSES.names():
+        raise InputError(f"--model must be one of {', '.join(models())}; got {name!r}")
+    try:
+        return LOSSES.load(name)
+    except ExtensionError as error:
+        raise InputError(f"--model {error}") from None
+
+
+def find(name: str) -> PreferenceLoss | None:
+    """Return the declaration of a model, if it can be had here."""
+    try:
+        return declared(name)
+    except InputError:
+        return None
+
+
+def check_model(name: str, width: int, kind: Kind = "pairs") -> None:
+    """Check that a model of preferences is for judgements of a kind, over as many as ``width`` + 1
+    responses.
+
+    Raises:
+        InputError: an unknown name, a model of pairs for judgements over more, or thumbs and
+            another model or the other way round.
+    """
+    loss = declared(name)
+    if ("thumbs" in loss.kinds) != (kind == "thumbs"):
+        raise InputError(
+            "--model thumbs is for thumbs up and down, and these are declared with --kind thumbs: "
+            f"use both or none; got --model {name} and --kind {kind}"
+        )
+    if kind not in loss.kinds:
+        raise InputError(f"--model {name} is for {', '.join(loss.kinds)}, not for --kind {kind}")
+    if width > 1 and not loss.several:
+        raise InputError(
+            f"--model {name} is a model of pairs, and judgements are declared to be over as many "
+            f"as {width + 1} responses: use --model plackett-luce"
+        )
 
 
 def preference_model(name: str, kind: Kind = "pairs", width: int = 1) -> PreferenceModel:
-    """The model that `--model` names, for judgements of a kind and W = ``width``.
+    """Return the model that `--model` names, for judgements of a kind and W = ``width``.
 
     Raises:
         InputError: an unknown name, or a model of pairs for judgements over more than two
             responses.
     """
     check_model(name, width, kind)
-    if name == "thumbs":
-        return _THUMBS
-    if name == "plackett-luce":
-        if kind == "ranking":
-            return _RANKED_PAIR if width == 1 else _RANKING
-        return _PAIR if width == 1 else _BEST
-    return _BTL if name == "btl" else _THURSTONE
+    return _made(name, kind, width)
+
+
+@cache
+def _made(name: str, kind: Kind, width: int) -> PreferenceModel:
+    model = declared(name).model(kind, width)
+    if model.name != name or (model.of_user and kind != "thumbs"):
+        raise InputError(f"--model {name}: its model is called {model.name!r}, or is of users")
+    return model

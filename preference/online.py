@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line, is_hub_name
 
 #: A small encoder that goes by one word, wherever its weights are: in the package of the extra

@@ -24,28 +24,131 @@ Clamps: exp(u) is exp(30) beyond u = 30, where u alone still counts; and the cli
 a judgement has no gradient at all (`saturated`). χPO's z passes 2·R_max where a response has become
 about 1 + 2·R_max/β times as likely.
 
+Another package brings one by an entry point `murmuration.policy_losses`, which is named as the loss
+and leads to its `PolicyObjective`.
+
 Sources: Rafailov et al. 2023 (DPO); Azar et al. 2024 (IPO); Huang et al. 2024 (χPO), Algorithm 1;
 Zhou et al. 2025, Algorithm 1 (Square-χPO); Chowdhury, Kini and Natarajan 2024 (rDPO), eq. 13.
 
 Legend: J judgements, K responses, the first of which is stated to be preferred, W = K − 1 others.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-
-from murmuration.preference.choices import (
-    CLIPPED_LOSSES,
-    PAIR_LOSSES,
-    POLICY_LOSSES,
-    UNBIASED_LOSSES,
-)
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.models import PreferenceModel, preference_model
+from murmuration.privacy.extensions import ExtensionError, Group
 
-_BTL = preference_model("btl")
+if TYPE_CHECKING:
+    import torch
+
+    #: From log-ratios and beta to rewards, in the shape of the log-ratios.
+    Reward = Callable[[torch.Tensor, float], torch.Tensor]
+    #: From differences of rewards (J,), statements y (J,) and beta to losses (J,).
+    PairLoss = Callable[[torch.Tensor, torch.Tensor, float], torch.Tensor]
+
 _MOST = 30.0  # of log-ratios that are raised to powers of e
+
+
+def dpo_reward(ratio_JK: torch.Tensor, beta: float) -> torch.Tensor:
+    """Return beta·u."""
+    return beta * ratio_JK
+
+
+def chipo_reward(ratio_JK: torch.Tensor, beta: float) -> torch.Tensor:
+    """Return beta·(exp(u) + u)."""
+    return beta * (ratio_JK.clamp(max=_MOST).exp() + ratio_JK)
+
+
+def _ipo(z_J: torch.Tensor, y_J: torch.Tensor, beta: float) -> torch.Tensor:
+    margin_J, asked = z_J / beta, 0.5 / beta
+    return y_J * (margin_J - asked) ** 2 + (1.0 - y_J) * (margin_J + asked) ** 2
+
+
+def _square(z_J: torch.Tensor, y_J: torch.Tensor, beta: float) -> torch.Tensor:
+    return ((0.5 * z_J).tanh() - (2.0 * y_J - 1.0)) ** 2
+
+
+@dataclass(frozen=True)
+class PolicyObjective:
+    """Declare a loss of a policy: all that is asked of it anywhere.
+
+    Attributes:
+        name: of `--loss`.
+        pair_loss: the loss of pairs by the difference of their rewards; None: the likelihood under
+            `--model`, of several responses too. By operations that can be differentiated.
+        reward: what a log-ratio stands for.
+        per_token: whether log-ratios are means over a response's tokens instead of sums.
+        clips: whether differences of rewards are clipped at twice `--r-max`.
+        unbiased: whether it takes any number for y, and is linear in it but for what no parameter
+            moves: it is then given what has the truth as its expectation, where labels are
+            randomized.
+        bounded: whether it is within (1 + tanh(r_max))², so that a policy can be chosen by it.
+    """
+
+    name: str
+    pair_loss: PairLoss | None = None
+    reward: Reward = dpo_reward
+    per_token: bool = False
+    clips: bool = False
+    unbiased: bool = False
+    bounded: bool = False
+
+
+_OURS = {
+    objective.name: objective
+    for objective in (
+        PolicyObjective("dpo"),
+        PolicyObjective("ipo", _ipo, per_token=True),
+        PolicyObjective("chipo", reward=chipo_reward, clips=True),
+        PolicyObjective(
+            "square-chipo", _square, chipo_reward, clips=True, unbiased=True, bounded=True
+        ),
+        PolicyObjective("square-dpo", _square, clips=True, unbiased=True, bounded=True),
+        PolicyObjective("robust-dpo", unbiased=True),
+    )
+}
+#: Those of ours, and the one where nobody says.
+POLICY_LOSSES = tuple(_OURS)
+DEFAULT = POLICY_LOSSES[0]
+#: Of ours, those of pairs alone, that clip, that correct for randomized labels, and by which a
+#: policy can be chosen.
+PAIR_LOSSES = tuple(name for name, objective in _OURS.items() if objective.pair_loss)
+CLIPPED_LOSSES = tuple(name for name, objective in _OURS.items() if objective.clips)
+UNBIASED_LOSSES = tuple(name for name, objective in _OURS.items() if objective.unbiased)
+BOUNDED_LOSSES = tuple(name for name, objective in _OURS.items() if objective.bounded)
+
+
+def _check_declared(name: str, loaded: object) -> str:
+    if not isinstance(loaded, PolicyObjective):
+        return "it is no PolicyObjective"
+    return "" if loaded.name == name else f"it is called {loaded.name!r}"
+
+
+#: Those that other packages bring.
+OBJECTIVES = Group("murmuration.policy_losses", _check_declared, _OURS)
+
+
+def objective(name: str) -> PolicyObjective:
+    """Return the declaration of a loss.
+
+    Raises:
+        InputError: an unknown name, or another package's that cannot be used.
+    """
+    if name in _OURS:
+        return _OURS[name]
+    if name not in OBJECTIVES.names():
+        known = ", ".join((*POLICY_LOSSES, *OBJECTIVES.names()))
+        raise InputError(f"--loss must be one of {known}; got {name!r}")
+    try:
+        return OBJECTIVES.load(name)
+    except ExtensionError as error:
+        raise InputError(f"--loss {error}") from None
 
 
 @dataclass(frozen=True)
@@ -53,7 +156,7 @@ class PolicyLoss:
     """A loss, and what it is set by.
 
     Attributes:
-        name: one of `preference.choices.POLICY_LOSSES`.
+        name: one of `POLICY_LOSSES`, or of another package's.
         beta: how much reward a log-ratio of one stands for; of `ipo` half the inverse of the margin
             that is asked for.
         r_max: what the difference of two rewards is at most is taken to be twice of; of losses
@@ -63,38 +166,39 @@ class PolicyLoss:
         InputError: an unknown name, or a number that is not positive.
     """
 
-    name: str = "dpo"
+    name: str = DEFAULT
     beta: float = 1.0
     r_max: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.name not in POLICY_LOSSES:
-            said = ", ".join(POLICY_LOSSES)
-            raise InputError(f"--loss must be one of {said}; got {self.name!r}")
+        _ = self.objective
         for option, value in (("--beta", self.beta), ("--r-max", self.r_max)):
             if not (math.isfinite(value) and value > 0.0):
                 raise InputError(f"{option} must be a positive number; got {value!r}")
 
     @property
+    def objective(self) -> PolicyObjective:
+        """Its declaration."""
+        return objective(self.name)
+
+    @property
     def per_token(self) -> bool:
         """Whether log-ratios are means over a response's tokens instead of sums."""
-        return self.name == "ipo"
+        return self.objective.per_token
 
     @property
     def unbiased(self) -> bool:
         """Whether it is corrected for randomized labels."""
-        return self.name in UNBIASED_LOSSES
+        return self.objective.unbiased
 
     @property
     def most(self) -> float:
         """The most that a difference of two rewards counts."""
-        return 2.0 * self.r_max if self.name in CLIPPED_LOSSES else math.inf
+        return 2.0 * self.r_max if self.objective.clips else math.inf
 
     def rewards(self, ratio_JK: torch.Tensor) -> torch.Tensor:
         """What log-ratios stand for, in their shape."""
-        if self.name in ("chipo", "square-chipo"):
-            return self.beta * (ratio_JK.clamp(max=_MOST).exp() + ratio_JK)
-        return self.beta * ratio_JK
+        return self.objective.reward(ratio_JK, self.beta)
 
     def logits(self, ratio_JK: torch.Tensor) -> torch.Tensor:
         """r(first) − r(other), not clipped, (J, W)."""
@@ -110,7 +214,7 @@ class PolicyLoss:
         ratio_JK: torch.Tensor,
         y_JW: torch.Tensor,
         flip_J: torch.Tensor | None = None,
-        model: PreferenceModel = _BTL,
+        model: PreferenceModel | None = None,
     ) -> torch.Tensor:
         """The loss of each judgement, (J,), differentiable.
 
@@ -118,24 +222,21 @@ class PolicyLoss:
             ratio_JK: log-ratios, float64; any number where there is no response.
             y_JW: what is stated, as `preference.models` has it.
             flip_J: how likely a statement is not the truth; None for true labels.
-            model: of preferences, of losses that are one's likelihood.
+            model: of preferences, of losses that are one's likelihood; `btl` if not given.
         """
-        there_JW = torch.isfinite(y_JW)
+        there_JW = y_JW.isfinite()
         if flip_J is not None and self.unbiased:
             y_JW = _unbiased(y_JW, flip_J)
-        z_JW = torch.where(there_JW, self.logits(ratio_JK), 0.0).clamp(-self.most, self.most)
-        if self.name not in PAIR_LOSSES:
-            return model.loss(z_JW, y_JW)
-        z_J, y_J = z_JW[:, 0], y_JW[:, 0]
-        if self.name == "ipo":
-            margin_J, asked = z_J / self.beta, 0.5 / self.beta
-            return y_J * (margin_J - asked) ** 2 + (1.0 - y_J) * (margin_J + asked) ** 2
-        return (torch.tanh(0.5 * z_J) - (2.0 * y_J - 1.0)) ** 2
+        logits_JW = self.logits(ratio_JK)
+        z_JW = logits_JW.where(there_JW, 0.0).clamp(-self.most, self.most)
+        if self.objective.pair_loss is None:
+            return (model or preference_model("btl")).loss(z_JW, y_JW)
+        return self.objective.pair_loss(z_JW[:, 0], y_JW[:, 0], self.beta)
 
 
 def _unbiased(y_JW: torch.Tensor, flip_J: torch.Tensor) -> torch.Tensor:
     """Statements that have the truth as their expectation; what is not there stays so."""
-    others_J1 = torch.isfinite(y_JW).sum(1, keepdim=True)
+    others_J1 = y_JW.isfinite().sum(1, keepdim=True)
     each_J1 = flip_J[:, None] / others_J1
     contrast_J1 = 1.0 - flip_J[:, None] - each_J1
     return 1.0 - (1.0 - y_JW - each_J1) / contrast_J1

@@ -27,13 +27,13 @@ from safetensors.numpy import load_file, save
 
 from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.base_names import name_for, place_of
-from murmuration.preference.choices import MODELS
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.model_folder import replace_folder
+from murmuration.preference.models import models
 from murmuration.preference.scoring import Text, scores_of, strings_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class RewardModel:
         theta_D: float32 weights.
         features: the feature map φ, of the same dimension.
         model: the model of preferences that θ was estimated under, one of
-            `preference.choices.MODELS`. It says what differences of scores mean: under `btl`,
+            `preference.models.models()`. It says what differences of scores mean: under `btl`,
             `plackett-luce` and `thumbs` they are log odds, under `thurstone` normal quantiles.
     """
 
@@ -88,9 +88,9 @@ class RewardModel:
             )
         if not np.isfinite(theta_D).all():
             raise InputError("weights of a reward model must be finite")
-        if model not in MODELS:
+        if model not in models():
             raise InputError(
-                f"the model of preferences {model!r} is not one of {', '.join(MODELS)}"
+                f"the model of preferences {model!r} is not one of {', '.join(models())}"
             )
         self.theta_D = theta_D
         self.features = features

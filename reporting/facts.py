@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from murmuration.preference import models
 from murmuration.preference.choices import NEXT_TOKENS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
@@ -102,6 +103,8 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         run["users_per_second"],
         run["heldout_users"],
     )
+    loss = models.find(run["model"])  # of another package it may not be here
+    thumbs = bool(loss and "thumbs" in loss.kinds)
     sentence = in_words(Adjacency(run["adjacency"]).sentence, run["task"])
     return run | {
         "level": level,
@@ -109,7 +112,10 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "words": WORDS[run["task"]],
         "next_tokens": run["task"] in NEXT_TOKENS,
         "writes": run["task"] != "reward",
-        "judged": _JUDGED_THUMBS if run["model"] == "thumbs" else "judgements, ties left out",
+        "thumbs": thumbs,
+        "several": bool(loss and loss.several),
+        "scores": loss.scores if loss else "",
+        "judged": _JUDGED_THUMBS if thumbs else "judgements, ties left out",
         "epsilon_text": with_seed_known(epsilon_text(run["epsilon"]), run["seeded"])
         if accounted
         else "none",

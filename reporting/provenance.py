@@ -18,7 +18,7 @@ from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.reporting.run_files import read_json
 from murmuration.reporting.spent import rows_of
-from murmuration.strategies.config import CHECK, RunConfig
+from murmuration.strategies.config import CHECK, RunConfig, present_names
 
 _MOST_PARTS = 12
 _PATH = re.compile(r"(?<![\w:/.])~?/(?:[^\s/:,;()'\"]+/)+([^\s/:,;()'\"]+)")
@@ -28,8 +28,8 @@ _DECLARED = {
     "responses": "most responses",
     "labels": "labels",
     "users": "nominal users",
-    "most_judgements": "most judgements of a user",
-    "most_characters": "most characters of a text",
+    "max_judgements": "most judgements of a user",
+    "max_characters": "most characters of a text",
 }
 
 
@@ -57,7 +57,7 @@ class Provenance:
 def provenance(folder: Path) -> Provenance:
     """That of the run in a folder; what is missing or damaged is left out."""
     try:
-        settings = read_json(folder / "config.json")
+        settings = present_names(read_json(folder / "config.json"))
     except InputError:
         settings = {}
     settings.pop(CHECK, None)

@@ -20,6 +20,7 @@ from murmuration.preference.data.judgements import InputError, LeftOut, OnBadRow
 from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
+from murmuration.preference.models import declared
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.mechanisms.tally import HeldOutRelease, Tally
 from murmuration.server.resuming import HELD_OUT_FIGURES
@@ -157,7 +158,7 @@ def on_held_out(
         by_user=measured.accuracy,
         users=config.measured_on(len(context.participants.registry)),
         error=measured.error,
-        chance=0.5 if config.task in JUDGED and config.model != "plackett-luce" else None,
+        chance=0.5 if config.task in JUDGED and not declared(config.model).several else None,
         loss=measured.loss,
         noise=measured.noise if release else None,
         loss_noise=measured.loss_noise if release else None,

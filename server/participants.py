@@ -22,14 +22,14 @@ from murmuration.strategies.protocol.users import Registry, RegistryError
 def participants(
     config: RunConfig, grid: Grid, folder: RunDirectory, features: str
 ) -> Participants:
-    """Who takes part from the start: everybody on at least ``least_nodes`` nodes.
+    """Who takes part from the start: everybody on at least ``min_nodes`` nodes.
 
     Raises:
         RunAborted: fewer are online.
         RegistryError: there are too few nodes or users or, in a run where nobody may come or go, a
             node failed.
     """
-    wait_until_online(grid, config.least_nodes, config.timeout)
+    wait_until_online(grid, config.min_nodes, config.timeout)
     return _ask(config, grid, folder, features, 1, None)
 
 

@@ -67,7 +67,7 @@ def _committed(text: str, public: bool) -> Policy:
     if not (heads or lineage.public or public):
         raise InputError(
             f"policy {name!r}: nothing in {path} says whose data it was made from; if it was "
-            "nobody's, or what is public, declare that with --public"
+            "nobody's, or what is public, declare that with --declare-public"
         )
     return Policy(name, path, contents_of(path).digest, heads, not heads or lineage.public)
 

@@ -24,7 +24,7 @@ def check_refusals(grid: Grid, strategy: CohortStrategy, round_: int) -> None:
     registry = strategy.participants.registry
     if not registry.simulated:
         answers = _shown(grid, strategy, registry.nodes, round_)
-        answers.check(registry, strategy.least_nodes, masked=strategy.masked)
+        answers.check(registry, strategy.min_nodes, masked=strategy.masked)
 
 
 def show_newcomers(

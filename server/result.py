@@ -5,7 +5,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from murmuration.preference.choices import JUDGED, NEXT_TOKENS, POLICY_LOSSES, UNBIASED_LOSSES
+from murmuration.preference import policy_losses
+from murmuration.preference.choices import JUDGED, NEXT_TOKENS
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant, second_opinion
@@ -294,12 +295,12 @@ def _randomized(context: RunContext) -> list[str]:
             )
         return found
     if context.config.task == "policy":
-        loss = context.config.loss or POLICY_LOSSES[0]
-        if loss not in UNBIASED_LOSSES:
+        loss = context.config.loss or policy_losses.DEFAULT
+        if not policy_losses.objective(loss).unbiased:
             found.append(
                 "THE POLICY IS BIASED: labels here went through randomized response "
                 f"(flip_probability), and --loss {loss} takes them for true ones. "
-                f"{', '.join(UNBIASED_LOSSES)} correct for randomized response."
+                f"{', '.join(policy_losses.UNBIASED_LOSSES)} correct for randomized response."
             )
     elif strategy != "local-label":
         found.append(

@@ -52,7 +52,7 @@ from murmuration.reporting.run_files import (
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
 from murmuration.server.run_lock import RunInUse, RunLock
-from murmuration.strategies.config import CHECK, RunConfig
+from murmuration.strategies.config import CHECK, RunConfig, present_names
 from murmuration.strategies.spec import Value
 
 PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
@@ -163,12 +163,13 @@ class RunDirectory:
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         check = before.pop(CHECK, None)
         now = {**self._config.immutable_fields(), "seed": self._config.seed}
-        changed = sorted(name for name in now if before.get(name) != now[name])
+        present = present_names(before)
+        changed = sorted(name for name in now if present.get(name) != now[name])
         if changed:
             name = changed[0]
             raise InputError(
                 f"--resume with other settings: --{name.replace('_', '-')} was "
-                f"{before.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
+                f"{present.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
                 "or another --out"
             )
         seed = before.pop("seed")

@@ -40,7 +40,7 @@ from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import Asked, attack_figures
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.settings import Quantile, Retained
+from murmuration.strategies.settings import AdaptiveSettings, Quantile
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -365,7 +365,7 @@ def quantile_plan(context: RunContext) -> AdaptivePlan:
     return AdaptivePlan.for_epsilon(
         config.epsilon,
         rule=QuantileRule(
-            config.clip or DEFAULT_START, config.of(Quantile).quantile or DEFAULT_QUANTILE
+            config.clip_norm or DEFAULT_START, config.of(Quantile).quantile or DEFAULT_QUANTILE
         ),
         discrete=context.noise.on(context.dimension + 1),  # of sum and count
         **context.cohort_sizes,
@@ -437,11 +437,6 @@ def asked_sizes(asked: Asked, adjacency: Adjacency) -> dict[str, Any]:
     """These as arguments of ``for_epsilon``."""
     more = {"adjacency": adjacency, "hold_out": asked.hold_out}
     return {**asked_numbers(asked), **more}
-
-
-@dataclass(frozen=True)
-class AdaptiveSettings(Retained, Quantile):
-    """What is its own."""
 
 
 ADAPTIVE = Strategy(

@@ -115,7 +115,7 @@ class CohortStrategy(Strategy):
         model: the name of the model of preferences, for the nodes.
         log: takes what must not be released.
         timeout: seconds to wait for the nodes of a round.
-        least_nodes: how many of the registered nodes must be online before a round's coins are
+        min_nodes: how many of the registered nodes must be online before a round's coins are
             drawn, or (below 1) which share of them; 0: any number.
         masked: let nodes' sums arrive under masks (``strategies.protocol.secure_rounds``).
         batch_users: let nodes compute several users at once (``preference.linear.gradients``).
@@ -150,7 +150,7 @@ class CohortStrategy(Strategy):
         log: PrivateLog,
         model: str = "btl",
         timeout: float = 600.0,
-        least_nodes: float = 0.0,
+        min_nodes: float = 0.0,
         masked: bool = False,
         batch_users: bool = False,
     ) -> None:
@@ -161,7 +161,7 @@ class CohortStrategy(Strategy):
         self.participants = participants
         self.sampler, self.optimizer = plan.sampler, optimizer
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
-        self.model, self.least_nodes = model, least_nodes
+        self.model, self.min_nodes = model, min_nodes
         self.attendance = Attendance()
         self.batch_users = batch_users
         self.masked = masked
@@ -557,7 +557,7 @@ class CohortStrategy(Strategy):
             if before_round and round_ > first:
                 before_round(round_)
             nodes = self.participants.registry.nodes
-            wait_until_online(grid, self.least_nodes, self.timeout, nodes)
+            wait_until_online(grid, self.min_nodes, self.timeout, nodes)
             # From here on the coins are drawn, and what is done does not depend on who is there.
             try:
                 if self._answered_before(round_):

@@ -9,25 +9,35 @@ key that does not exist there.
 
 import dataclasses
 import json
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from murmuration.preference.choices import (
+from murmuration.preference.choices import JUDGED
+from murmuration.preference.data.rows import InputError
+from murmuration.preference.models import check_model
+from murmuration.preference.policy_losses import (
+    BOUNDED_LOSSES,
     CLIPPED_LOSSES,
-    JUDGED,
+    DEFAULT,
     PAIR_LOSSES,
     POLICY_LOSSES,
-    check_model,
+    objective,
 )
-from murmuration.preference.data.rows import InputError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
-from murmuration.strategies.settings import ROUNDS, Scalar, Settings, about, option
-from murmuration.strategies.spec import CHOSEN_BY, Strategy, check_masks, check_noise
+from murmuration.strategies.settings import (
+    ROUNDS,
+    Scalar,
+    Settings,
+    about,
+    by_setting,
+    option,
+    parse_delta,
+)
+from murmuration.strategies.spec import Strategy, check_masks, check_noise
 
 #: In a ``config.json``, beside the settings: what ties them to the run's secret keys
 #: (``reporting.run_files.check_of``).
@@ -36,17 +46,10 @@ CHECK = "check"
 DELTA_EXPONENT = -1.1
 
 
-def own_settings() -> dict[str, tuple[dataclasses.Field[Any], tuple[str, ...]]]:
-    """What single strategies declare: by name the field, and which strategies have it."""
-    found: dict[str, tuple[dataclasses.Field[Any], tuple[str, ...]]] = {}
-    for strategy in registry.strategies().values():
-        for field in dataclasses.fields(strategy.settings):
-            known, names = found.get(field.name, (field, ()))
-            found[field.name] = known, (*names, strategy.name)
-    return found
-
-
-OWN_SETTINGS = own_settings()
+#: What single strategies declare: by name the field, and which strategies have it.
+OWN_SETTINGS = by_setting(
+    {strategy.name: strategy.settings for strategy in registry.strategies().values()}
+)
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,10 @@ class _Checked(Settings):
         """From names with dashes; unknown ones and wrong types raise InputError."""
         values: dict[str, Any] = {}
         known = {field.name for field in dataclasses.fields(cls)}
-        for key, value in run_config.items():
-            if (name := key.replace("-", "_")) not in known:
-                raise InputError(f"unknown setting {key!r}; known: {', '.join(sorted(known))}")
-            values[name] = typed(key, value)
+        for name, value in present_names(run_config).items():
+            if name not in known:
+                raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(known))}")
+            values[name] = typed(name, value)
         return cls(**values)  # type: ignore[return-value]
 
     def settled(self, registered: int) -> "RunConfig":
@@ -140,6 +143,14 @@ else:
     )
 
 
+#: Present names of settings, by the former ones.
+FORMER = {
+    about(field).former: field.name
+    for field in dataclasses.fields(RunConfig)
+    if about(field).former
+}
+
+
 def read_settings(path: Path) -> dict[str, Scalar]:
     """The settings that a file gives: TOML with names as on the command line, or a ``config.json``.
 
@@ -154,7 +165,7 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no settings")
     begun = found.pop(CHECK, None)  # of a config.json
-    settings = {str(key).replace("-", "_"): value for key, value in found.items()}
+    settings = present_names(found, str(path))
     known = {field.name: field for field in dataclasses.fields(RunConfig)}
     of_a_run = path.suffix == ".json"
     for name, value in settings.items():
@@ -177,6 +188,28 @@ def read_settings(path: Path) -> dict[str, Scalar]:
     return settings
 
 
+def present_names(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Return settings under the names of their fields, also where a former name was written.
+
+    Args:
+        settings: by name, with dashes or underscores.
+        where: they were written, for the message.
+
+    Raises:
+        InputError: a setting stands there under its present and its former name.
+    """
+    present: dict[str, Any] = {}
+    for key, value in settings.items():
+        written = key.replace("-", "_")
+        name = FORMER.get(written, written)
+        if name in present:
+            place = f"{where}: " if where else ""
+            former = about(next(f for f in dataclasses.fields(RunConfig) if f.name == name)).former
+            raise InputError(f"{place}{former} is the former name of {name}: give one of them")
+        present[name] = value
+    return present
+
+
 def typed(name: str, value: object, where: str = "") -> Any:
     """A setting's value in its type; InputError, naming it, for one of another."""
     field = name.replace("-", "_")
@@ -196,23 +229,6 @@ def refuse_seed(config: "RunConfig") -> None:
             "a seed is for simulations: whoever knows it can subtract the noise, so a deployed run "
             f"draws from the operating system; leave out seed={config.seed}"
         )
-
-
-def parse_delta(text: str) -> float:
-    """The delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
-
-    Raises:
-        InputError: it is neither, or not between 0 and 1.
-    """
-    if text.replace(" ", "").replace("−", "-") in ("n^-1.1", "n**-1.1"):
-        return 0.0
-    try:
-        delta = float(text)
-    except ValueError:
-        delta = math.nan
-    if not 0.0 < delta < 1.0:
-        raise InputError(f"--delta must be a number between 0 and 1, or n^-1.1; got {text!r}")
-    return delta
 
 
 def _check_together(config: "RunConfig", strategy: Strategy) -> None:
@@ -365,13 +381,14 @@ def _check_task(config: "RunConfig", strategy: Strategy) -> None:
 
 def _check_loss_of_policy(config: "RunConfig") -> None:
     """Refuse what has no meaning for a policy's loss."""
-    loss = config.loss or (CHOSEN_BY if config.policies else POLICY_LOSSES)[0]
-    if config.r_max and loss not in CLIPPED_LOSSES:
+    loss = config.loss or (BOUNDED_LOSSES[0] if config.policies else DEFAULT)
+    declared = objective(loss)
+    if config.r_max and not declared.clips:
         raise InputError(
             f"--r-max: --loss {loss} does not clip; leave it out, or use one of "
             f"{', '.join(CLIPPED_LOSSES)}"
         )
-    if loss in PAIR_LOSSES and (config.kind != "pairs" or config.model != "btl"):
+    if declared.pair_loss and (config.kind != "pairs" or config.model != "btl"):
         raise InputError(
             f"--loss {loss} is about pairs, without a --model; of several responses use one of "
             + ", ".join(name for name in POLICY_LOSSES if name not in PAIR_LOSSES)

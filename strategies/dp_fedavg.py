@@ -27,7 +27,7 @@ from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.settings import AT_LEAST_ONE, POSITIVE, Normalized, Retained, setting
+from murmuration.strategies.settings import FedAvgSettings
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -96,23 +96,13 @@ class DpFedAvg(Uls):
     plan: FedAvgPlan
 
 
-@dataclass(frozen=True)
-class FedAvgSettings(Retained, Normalized):
-    """What is its own."""
-
-    local_steps: int = setting(0, "Local steps of each user. [default: 4]", **AT_LEAST_ONE)
-    local_rate: float = setting(
-        0.0, "Step size of the local steps; with --task policy give 0.1. [default: 1]", **POSITIVE
-    )
-
-
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config, own = context.config, context.config.of(FedAvgSettings)
     local = LocalSteps(own.local_steps or DEFAULT_LOCAL.steps, own.local_rate or DEFAULT_LOCAL.rate)
     plan = FedAvgPlan.for_epsilon(
         config.epsilon,
-        clip=UserClip(config.clip or default_clip(local)),
+        clip=UserClip(config.clip_norm or default_clip(local)),
         discrete=context.noise.on(context.dimension),
         normalized=own.normalized,
         local=local,

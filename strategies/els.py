@@ -48,7 +48,7 @@ from murmuration.strategies.planning import SIX, Asked, attack_figures
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.protocol.secure_rounds import check_nodes
-from murmuration.strategies.settings import Normalized, Settings, a_share, setting
+from murmuration.strategies.settings import ElsSettings, Settings
 from murmuration.strategies.spec import (
     ALL,
     COMES_OR_GOES,
@@ -297,7 +297,7 @@ def _built(
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        clip=ExampleClip(config.clip or DEFAULT_CLIP),
+        clip=ExampleClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
         normalized=own.normalized,
         hold_out=context.hold_out,
@@ -449,19 +449,6 @@ def solve(asked: Asked, adjacency: Adjacency) -> dict[str, float]:
         "batch": plan.batch,
         **attack,
     }
-
-
-@dataclass(frozen=True)
-class ElsSettings(Normalized):
-    """What is their own."""
-
-    sampling_probability: float = setting(
-        0.0,
-        "Probability of each kept judgement to be in a round. [default: as much computing as "
-        "uls with --cohort]",
-        good=a_share,
-        expected="between 0 and 1",
-    )
 
 
 def _counts_first(settings: Settings) -> str:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.policy_losses import BOUNDED_LOSSES, objective
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.adjacency import Adjacency
@@ -47,15 +48,13 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
 from murmuration.strategies.settings import (
-    AT_LEAST_ONE,
-    Leveled,
+    DEFAULT_JUDGEMENT_CAP,
+    ExponentialSettings,
     Settings,
     option,
-    setting,
 )
 from murmuration.strategies.spec import (
     ALL,
-    CHOSEN_BY,
     BuiltStrategy,
     NodeHalf,
     Number,
@@ -66,9 +65,6 @@ from murmuration.strategies.spec import (
 
 if TYPE_CHECKING:
     from murmuration.preference.kinds.policy_class import ClassExamples
-
-#: Judgements of a user that count at item level, where nobody says.
-DEFAULT_CAP = 16
 
 
 @dataclass(frozen=True)
@@ -185,18 +181,6 @@ class Exponential(CohortStrategy):
         ]
 
 
-@dataclass(frozen=True)
-class ExponentialSettings(Leveled):
-    """What is its own."""
-
-    judgement_cap: int = setting(
-        0,
-        "Item level: most judgements of a user that count (the first ones). "
-        f"[default: {DEFAULT_CAP}]",
-        **AT_LEAST_ONE,
-    )
-
-
 _TRUE_LABELS = (
     "--strategy exponential takes true labels; the span of losses, which decides what a choice "
     "costs, holds for no others"
@@ -208,7 +192,7 @@ _NEEDED = (
 #: What is about training, of which there is none.
 _TRAINING = (
     *("train", "lora_rank", "lora_alpha", "lora_targets", "checkpointing", "head_first"),
-    *("learning_rate", "clip"),
+    *("learning_rate", "clip_norm"),
 )
 
 
@@ -225,7 +209,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         span_of(described["r_max"]),
         len(described["policies"]),
         Adjacency(config.adjacency),
-        (own.judgement_cap or DEFAULT_CAP) if own.level == "item" else 0,
+        (own.judgement_cap or DEFAULT_JUDGEMENT_CAP) if own.level == "item" else 0,
     )
     # N is nominal: twice as many may turn up.
     if not mechanism.admits(np.zeros(mechanism.choices), 2 * context.users):
@@ -237,7 +221,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         charges=plan.charges,
         noise_multiplier=0.0,
         clip_norm=None,
-        group_size=mechanism.cap or config.most_judgements,
+        group_size=mechanism.cap or config.max_judgements,
         noise=0.0,
         guarantee=_guarantee(mechanism),
         gradients=context.users,
@@ -284,9 +268,9 @@ def _check(settings: Settings) -> None:
         ),
         (settings.labels != "true", f"--labels {settings.labels}: {_TRUE_LABELS}"),
         (
-            settings.loss not in ("", *CHOSEN_BY),
+            bool(settings.loss) and not objective(settings.loss).bounded,
             f"--loss {settings.loss} has no bound: --strategy exponential chooses by "
-            f"{' or '.join(CHOSEN_BY)}",
+            f"{' or '.join(BOUNDED_LOSSES)}",
         ),
         (settings.kind != "pairs", "--strategy exponential chooses by judgements of pairs"),
         (

@@ -33,6 +33,7 @@ from flwr.serverapp import Grid
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.features.hashing import feature_map
+from murmuration.preference.models import declared, preference_model
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
 from murmuration.privacy.accounting.ledger import Ledger
@@ -45,15 +46,7 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import label_queries, messages
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
-from murmuration.strategies.settings import (
-    AT_LEAST_ONE,
-    Leveled,
-    Settings,
-    Solved,
-    not_negative,
-    option,
-    setting,
-)
+from murmuration.strategies.settings import LocalLabelSettings, Settings, option
 from murmuration.strategies.spec import LABELS, NOT_ON_A_GRID, BuiltStrategy, RunContext, Strategy
 
 if TYPE_CHECKING:
@@ -97,17 +90,17 @@ class Estimate:
     steps: StepsName = "decaying"
 
     def __post_init__(self) -> None:
-        for name, value in (("--ball", self.ball), ("--ridge", self.ridge)):
+        for name, value in (("--max-norm", self.ball), ("--ridge", self.ridge)):
             if not (math.isfinite(value) and value >= 0.0):
                 raise ValueError(f"{name} must be a positive number, got {value}")
-        if self.estimator == "sgd" and self.model == "thurstone":
+        if self.estimator == "sgd" and not declared(self.model).logistic:
             raise ValueError("--estimator sgd is for --model btl and plackett-luce; use debiased")
 
     def of(self, labels: RandomizedLabels) -> tuple[torch.Tensor, list[str]]:
         """The model (D,) and what its reader must know."""
         from murmuration.preference.estimation.debiased import fit
         from murmuration.preference.estimation.projected_sgd import DECAYING, PUBLISHED, one_pass
-        from murmuration.preference.estimation.randomized_labels import LINKS
+        from murmuration.preference.estimation.randomized_labels import link_of
 
         square = float((labels.x_JWD**2).sum(-1)[labels.present_JW].mean())
         ball = self.ball or 30.0 / math.sqrt(max(square, 1e-12))
@@ -122,14 +115,14 @@ class Estimate:
             self.estimator,
             ball=ball,
             ridge=self.ridge or max(square, 1e-12),
-            link=LINKS[self.model],
+            link=link_of(self.model),
             sum_zero=self.sum_zero,
         )
         notes = []
         if found.on_sphere.any():
             notes.append(
                 f"The estimate lies on the ball ‖θ‖ = {ball:.3g}: the bound and not the data "
-                "decides its length. Compare with another --ball."
+                "decides its length. Compare with another --max-norm."
             )
         if not found.converged:
             notes.append("The minimisation stopped before it converged.")
@@ -361,39 +354,6 @@ _HOW = {
 }
 
 
-@dataclass(frozen=True)
-class LocalLabelSettings(Solved, Leveled):
-    """What is its own."""
-
-    estimator: str = setting(
-        "",
-        "How the model is fitted to randomized labels. [default: debiased]",
-        choices=("debiased", "mle", "sgd", "square"),
-    )
-    label_cap: int = setting(
-        0, "Most labels that a user ever releases. [default: all they have]", **AT_LEAST_ONE
-    )
-    label_delta: float = setting(
-        0.0,
-        "User level: the part of delta that is spent on labels.",
-        good=not_negative,
-        expected="between 0 and --delta, which it is part of",
-    )
-    label_weights: str = setting(
-        "",
-        "Weight judgements by the information in their labels, or equally. [default: information]",
-        choices=("information", "equal"),
-    )
-    sgd_steps: str = setting(
-        "",
-        "sgd: decaying steps and averages, or as published. [default: decaying]",
-        choices=("decaying", "published"),
-    )
-    sum_zero: bool = setting(False, "Only allow weights that sum to zero.")
-    epochs: int = setting(0, "policy: passes over all labels. [default: 1]", **AT_LEAST_ONE)
-    batch: int = setting(0, "policy: labels in a step. [default: 64]", **AT_LEAST_ONE)
-
-
 def label_promise(config: Settings) -> LabelPromise:
     """What users are promised for their labels; InputError if it cannot be."""
     own = config.of(LocalLabelSettings)
@@ -478,15 +438,13 @@ def on_features(estimate: Estimate, examples: PairExamples) -> Solve:
 
 def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     """How a linear head is fitted, and in words; InputError for a model that cannot be."""
-    from murmuration.preference.models import preference_model
-
     config, own = context.config, context.config.of(LocalLabelSettings)
     examples = items.examples(feature_map(json.loads(context.features)))
     preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
     estimate = Estimate(
         estimator=own.estimator or "debiased",  # type: ignore[arg-type]
         model=config.model,
-        ball=own.ball,
+        ball=own.max_norm,
         ridge=own.ridge,
         weights=own.label_weights or "information",  # type: ignore[arg-type]
         sum_zero=own.sum_zero,
@@ -500,7 +458,6 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     from murmuration.preference.kinds.policy import PolicyModel
     from murmuration.preference.language.policies import policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit
-    from murmuration.preference.models import preference_model
 
     config, own = context.config, context.config.of(LocalLabelSettings)
     policy = PolicyModel.load(json.loads(context.features), weights=True)
@@ -510,7 +467,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     )
     policy = policy.in_fitting_batches(items.schema, model)
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
-    given = {"epochs": own.epochs, "batch": own.batch, "rate": rate}
+    given = {"epochs": own.epochs, "batch": own.batch_size, "rate": rate}
     fit = PolicyFit(**{name: value for name, value in given.items() if value})
 
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:
@@ -553,7 +510,9 @@ def _guarantee(promise: LabelPromise) -> str:
 def _check(settings: Settings) -> None:
     own, policy = settings.of(LocalLabelSettings), settings.task == "policy"
     other = (
-        ("estimator", "ridge", "ball", "sgd_steps", "sum_zero") if policy else ("epochs", "batch")
+        ("estimator", "ridge", "max_norm", "sgd_steps", "sum_zero")
+        if policy
+        else ("epochs", "batch_size")
     )
     for name in other:
         if getattr(own, name):

@@ -20,13 +20,12 @@ from murmuration.strategies.els import ELS, GROUP
 from murmuration.strategies.exponential import EXPONENTIAL
 from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import group_size_histogram
-from murmuration.strategies.settings import Settings
+from murmuration.strategies.settings import ENTRY_POINTS, Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.spec import BuiltStrategy, NodeHalf, RunContext, Strategy
 from murmuration.strategies.uls import NONPRIVATE, ULS
 
-ENTRY_POINTS = "murmuration.strategies"
 #: In the order in which they are offered.
 OURS = (
     ULS,
@@ -100,7 +99,7 @@ def _check_theirs(name: str, strategy: object, known: dict[str, Strategy]) -> No
 def named(name: str) -> Strategy:
     """The strategy of a name; InputError, listing all, if there is none."""
     known, refused = _loaded(None)
-    if name in refused:
+    if name in refused and name not in known:
         raise InputError(f"--strategy {name} cannot be used: {refused[name]}")
     if name not in known:
         raise InputError(f"--strategy must be one of {', '.join(known)}; got {name!r}")

@@ -4,30 +4,39 @@ A declaration holds name, type, default, help, check, choices and panel. From it
 ``strategies.config.RunConfig``, range checks, the options of ``murmuration run`` and their places
 in ``--help``, the table in docs/reference/settings.md, and ``[tool.flwr.app.config]`` in
 pyproject.toml (where Flower wants every key that may be overridden). ``Settings`` are those of
-every run; what is of one strategy is declared in its file, with ``setting``, in a frozen dataclass
-of its own.
+every run; what is of one strategy is declared with ``setting`` in a frozen dataclass of its own:
+here for those that are here (``OF_STRATEGIES``), because options and help need declarations alone
+and a strategy's file needs libraries that take long; in its file for another package's.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from murmuration.preference.choices import (
     DTYPES,
     LENGTHS,
-    MODELS,
     OPTIMIZERS,
-    POLICY_LOSSES,
     QUANTISED,
     TASKS,
     TRAINED,
 )
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
+from murmuration.preference.models import LOSSES, MODELS, in_words
+from murmuration.preference.policy_losses import (
+    CLIPPED_LOSSES,
+    DEFAULT,
+    OBJECTIVES,
+    POLICY_LOSSES,
+    UNBIASED_LOSSES,
+)
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms import hold_out
-from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE, HoldOut
+from murmuration.privacy.extensions import Group
+
+if TYPE_CHECKING:
+    from murmuration.privacy.mechanisms.hold_out import HoldOut
 
 Scalar = bool | int | float | str
 Own = TypeVar("Own")
@@ -38,6 +47,8 @@ MODEL, RUNTIME, OUTPUT = "Model", "Runtime", "Output"
 PANELS = (DATA, PROMISE, TRAINING, MODEL, RUNTIME, OUTPUT)
 OF_STRATEGY = "Only for"
 
+#: Of strategies that other packages bring (``strategies.registry``).
+ENTRY_POINTS = "murmuration.strategies"
 NOISES = ("discrete", "gaussian", "distributed")
 #: Where a strategy takes any number.
 ROUNDS = 200
@@ -51,23 +62,34 @@ class About:
         help: for whoever sets it, with what is done where nobody does.
         panel: of ``--help``.
         choices: names that it can be, besides the default.
+        others: the group by which other packages bring more of them.
         good: whether a value could be used in some run.
         expected: says which ones can.
         steps: whether it is about steps and sampling, which strategies that solve have none of.
         base: whether it is about a language model.
         deployed: whether it is for deployments only, and no option of a simulation.
         changeable: whether a resumed run may have another: it decides neither result nor cost.
+        common: whether most runs set it, so that plain ``--help`` shows it.
+        former: the name it had until the last version, which is still read.
     """
 
     help: str
     panel: str = OF_STRATEGY
     choices: tuple[str, ...] = ()
+    others: Group | None = None
     good: Callable[[Any], bool] = lambda value: True
     expected: str = ""
     steps: bool = False
     base: bool = False
     deployed: bool = False
     changeable: bool = False
+    common: bool = False
+    former: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All choices that there are here; no package is imported for them."""
+        return self.choices + (self.others.names() if self.others else ())
 
 
 def setting(default: Scalar, help_: str, **about: Any) -> Any:
@@ -128,16 +150,18 @@ class Settings:
 
     data: str = setting(
         "murmuration.population:train",
-        "Judgements (or texts) to train on: a .jsonl, .json, .csv, .parquet or .arrow file (also "
-        ".gz), a folder of them, package.module:function, or a hub name; NAME#SPLIT for one split. "
-        "Default: the embedded population.",
+        "The judgements (or other rows) to read. A .jsonl, .json, .csv, .parquet or .arrow file "
+        "(also .gz), a folder of them, package.module:function, or a hub name; NAME#SPLIT for one "
+        "split. Default: the embedded population.",
         panel=DATA,
+        common=True,
     )
     test: str = setting(
         "",
         "Judgements of other users to measure accuracy on, declared public; named as --data is. "
         "Without it, a share of the users is held out.",
         panel=DATA,
+        common=True,
     )
     columns: str = setting(
         "", "Columns of other names, as field=column: user_id=annotator,chosen=better,…", panel=DATA
@@ -154,10 +178,11 @@ class Settings:
         "What each judgement is: pairs, top-1 (the best of several), ranking, or thumbs (one "
         "response, liked or not). [default: pairs, which are also made of thumbs]",
         panel=DATA,
+        common=True,
         choices=KINDS,
     )
     responses: int = setting(
-        0, "top-1, ranking: the most responses of a judgement, 2 to 64.", panel=DATA
+        0, "Most responses of a judgement. top-1, ranking: 2 to 64.", panel=DATA
     )
     labels: str = setting(
         "true",
@@ -165,15 +190,17 @@ class Settings:
         panel=DATA,
         choices=LABELS,
     )
-    most_judgements: int = setting(
-        Schema.most_judgements,
-        f"Most judgements (or texts) of a user. [default: {Schema.most_judgements}]",
+    max_judgements: int = setting(
+        Schema.max_judgements,
+        f"Most judgements (or texts) of a user. [default: {Schema.max_judgements}]",
         panel=DATA,
+        former="most_judgements",
     )
-    most_characters: int = setting(
-        Schema.most_characters,
-        f"Most characters of a text. [default: {Schema.most_characters}]",
+    max_characters: int = setting(
+        Schema.max_characters,
+        f"Most characters of a text. [default: {Schema.max_characters}]",
         panel=DATA,
+        former="most_characters",
     )
     one_user_per_row: bool = setting(
         False,
@@ -185,7 +212,7 @@ class Settings:
         0.2,
         "Share of users held out when there is no --test. [default: 0.2]",
         panel=DATA,
-        good=lambda value: LEAST_SHARE <= value < 1.0,
+        good=lambda value: 2.0**-11 <= value < 1.0,  # as ``privacy.mechanisms.hold_out`` can
         expected="a share from 0.0005 to below 1",
     )
     heldout_epsilon: float = setting(
@@ -197,25 +224,29 @@ class Settings:
     exact_heldout: bool = setting(
         False, "Report the exact accuracy on held-out users, OUTSIDE THE GUARANTEE.", panel=PROMISE
     )
-    strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING)
+    strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING, common=True)
     model: str = setting(
         "btl",
-        "Model of preferences: btl or thurstone for pairs, plackett-luce for the best of "
-        "several or rankings, thumbs for --kind thumbs. [default: btl]",
+        f"Model of preferences: {in_words()}. [default: btl]",
         panel=MODEL,
+        common=True,
         choices=MODELS,
+        others=LOSSES,
     )
     epsilon: float = setting(
         3.0,
         "Privacy budget. [default: 3]",
         panel=PROMISE,
+        common=True,
         good=positive,
         expected="a positive number",
     )
     delta: float = setting(
         1e-5,
-        "Delta, well below 1 / users; or n^-1.1, of the number of users. [default: 1e-5]",
+        "Delta of the promise. Well below 1 / users; or n^-1.1, of the number of users. "
+        "[default: 1e-5]",
         panel=PROMISE,
+        common=True,
         good=lambda value: 0.0 <= value < 1.0,
         expected="between 0 and 1, well below 1 / users, or n^-1.1",
     )
@@ -223,12 +254,14 @@ class Settings:
         "add-remove",
         "Which data sets are neighbours. [default: add-remove]",
         panel=PROMISE,
+        common=True,
         choices=tuple(adjacency.value for adjacency in Adjacency),
     )
     rounds: int = setting(
         0,
         f"Rounds of training. [default: {ROUNDS}, or 1 if the strategy takes one round]",
         panel=TRAINING,
+        common=True,
         good=lambda value: value >= 1,
         expected="at least 1",
     )
@@ -237,25 +270,31 @@ class Settings:
         "Expected users in a round. [default: a fifth of --users, at least 100 (or all) and at "
         f"most {MOST_COHORT}; {MOST_COHORT} if their number is private and --users is left out]",
         panel=TRAINING,
+        common=True,
         **AT_LEAST_ONE,
     )
     users: int = setting(
         0,
-        "Nominal number of users to train on: a round, public figure.",
+        "Number of users. To train on, as a nominal, round, public figure.",
         panel=PROMISE,
+        common=True,
         good=not_negative,
         expected="a positive number",
     )
-    clip: float = setting(
+    clip_norm: float = setting(
         0.0,
-        "Clip norm of a user's gradient. [default: the strategy's]",
+        "Clip norm of a user's gradient. els, group: of one judgement's; aup: the radius. "
+        "[default: the strategy's]",
         panel=TRAINING,
+        common=True,
+        former="clip",
         **POSITIVE,
     )
     group_size: int = setting(
         0,
         "Most judgements (or texts) of a user in a round. [default: the strategy's]",
         panel=TRAINING,
+        common=True,
         steps=True,
         **AT_LEAST_ONE,
     )
@@ -264,6 +303,7 @@ class Settings:
         "hashing, minilm (a small encoder), auto (minilm where installed), or an encoder's path or "
         "hub name.",
         panel=MODEL,
+        common=True,
     )
     length: str = setting(
         "bounded",
@@ -274,7 +314,10 @@ class Settings:
         choices=LENGTHS,
     )
     base: str = setting(
-        "", "A language model to train (see --task): a folder, or a hub name.", panel=MODEL
+        "",
+        "The base: a folder, or a hub name. A language model to train: see --task.",
+        panel=MODEL,
+        common=True,
     )
     base_privacy: str = setting(
         "",
@@ -297,18 +340,20 @@ class Settings:
     )
     task: str = setting(
         "reward",
-        "reward: from judgements. text: the next token of users' own texts (user_id, text). sft: "
-        "that of the responses in judgements. policy: a model that answers as people prefer. "
-        "[default: reward]",
+        "What is trained. reward: from judgements. text: the next token of users' own texts "
+        "(user_id, text). sft: that of the responses in judgements. policy: a model that answers "
+        "as people prefer. [default: reward]",
         panel=MODEL,
+        common=True,
         choices=TASKS,
     )
     loss: str = setting(
         "",
-        "policy: dpo, ipo or chipo; robust-dpo, square-chipo or square-dpo, which correct for "
-        "randomized labels. [default: dpo]",
+        f"policy: {', '.join(name for name in POLICY_LOSSES if name not in UNBIASED_LOSSES)}; or "
+        f"{', '.join(UNBIASED_LOSSES)}, which correct for randomized labels. [default: {DEFAULT}]",
         panel=MODEL,
         choices=POLICY_LOSSES,
+        others=OBJECTIVES,
         base=True,
     )
     beta: float = setting(
@@ -320,8 +365,8 @@ class Settings:
     )
     r_max: float = setting(
         0.0,
-        "policy: rewards' differences are clipped at twice this, by chipo, square-chipo and "
-        "square-dpo. [default: 2]",
+        f"policy: rewards' differences are clipped at twice this, by {', '.join(CLIPPED_LOSSES)}. "
+        "[default: 2]",
         panel=MODEL,
         base=True,
         **POSITIVE,
@@ -432,14 +477,19 @@ class Settings:
     )
     optimizer: str = setting(
         "",
-        "sgd, adam or adafactor. [default: the strategy's]",
+        "Optimizer. sgd, adam or adafactor. [default: the strategy's]",
         panel=TRAINING,
         good=lambda value: value in ("", *OPTIMIZERS),
         expected=f"one of {', '.join(OPTIMIZERS)}",
         steps=True,
     )
     learning_rate: float = setting(
-        0.0, "Step size. [default: limited by the noise]", panel=TRAINING, steps=True, **POSITIVE
+        0.0,
+        "Learning rate. [default: limited by the noise]",
+        panel=TRAINING,
+        common=True,
+        steps=True,
+        **POSITIVE,
     )
     momentum: float = setting(
         0.9,
@@ -474,16 +524,23 @@ class Settings:
     )
     seed: int = setting(
         -1,
-        "Repeat a simulation exactly. [default: randomness from the operating system]",
+        "Seed. It repeats a simulation exactly. [default: randomness from the operating system]",
         panel=RUNTIME,
+        common=True,
         good=lambda value: value >= -1,
         expected="a non-negative integer, or left out",
         changeable=True,
     )
     out: str = setting(
-        "", "Folder for the run. [default: runs/<time>]", panel=OUTPUT, changeable=True
+        "",
+        "Where to write. Folder for the run. [default: runs/<time>]",
+        panel=OUTPUT,
+        common=True,
+        changeable=True,
     )
-    resume: bool = setting(False, "Continue the run in --out.", panel=OUTPUT, changeable=True)
+    resume: bool = setting(
+        False, "Continue the run in --out.", panel=OUTPUT, common=True, changeable=True
+    )
     accept_ledger_loss: bool = setting(
         False,
         "With --resume: continue although the ledger lost charges; its plan is charged again.",
@@ -520,7 +577,7 @@ class Settings:
         expected="a positive number of seconds",
         changeable=True,
     )
-    least_nodes: float = setting(
+    min_nodes: float = setting(
         0.5,
         "Nodes that must be online before a round's cohort is drawn: a number, or a share.",
         panel=RUNTIME,
@@ -528,6 +585,7 @@ class Settings:
         expected="a number of nodes, or a share of them below 1",
         deployed=True,
         changeable=True,
+        former="least_nodes",
     )
     registration: str = setting(
         "",
@@ -550,8 +608,8 @@ class Settings:
         for declared in fields(self):
             value, told = getattr(self, declared.name), about(declared)
             named = not told.choices or value in (declared.default, *told.choices)
-            if not (named and told.good(value)):
-                expected = told.expected or f"one of {', '.join(told.choices)}"
+            if not (named or value in told.names) or not told.good(value):
+                expected = told.expected or f"one of {', '.join(told.names)}"
                 raise InputError(f"{option(declared.name)} must be {expected}; got {value!r}")
 
     def of(self, own: type[Own]) -> Own:
@@ -599,11 +657,13 @@ class Settings:
         return round(self.heldout * among)
 
     @property
-    def hold_out(self) -> HoldOut | None:
+    def hold_out(self) -> "HoldOut | None":
         """How users are held out; None if nobody is, or nothing said of them is protected.
 
         See ``privacy.mechanisms.hold_out``.
         """
+        from murmuration.privacy.mechanisms import hold_out
+
         if self.test or self.exact_heldout or not self.private:
             return None
         adjacency = Adjacency(self.adjacency)
@@ -670,4 +730,173 @@ class Solved:
         "Ridge penalty added to the likelihood. [default: from noise and public features]",
         **POSITIVE,
     )
-    ball: float = setting(0.0, "Most length of the weights. [default: the strategy's]", **POSITIVE)
+    max_norm: float = setting(
+        0.0, "Largest norm of the weights. [default: the strategy's]", former="ball", **POSITIVE
+    )
+
+
+#: Of one user at item level, where ``judgement_cap`` is left out.
+DEFAULT_JUDGEMENT_CAP = 16
+
+
+@dataclass(frozen=True)
+class UlsSettings(Retained, Normalized):
+    """Settings of uls."""
+
+
+@dataclass(frozen=True)
+class FedAvgSettings(Retained, Normalized):
+    """Settings of dp-fedavg."""
+
+    local_steps: int = setting(0, "Local steps of each user. [default: 4]", **AT_LEAST_ONE)
+    local_rate: float = setting(
+        0.0, "Step size of the local steps; with --task policy give 0.1. [default: 1]", **POSITIVE
+    )
+
+
+@dataclass(frozen=True)
+class ElsSettings(Normalized):
+    """Settings of els and group."""
+
+    sampling_probability: float = setting(
+        0.0,
+        "Probability of each kept judgement to be in a round. [default: as much computing as "
+        "uls with --cohort]",
+        good=a_share,
+        expected="between 0 and 1",
+    )
+
+
+@dataclass(frozen=True)
+class AdaptiveSettings(Retained, Quantile):
+    """Settings of adaptive."""
+
+
+@dataclass(frozen=True)
+class AupSettings(Retained, Quantile):
+    """Settings of aup."""
+
+    variant: str = setting(
+        "centred",
+        "Which form of it. [default: centred]",
+        choices=("centred", "corrected", "published"),
+    )
+    adaptation: str = setting(
+        "quantile",
+        "centred: how the radius adapts. [default: quantile]",
+        choices=("quantile", "above-threshold"),
+    )
+    phases: int = setting(
+        0, "published: phases on disjoint halves of the users. [default: 1]", **AT_LEAST_ONE
+    )
+    schedule: str = setting(
+        "constant",
+        "published: phases, steps and radii as given, or by the paper's theorem. "
+        "[default: constant]",
+        choices=("constant", "theorem-4"),
+    )
+
+
+@dataclass(frozen=True)
+class ObjectiveSettings(Solved):
+    """Settings of objective-perturbation."""
+
+    calibration: str = setting(
+        "",
+        "The accountant's noise, or the paper's. [default: analytic]",
+        choices=("analytic", "paper"),
+    )
+
+
+@dataclass(frozen=True)
+class LocalLabelSettings(Solved, Leveled):
+    """Settings of local-label."""
+
+    estimator: str = setting(
+        "",
+        "How the model is fitted to randomized labels. [default: debiased]",
+        choices=("debiased", "mle", "sgd", "square"),
+    )
+    label_cap: int = setting(
+        0, "Most labels that a user ever releases. [default: all they have]", **AT_LEAST_ONE
+    )
+    label_delta: float = setting(
+        0.0,
+        "User level: the part of delta that is spent on labels.",
+        good=not_negative,
+        expected="between 0 and --delta, which it is part of",
+    )
+    label_weights: str = setting(
+        "",
+        "Weight judgements by the information in their labels, or equally. [default: information]",
+        choices=("information", "equal"),
+    )
+    sgd_steps: str = setting(
+        "",
+        "sgd: decaying steps and averages, or as published. [default: decaying]",
+        choices=("decaying", "published"),
+    )
+    sum_zero: bool = setting(False, "Only allow weights that sum to zero.")
+    epochs: int = setting(
+        0, "Passes over the data. policy: over all labels. [default: 1]", **AT_LEAST_ONE
+    )
+    batch_size: int = setting(
+        0, "Batch size of a step. policy: in labels. [default: 64]", former="batch", **AT_LEAST_ONE
+    )
+
+
+@dataclass(frozen=True)
+class ExponentialSettings(Leveled):
+    """Settings of exponential."""
+
+    judgement_cap: int = setting(
+        0,
+        "Item level: most judgements of a user that count (the first ones). "
+        f"[default: {DEFAULT_JUDGEMENT_CAP}]",
+        **AT_LEAST_ONE,
+    )
+
+
+#: The settings of each strategy that is here, by its name, in the order in which they are offered.
+OF_STRATEGIES: dict[str, type] = {
+    "uls": UlsSettings,
+    "dp-fedavg": FedAvgSettings,
+    "els": ElsSettings,
+    "group": ElsSettings,
+    "adaptive": AdaptiveSettings,
+    "aup": AupSettings,
+    "label-moment": Solved,
+    "objective-perturbation": ObjectiveSettings,
+    "local-label": LocalLabelSettings,
+    "exponential": ExponentialSettings,
+    "nonprivate": Retained,
+}
+
+
+def by_setting(
+    of_strategies: Mapping[str, type],
+) -> dict[str, tuple["Field[Any]", tuple[str, ...]]]:
+    """Return what single strategies declare: by name the field, and which strategies have it."""
+    declared: dict[str, tuple[Field[Any], tuple[str, ...]]] = {}
+    for strategy, own in of_strategies.items():
+        for each in fields(own):
+            first, names = declared.get(each.name, (each, ()))
+            declared[each.name] = first, (*names, strategy)
+    return declared
+
+
+def parse_delta(text: str) -> float:
+    """The delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
+
+    Raises:
+        InputError: it is neither, or not between 0 and 1.
+    """
+    if text.replace(" ", "").replace("−", "-") in ("n^-1.1", "n**-1.1"):
+        return 0.0
+    try:
+        delta = float(text)
+    except ValueError:
+        delta = math.nan
+    if not 0.0 < delta < 1.0:
+        raise InputError(f"--delta must be a number between 0 and 1, or n^-1.1; got {text!r}")
+    return delta

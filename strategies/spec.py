@@ -14,6 +14,7 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from murmuration.preference.data.rows import InputError
+from murmuration.preference.policy_losses import BOUNDED_LOSSES
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency, Unsupported
@@ -302,8 +303,6 @@ RATES = {"lora": 0.05, "full": 0.01}
 #: and the longest step, over that of a linear head, since rounds are fewer. A reward is good if it
 #: ranks well, and forgives more than the next token's distribution.
 _STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0), "policy": (1.0, 40.0)}
-#: Losses of a policy that have a bound, by which one can be chosen; the first where nobody says.
-CHOSEN_BY = ("square-chipo", "square-dpo")
 
 
 def base_config(config: Settings) -> dict[str, Any]:
@@ -332,7 +331,7 @@ def base_config(config: Settings) -> dict[str, Any]:
         "quantise": config.quantise,
         "checkpointing": config.checkpointing,
         "tf32": config.tf32,
-        "loss": config.loss or (CHOSEN_BY[0] if config.policies else ""),
+        "loss": config.loss or (BOUNDED_LOSSES[0] if config.policies else ""),
         "beta": config.beta,
         "r_max": config.r_max,
         "as_published": config.as_published,
@@ -473,7 +472,7 @@ class RunContext:
             "model": self.config.model,
             "log": self.log,
             "timeout": self.config.timeout,
-            "least_nodes": self.config.least_nodes,
+            "min_nodes": self.config.min_nodes,
             "masked": self.config.secure_aggregation,
             "batch_users": self.config.batch_users,
         }

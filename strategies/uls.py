@@ -35,7 +35,7 @@ from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.settings import Normalized, Retained
+from murmuration.strategies.settings import Retained, UlsSettings
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -135,17 +135,12 @@ class Uls(SumStrategy, SteppedStrategy):
         return self.release(round_, totals) / self.plan.divisor
 
 
-@dataclass(frozen=True)
-class UlsSettings(Retained, Normalized):
-    """What is its own."""
-
-
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config = context.config
     plan = UlsPlan.for_epsilon(
         config.epsilon,
-        clip=UserClip(config.clip or DEFAULT_CLIP),
+        clip=UserClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
         normalized=config.of(UlsSettings).normalized,
         **context.cohort_sizes,

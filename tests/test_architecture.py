@@ -94,7 +94,7 @@ print(w.TYPES.read_text(encoding="utf-8") == w.types())
         ("murmuration.audits.targets", "TARGETS"),
         ("murmuration.research.reproductions.registry", "ENTRIES"),
         ("murmuration.cli.main", "COMMANDS"),
-        ("murmuration.preference.choices", "MODELS"),
+        ("murmuration.preference.models", "_OURS"),
         ("murmuration.privacy.accounting.events", "_KINDS"),
         ("murmuration.strategies.registry", "OURS"),
     ],

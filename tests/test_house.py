@@ -20,7 +20,11 @@ MOST_ENTRIES = 20  # of a folder: what one sees at a glance
 ARROWS = {
     "privacy": (),
     # How to compile, and what hands work to threads: all that both kinds of arithmetic share.
-    "preference": ("privacy.mechanisms.numba_jit", "privacy.mechanisms.parallel"),
+    "preference": (
+        "privacy.extensions",  # what other packages bring, of which events are one kind
+        "privacy.mechanisms.numba_jit",
+        "privacy.mechanisms.parallel",
+    ),
     "strategies": ("preference", "privacy"),
     "reporting": ("strategies", "preference", "privacy"),
     # The two sides of a run meet in messages alone.

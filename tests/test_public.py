@@ -108,7 +108,7 @@ def test_a_run_that_is_there_is_continued_only_if_asked(run, crowd):
         ({"epsilom": 3}, "unknown setting 'epsilom'; known: data, "),
         ({"as_json": True}, "unknown setting 'as_json'"),
         ({"runtime": "moon"}, "runtime must be one of local, flower, ray; got 'moon'"),
-        ({"least_nodes": 0.5}, "unknown setting 'least_nodes'"),
+        ({"min_nodes": 0.5}, "unknown setting 'min_nodes'"),
         ({"adjacency": "add"}, "adjacency must be one of add-remove, "),
         ({"strategy": "ulss"}, "--strategy must be one of"),
         ({"delta": "n^2"}, "--delta must be a number between 0 and 1"),

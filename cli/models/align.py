@@ -13,7 +13,19 @@ from murmuration.alignment.reinforce import METHODS, OPTIMIZERS, Steps
 from murmuration.alignment.rewards import LENGTHS, Guards
 from murmuration.alignment.supervised import Supervised
 from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
-from murmuration.cli.options import ReportTo, RunName
+from murmuration.cli.options import (
+    GENERATIONS,
+    LIMIT,
+    PROMPTS,
+    PROMPTS_PUBLIC,
+    REWARD,
+    REWARD_PRIVACY,
+    Json,
+    ReportTo,
+    RunName,
+    help_of,
+    meaning,
+)
 from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.live.tables import console, table_of
 
@@ -26,47 +38,42 @@ _TRAINED, _LOOKED = "What is trained", "How it is evaluated"
 def align(
     base: Annotated[
         str,
-        typer.Option(
-            help="The policy to start from, which is the reference: a folder or hub name."
-        ),
+        typer.Option(help=f"{meaning('base')} The policy to start from, which is the reference."),
     ],
     prompts: Annotated[
         str,
-        typer.Option(
-            help="Public prompts: a file (or other source, as --data of a run) with `prompt` in "
-            "each row, or `population:seen` or `population:unseen`."
-        ),
+        typer.Option(help=f"{PROMPTS} Public ones."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the policy, its report and its card.")],
-    reward: Annotated[
-        Path | None, typer.Option(help="A reward model's folder, as in RUN/model.")
-    ] = None,
+    out: Annotated[
+        Path, typer.Option(help=f"{meaning('out')} Folder for the policy, its report and its card.")
+    ],
+    reward: Annotated[Path | None, typer.Option(help=REWARD)] = None,
     judgements: Annotated[
         str | None,
         typer.Option(
+            "--reward-data",
+            "--judgements",
             help="Instead of --reward: train one first on this data (or `population`), into "
-            "the folder OUT-reward, by `uls` over 200 rounds."
+            "the folder OUT-reward, by `uls` over 200 rounds.",
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Epsilon of that reward.")] = None,
-    delta: Annotated[str, typer.Option(help="Delta of that reward.")] = "1e-5",
-    limit: Annotated[int, typer.Option(help="Most prompts to use.", min=2)] = 1000,
+    epsilon: Annotated[
+        float | None, typer.Option(help=f"{meaning('epsilon')} Of that reward.")
+    ] = None,
+    delta: Annotated[str, typer.Option(help=f"{meaning('delta')} Of that reward.")] = "1e-5",
+    limit: Annotated[int, typer.Option(help=LIMIT, min=2)] = 1000,
     prompts_public: Annotated[
         bool,
         typer.Option(
             "--prompts-public",
-            help="Declare that prompts of --prompts and --sft that users saw, too, were public "
-            "before.",
+            help=f"{PROMPTS_PUBLIC} Those of --sft, too.",
         ),
     ] = False,
     reward_privacy: Annotated[
         str,
-        typer.Option(
-            help="Privacy cost of a reward whose folder does not record it: `public`, or ledgers, "
-            "comma-separated."
-        ),
+        typer.Option(help=REWARD_PRIVACY),
     ] = "",
-    base_privacy: Annotated[str, typer.Option(help="As --reward-privacy, for --base.")] = "",
+    base_privacy: Annotated[str, typer.Option(help=help_of("base_privacy"))] = "",
     truth_privacy: Annotated[
         str, typer.Option(help="As --reward-privacy, for a --truth that is a model's folder.")
     ] = "",
@@ -90,7 +97,13 @@ def align(
         int, typer.Option(help="Passes over the demonstrations.", rich_help_panel=_LEARN)
     ] = _SUPERVISED.epochs,
     sft_batch: Annotated[
-        int, typer.Option(help="Demonstrations in a step.", rich_help_panel=_LEARN)
+        int,
+        typer.Option(
+            "--sft-batch-size",
+            "--sft-batch",
+            help="Demonstrations in a step.",
+            rich_help_panel=_LEARN,
+        ),
     ] = _SUPERVISED.batch,
     sft_learning_rate: Annotated[
         float,
@@ -108,17 +121,32 @@ def align(
         int, typer.Option(help="Training steps.", rich_help_panel=_CLIMB)
     ] = _STEPS.steps,
     batch: Annotated[
-        int, typer.Option(help="Answers in a step.", rich_help_panel=_CLIMB)
+        int,
+        typer.Option(
+            "--batch-size",
+            "--batch",
+            help="Batch size of a step. In answers.",
+            rich_help_panel=_CLIMB,
+        ),
     ] = _STEPS.batch,
     answers: Annotated[
-        int, typer.Option(help="Answers to each prompt of a step.", rich_help_panel=_CLIMB)
+        int,
+        typer.Option("--num-generations", "--answers", help=GENERATIONS, rich_help_panel=_CLIMB),
     ] = _STEPS.answers,
     learning_rate: Annotated[
-        float, typer.Option(help="Learning rate of the LoRA layers.", rich_help_panel=_CLIMB)
+        float,
+        typer.Option(
+            help=f"{meaning('learning_rate')} Of the LoRA layers.", rich_help_panel=_CLIMB
+        ),
     ] = _STEPS.rate,
     beta: Annotated[
         float,
-        typer.Option(help="Penalty for each nat of KL divergence.", rich_help_panel=_CLIMB),
+        typer.Option(
+            "--kl-coef",
+            "--beta",
+            help="Penalty for each nat of KL divergence.",
+            rich_help_panel=_CLIMB,
+        ),
     ] = _STEPS.beta,
     optimizer: Annotated[
         str,
@@ -129,12 +157,17 @@ def align(
     clip: Annotated[
         bool,
         typer.Option(
-            help="Clip rewards to the range of the reference's answers.", rich_help_panel=_GUARD
+            "--clip-rewards/--no-clip-rewards",
+            "--clip/--no-clip",
+            help="Clip rewards to the range of the reference's answers.",
+            rich_help_panel=_GUARD,
         ),
     ] = _GUARDS.clip,
     length: Annotated[
         str,
         typer.Option(
+            "--length-control",
+            "--length",
             help="`penalise`: subtract for answers longer than the reference's. `match`: subtract "
             "what length alone explains.",
             click_type=click.Choice(LENGTHS),
@@ -178,35 +211,37 @@ def align(
     top_p: TopP = _SAMPLING.top_p,
     max_new_tokens: MaxNewTokens = _SAMPLING.max_new_tokens,
     lora_rank: Annotated[
-        int, typer.Option(help="Rank of LoRA.", rich_help_panel=_TRAINED)
+        int, typer.Option(help=help_of("lora_rank"), rich_help_panel=_TRAINED)
     ] = _ALIGNMENT.lora_rank,
     lora_alpha: Annotated[
         int,
         typer.Option(
-            help="Alpha of LoRA: its change is multiplied by alpha / rank.",
+            help=help_of("lora_alpha"),
             rich_help_panel=_TRAINED,
         ),
     ] = _ALIGNMENT.lora_alpha,
     lora_targets: Annotated[
         str,
         typer.Option(
-            help="Layers that LoRA changes, comma-separated, or `all-linear`.",
+            help=help_of("lora_targets"),
             rich_help_panel=_TRAINED,
         ),
     ] = _ALIGNMENT.lora_targets,
     max_tokens: Annotated[
-        int, typer.Option(help="Most tokens of prompt and answer.", rich_help_panel=_TRAINED)
+        int, typer.Option(help=help_of("max_tokens"), rich_help_panel=_TRAINED)
     ] = _ALIGNMENT.max_tokens,
     seed: Annotated[
         int,
         typer.Option(
-            help="Seed of prompts' order and answers; never of a reward's noise or cohorts.", min=0
+            help=f"{meaning('seed')} Of prompts' order and answers; never of a reward's noise or "
+            "cohorts.",
+            min=0,
         ),
     ] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help=help_of("resume"))] = False,
     report_to: ReportTo = None,
     run_name: RunName = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Align a language model with a private reward, on public prompts: no further epsilon.
 

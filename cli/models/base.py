@@ -8,6 +8,7 @@ from typing import Annotated
 import click
 import typer
 
+from murmuration.cli.options import Json, meaning
 from murmuration.reporting.live.terminal import Terminal
 from murmuration.sims.population.population import Population
 from murmuration.sims.population.tiny_language_model import (
@@ -23,16 +24,28 @@ _DEFAULT = TinyBase()
 def base(
     out: Annotated[Path, typer.Argument(help="Folder for the model.")],
     kind: Annotated[
-        str, typer.Option(help="Architecture.", click_type=click.Choice(KINDS))
+        str,
+        typer.Option(
+            "--architecture", "--kind", help="Architecture.", click_type=click.Choice(KINDS)
+        ),
     ] = _DEFAULT.kind,
     width: Annotated[int, typer.Option(help="Width of the hidden states.")] = _DEFAULT.width,
     layers: Annotated[int, typer.Option(help="Number of layers.")] = _DEFAULT.layers,
     exchanges: Annotated[int, typer.Option(help="Public exchanges to train on.", min=1)] = 10_000,
-    epochs: Annotated[int, typer.Option(help="Passes over the exchanges.")] = _DEFAULT.epochs,
-    batch: Annotated[int, typer.Option(help="Answers in a step.")] = _DEFAULT.batch,
-    rate: Annotated[float, typer.Option(help="Largest learning rate.")] = _DEFAULT.rate,
-    seed: Annotated[int, typer.Option(help="Seed of initial weights and order.")] = _DEFAULT.seed,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    epochs: Annotated[
+        int, typer.Option(help="Passes over the data. Over the exchanges.")
+    ] = _DEFAULT.epochs,
+    batch: Annotated[
+        int, typer.Option("--batch-size", "--batch", help="Batch size of a step. In answers.")
+    ] = _DEFAULT.batch,
+    rate: Annotated[
+        float,
+        typer.Option("--learning-rate", "--rate", help=f"{meaning('learning_rate')} The largest."),
+    ] = _DEFAULT.rate,
+    seed: Annotated[
+        int, typer.Option(help=f"{meaning('seed')} Of initial weights and order.")
+    ] = _DEFAULT.seed,
+    as_json: Json = False,
 ) -> None:
     """Train a small language model on the embedded population's public text.
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 
+from murmuration.cli.options import AUDIT, Json, meaning
 from murmuration.reporting.live.tables import console
 
 Model = Annotated[Path, typer.Argument(help="A run's folder, or a model's, as in RUN/model.")]
@@ -18,8 +19,8 @@ Merge = Annotated[
 Base = Annotated[
     str,
     typer.Option(
-        help="The base, or encoder, that the model was made on: its name on a hub (owner/name), "
-        "for the card; or its folder, where --merge does not find it.",
+        help=f"{meaning('base')} That, or the encoder, which the model was made on: its name on a "
+        "hub (owner/name), for the card; or its folder, where --merge does not find it.",
         show_default=False,
     ),
 ]
@@ -46,21 +47,20 @@ WithoutPromise = Annotated[
 ]
 Audit = Annotated[
     Path | None,
-    typer.Option(help="For the card: a file with what `murmuration audit TARGET --json` printed."),
+    typer.Option(help=f"{AUDIT} For the card."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON line.")]
 
 
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option(help="Folder that is written; must not be there.")],
+    out: Annotated[Path, typer.Option(help=f"{meaning('out')} A folder that is not there.")],
     merge: Merge = False,
     base: Base = "",
     licence: Licence = "",
     privacy: Privacy = "",
     without_promise: WithoutPromise = False,
     audit: Audit = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Write a model to a folder that is meant to be shared: no private files, no paths.
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from murmuration.cli.options import Json
+
 policies = typer.Typer(
     help="Commit a class of policies, from which a run chooses one.", no_args_is_help=True
 )
@@ -25,11 +27,12 @@ def commit(
     public: Annotated[
         bool,
         typer.Option(
+            "--declare-public",
             "--public",
             help="Declare that models whose folders name no run were made from nobody's data.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write down which policies a run may choose from, before it looks at any data.
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from murmuration.cli.models.export import (
-    AsJson,
     Audit,
     Base,
     Licence,
@@ -16,6 +15,7 @@ from murmuration.cli.models.export import (
     WithoutPromise,
     tell,
 )
+from murmuration.cli.options import Json
 from murmuration.reporting.live.tables import console
 
 
@@ -41,7 +41,7 @@ def push(
     privacy: Privacy = "",
     without_promise: WithoutPromise = False,
     audit: Audit = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Send a model to a hub: what `murmuration export` writes, and nothing else.
 

@@ -8,6 +8,15 @@ from typing import Annotated
 import typer
 
 from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
+from murmuration.cli.options import (
+    GENERATIONS,
+    LIMIT,
+    PROMPTS,
+    PROMPTS_PUBLIC,
+    REWARD,
+    REWARD_PRIVACY,
+    meaning,
+)
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.privacy.durable_files import replace_file
@@ -22,35 +31,37 @@ def respond(
     model: Annotated[str, typer.Argument(help="A model folder, as in RUN/model, or a base.")],
     prompts: Annotated[
         str,
-        typer.Option(
-            help="A file (or other source, as --data of a run) with `prompt` in each row, or "
-            "`population:seen` or `population:unseen` for fresh ones of the embedded population."
-        ),
+        typer.Option(help=PROMPTS),
     ],
     out: Annotated[
         Path,
-        typer.Option(help="The .jsonl file to write: `prompt`, `response` (and `reward`)."),
+        typer.Option(help=f"{meaning('out')} A .jsonl file: `prompt`, `response` (and `reward`)."),
     ],
     limit: Annotated[
         int | None,
         typer.Option(
-            help="How many prompts, from the first. \\[default: all; 2000 of the population]",
+            help=rf"{LIMIT} \[default: all; 2000 of the population]",
             show_default=False,
             min=1,
         ),
     ] = None,
-    samples: Annotated[int, typer.Option(help="Responses to each prompt.", min=1)] = 1,
+    samples: Annotated[
+        int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=1)
+    ] = 1,
     temperature: Temperature = _DEFAULT.temperature,
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: Annotated[
-        int, typer.Option(help="Seed of the population's prompts and of all draws.", min=0)
+        int,
+        typer.Option(
+            help=f"{meaning('seed')} Of the population's prompts and of all draws.", min=0
+        ),
     ] = 0,
     reward: Annotated[
         str | None,
         typer.Option(
-            help="A saved reward model, as in RUN/model: of --best-of responses to each prompt "
-            "only the one that it likes best is written.",
+            help=f"{REWARD} Of --best-of responses to each prompt only the one that it likes best "
+            "is written.",
             show_default=False,
         ),
     ] = None,
@@ -63,8 +74,7 @@ def respond(
     reward_privacy: Annotated[
         str,
         typer.Option(
-            help="With --reward: its privacy cost, where its folder does not record it: "
-            "`public`, or the ledgers of its runs, comma-separated.",
+            help=REWARD_PRIVACY,
             show_default=False,
         ),
     ] = "",
@@ -75,7 +85,7 @@ def respond(
         bool,
         typer.Option(
             "--prompts-public",
-            help="With --reward: declare that the prompts were public before any user saw them.",
+            help=f"{PROMPTS_PUBLIC} For --reward.",
         ),
     ] = False,
 ) -> None:
@@ -87,7 +97,9 @@ def respond(
         raise InputError("--reward and --best-of need each other: what chooses, and from how many")
     if reward is not None and best_of is not None:
         if samples > 1:
-            raise InputError("--best-of writes one response to each prompt: leave out --samples")
+            raise InputError(
+                "--best-of writes one response to each prompt: leave out --num-generations"
+            )
         cost = reward_privacy, model_privacy
         _write_best(
             model, (prompts, limit, seed), out, sampling, reward, best_of, cost, prompts_public

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from murmuration.api.scoring import Scored, score_rows
 from murmuration.api.scoring import score as score_responses
+from murmuration.cli.options import Json, meaning
 from murmuration.preference.data.rows import InputError
 from murmuration.reporting.live.tables import console
 from murmuration.reporting.live.terminal import Terminal
@@ -25,20 +26,22 @@ def score(
     data: Annotated[
         str,
         typer.Option(
-            help="Instead: rows of prompt and response, or of prompt, chosen and rejected; a file, "
-            "folder or data set, as for murmuration run."
+            help=f"{meaning('data')} Instead of --prompt: rows of prompt and response, or of "
+            "prompt, chosen and rejected; a file, folder or data set, as for murmuration run."
         ),
     ] = "",
     out: Annotated[
-        Path | None, typer.Option(help="With --data: the rows with their scores, JSON lines.")
+        Path | None,
+        typer.Option(help=f"{meaning('out')} With --data: the rows with their scores, JSON lines."),
     ] = None,
     base: Annotated[
         str,
         typer.Option(
-            help="The base or encoder that the model was made on, where it is not found by itself."
+            help=f"{meaning('base')} That, or the encoder, which the model was made on, where it "
+            "is not found by itself."
         ),
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Score responses to a prompt: the higher, the better liked. Only differences mean anything.
 

@@ -8,6 +8,16 @@ import click
 import typer
 
 from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
+from murmuration.cli.options import (
+    GENERATIONS,
+    LIMIT,
+    PROMPTS,
+    PROMPTS_PUBLIC,
+    REWARD,
+    REWARD_PRIVACY,
+    Json,
+    meaning,
+)
 from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.figures import counted
 
@@ -15,27 +25,29 @@ _DEFAULT = Sampling()
 
 
 def synthesize(
-    reward: Annotated[str, typer.Option(help="A saved reward model, as in RUN/model.")],
+    reward: Annotated[str, typer.Option(help=REWARD)],
     policy: Annotated[
-        str, typer.Option(help="The model that writes answers: a folder, or a base.")
+        str,
+        typer.Option(
+            "--generator", "--policy", help="The model that writes answers: a folder, or a base."
+        ),
     ],
     prompts: Annotated[
         str,
-        typer.Option(
-            help="A file (or other source, as --data of a run) with `prompt` in each row, or "
-            "`population:seen` or `population:unseen` for fresh ones of the embedded population."
-        ),
+        typer.Option(help=PROMPTS),
     ],
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    out: Annotated[Path, typer.Option(help=f"{meaning('out')} The folder.")],
     limit: Annotated[
         int | None,
         typer.Option(
-            help="How many prompts, from the first. \\[default: all; 2000 of the population]",
+            help=rf"{LIMIT} \[default: all; 2000 of the population]",
             show_default=False,
             min=1,
         ),
     ] = None,
-    samples: Annotated[int, typer.Option(help="Answers to each prompt.", min=2)] = 4,
+    samples: Annotated[
+        int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=2)
+    ] = 4,
     pairs: Annotated[
         str,
         typer.Option(
@@ -46,6 +58,8 @@ def synthesize(
     labels: Annotated[
         str,
         typer.Option(
+            "--label-draw",
+            "--labels",
             help="hard: the higher score is chosen. sampled: by the odds that the reward gives.",
             click_type=click.Choice(["hard", "sampled"]),
         ),
@@ -54,27 +68,35 @@ def synthesize(
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
     seed: Annotated[
-        int, typer.Option(help="Seed of the population's prompts and of all draws.", min=0)
+        int,
+        typer.Option(
+            help=f"{meaning('seed')} Of the population's prompts and of all draws.", min=0
+        ),
     ] = 0,
     reward_privacy: Annotated[
         str,
         typer.Option(
-            help="Privacy cost of the reward, where its folder does not record it: `public`, or "
-            "the ledgers of its runs, comma-separated.",
+            help=REWARD_PRIVACY,
             show_default=False,
         ),
     ] = "",
     policy_privacy: Annotated[
-        str, typer.Option(help="As --reward-privacy, for the policy.", show_default=False)
+        str,
+        typer.Option(
+            "--generator-privacy",
+            "--policy-privacy",
+            help="As --reward-privacy, for --generator.",
+            show_default=False,
+        ),
     ] = "",
     prompts_public: Annotated[
         bool,
         typer.Option(
             "--prompts-public",
-            help="Declare that the prompts were public before any user saw them.",
+            help=PROMPTS_PUBLIC,
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Let a policy answer public prompts, and a private reward say which answers are better.
 

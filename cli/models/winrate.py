@@ -12,6 +12,7 @@ from murmuration.alignment.judges import POPULATION
 from murmuration.api.judging import PAGE
 from murmuration.api.judging import winrate as compare_answers
 from murmuration.cli.models.sampling import MaxNewTokens, Temperature, TopP
+from murmuration.cli.options import GENERATIONS, LIMIT, PROMPTS, Json, meaning
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import Sampling
 from murmuration.reporting.live.tables import console, table_of
@@ -37,16 +38,14 @@ def winrate(
     prompts: Annotated[
         str,
         typer.Option(
-            help="A file (or other source, as --data of a run) with `prompt` in each row, or "
-            "`population:seen` or `population:unseen` for fresh ones of the embedded population. "
-            f"\\[default: those of a file of answers, else {NAMES[0]}]",
+            help=rf"{PROMPTS} \[default: those of a file of answers, else {NAMES[0]}]",
             show_default=False,
         ),
     ] = "",
     limit: Annotated[
         int | None,
         typer.Option(
-            help="How many prompts, from the first. \\[default: all; 2000 of the population]",
+            help=rf"{LIMIT} \[default: all; 2000 of the population]",
             show_default=False,
             min=2,
         ),
@@ -55,8 +54,8 @@ def winrate(
         str,
         typer.Option(
             help="`population` for the embedded population's truth, the folder of a reward model, "
-            "or an OpenAI-compatible address up to /v1, whose key, if it needs one, is in "
-            "MURMURATION_JUDGE_KEY."
+            "another package's judge by its name, or an OpenAI-compatible address up to /v1, whose "
+            "key, if it needs one, is in MURMURATION_JUDGE_KEY."
         ),
     ] = POPULATION,
     judge_model: Annotated[
@@ -68,17 +67,21 @@ def winrate(
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for result, answers, verdicts and a page."),
+        typer.Option(help=f"{meaning('out')} Folder for result, answers, verdicts and a page."),
     ] = None,
-    samples: Annotated[int, typer.Option(help="Answers to each prompt.", min=1)] = 1,
+    samples: Annotated[
+        int, typer.Option("--num-generations", "--samples", help=GENERATIONS, min=1)
+    ] = 1,
     kl: Annotated[
         bool, typer.Option("--kl/--no-kl", help="Estimate each model's KL divergence from OTHER.")
     ] = True,
     temperature: Temperature = _DEFAULT.temperature,
     top_p: TopP = _DEFAULT.top_p,
     max_new_tokens: MaxNewTokens = _DEFAULT.max_new_tokens,
-    seed: Annotated[int, typer.Option(help="Seed of prompts, answers and intervals.", min=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line.")] = False,
+    seed: Annotated[
+        int, typer.Option(help=f"{meaning('seed')} Of prompts, answers and intervals.", min=0)
+    ] = 0,
+    as_json: Json = False,
 ) -> None:
     """Compare models' answers with another's: how often each wins, by a judge.
 

@@ -60,6 +60,7 @@ from murmuration.client.answers import ANSWERS, Host, answer, randomized
 from murmuration.client.labels.memory import LabelState, TermsChanged
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import InputError
+from murmuration.privacy import extensions
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol import (
     label_queries,
@@ -103,7 +104,8 @@ class Agent:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         if stat.S_IMODE(state.stat().st_mode) & 0o077:
             raise InputError(f"{state} can be used by others: chmod 700 it first")
-        self.ledger = OwnLedger(state / "own-ledger.jsonl")
+        with extensions.only(policy.extensions):
+            self.ledger = OwnLedger(state / "own-ledger.jsonl")
         self._features: set[str] = set()
         self._no_plans_until = -math.inf
         self._accounted: tuple[list[StatedPlan], float] = [], 0.0
@@ -128,6 +130,10 @@ class Agent:
         Raises:
             PolicyRefusal, TermsChanged: it is not allowed; this may be told to whoever asked.
         """
+        with extensions.only(self.policy.extensions):
+            return self._answer(kind, content)
+
+    def _answer(self, kind: str, content: RecordDict) -> RecordDict:
         if kind == plan_query.QUERY:
             return plan_query.reply(self._would_refuse(content))
         try:

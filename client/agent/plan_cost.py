@@ -5,7 +5,8 @@ refused before anything is computed (``strategies.protocol.stated_plan.cost``); 
 rest, whatever it is and however the accountant works: who answers for an owner must go on
 answering.
 
-    python -m murmuration.client.agent.plan_cost    reads {"delta": …, "plans": […], "seconds": …}
+    python -m murmuration.client.agent.plan_cost    reads {"delta": …, "plans": […], "seconds": …,
+                                         "extensions": […]}
                                   writes {"epsilon": …} or {"refused": …}
 """
 
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from murmuration.client.isolated import owners_environment, python
+from murmuration.privacy import extensions
 from murmuration.strategies.protocol.stated_plan import StatedPlan, charged, cost
 
 #: Seconds of a processor that accounting may take, and seconds in all: on a busy machine nobody's
@@ -47,7 +49,8 @@ def bounded_cost(
     if len(charged(plans)) > MOST_EVENTS_IN_ALL:
         raise Costly(f"all stated plans come to more than {MOST_EVENTS_IN_ALL} different events")
     texts = [plan.to_json() for plan in plans]
-    asked = json.dumps({"delta": delta, "plans": texts, "seconds": seconds})
+    named = sorted(extensions.allowed() or ())
+    asked = json.dumps({"delta": delta, "plans": texts, "seconds": seconds, "extensions": named})
     try:
         found = subprocess.run(
             python("-m", __name__),
@@ -78,8 +81,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"] + 1))
     try:
-        plans = [StatedPlan.from_json(text) for text in asked["plans"]]
-        answer: dict[str, object] = {"epsilon": cost(plans, float(asked["delta"]))}
+        with extensions.only(asked["extensions"]):
+            plans = [StatedPlan.from_json(text) for text in asked["plans"]]
+            answer: dict[str, object] = {"epsilon": cost(plans, float(asked["delta"]))}
     except ValueError as error:  # no guarantee under the adjacency, for one
         answer = {"refused": str(error)}
     sys.stdout.write(json.dumps(answer))

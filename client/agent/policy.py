@@ -89,6 +89,8 @@ class Policy:
         min_parties: over at least so many nodes, of those whose sums arrived; 0: as many as the
             protocol wants.
         parties: whose, by the keys (hex) of their agents; empty: anybody's.
+        extensions: losses, readers and events of other packages that may be imported here, by the
+            names of their entry points; of their strategies ``strategies`` says that.
         honest_parties: if positive, sums leave only with noise that the nodes add, each agent its
             share, before the server sees anything; ``max_epsilon`` then bounds what the server
             itself can learn, if at least so many of those whose sums arrive (this one among them)
@@ -117,6 +119,7 @@ class Policy:
     secure_only: bool = False
     min_parties: int = 0
     parties: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
     honest_parties: int = 0
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ class SignUls(Uls):
 
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config, clip = context.config, SignClip(context.config.clip or 1.0)
+    config, clip = context.config, SignClip(context.config.clip_norm or 1.0)
     discrete = context.noise.on(context.dimension)
     plan = UlsPlan.for_epsilon(config.epsilon, clip=clip, discrete=discrete, **context.cohort_sizes)
     optimizer = context.optimizer("sgd", plan.noise, 1.0)

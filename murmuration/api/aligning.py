@@ -157,7 +157,7 @@ def align(
     from murmuration.server.lineage import files_of, lineage_of_rows, lineage_of_saved, mark_of
 
     if (reward is None) == (judgements is None):
-        raise InputError("give --reward, a model's folder, or --judgements to train one first")
+        raise InputError("give --reward, a model's folder, or --reward-data to train one first")
     folder, source = Path(out), (supervised or Supervised()).source
     with (
         _status(progress) as say,
@@ -274,7 +274,7 @@ def _trained_reward(
     from murmuration.api.training import train
 
     if epsilon is None:
-        raise InputError("--judgements needs --epsilon: what the reward may cost a user")
+        raise InputError("--reward-data needs --epsilon: what the reward may cost a user")
     run = out.with_name(out.name + "-reward")
     finished = (run / "result.json").exists()  # and is refused if it had other settings
     say(f"training a reward at epsilon {epsilon:g} into {run}")

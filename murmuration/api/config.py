@@ -18,9 +18,9 @@ from murmuration.preference.features.hashing import AUTO, chosen_features, parse
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
-from murmuration.strategies.config import CHECK, RunConfig, parse_delta, read_settings, typed
+from murmuration.strategies.config import CHECK, RunConfig, present_names, read_settings, typed
 from murmuration.strategies.local_label import LOCAL_LABEL
-from murmuration.strategies.settings import about
+from murmuration.strategies.settings import about, parse_delta
 
 #: The embedded population, by task: to train on, and other users to test on.
 _EMBEDDED = {
@@ -39,11 +39,12 @@ def config_of(
     Raises:
         InputError: there is no such setting, or a value that no run could use.
     """
+    settings = present_names(settings)
     known = [field.name for field in fields(RunConfig) if not about(field).deployed]
     for name in settings:
         if name not in known:
             raise InputError(f"unknown setting {name!r}; known: {', '.join(known)}")
-    given = {name: locate(source, name, folder) for name, source in sources.items()}
+    given: dict[str, Any] = {name: locate(source, name, folder) for name, source in sources.items()}
     for name, value in settings.items():
         if name == "delta" and value is not None:
             value = parse_delta(str(value))
@@ -141,7 +142,7 @@ def _former(folder: Path) -> dict[str, Any]:
             f"--resume: the run in {folder} was begun by an earlier version, whose unfinished runs "
             "cannot be resumed (or its config.json was edited): begin again with another --out"
         )
-    return {**settings, "seed": seed.get("seed")}
+    return {**present_names(settings), "seed": seed.get("seed")}
 
 
 def _ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:

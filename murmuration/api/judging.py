@@ -147,7 +147,8 @@ def _check_ours(out: Path) -> None:
 def _answer_writer(out: Path | None, prompts: Sequence[str]) -> Callable[[int, Side], None]:
     """Return what puts answers into a folder as soon as they are there, in place of former ones."""
 
-    from murmuration.alignment.comparison import answer_lines, mark_told
+    from murmuration.alignment.comparison import mark_told
+    from murmuration.alignment.writing import answer_lines
     from murmuration.privacy.durable_files import replace_file
 
     def write_answers(place: int, side: Side) -> None:

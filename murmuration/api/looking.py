@@ -21,8 +21,8 @@ def data(
     kind: str | None = None,
     responses: int | None = None,
     labels: str | None = None,
-    most_judgements: int | None = None,
-    most_characters: int | None = None,
+    max_judgements: int | None = None,
+    max_characters: int | None = None,
     one_user_per_row: bool | None = None,
 ) -> Look:
     """Look at judgements before a budget is spent: what they hold, which rows would be refused.
@@ -42,8 +42,8 @@ def data(
             are.
         responses: top-1, ranking: the most responses of a judgement; by default as there are.
         labels: true or randomized.
-        most_judgements: Most judgements of a user.
-        most_characters: Most characters of a text.
+        max_judgements: Most judgements of a user.
+        max_characters: Most characters of a text.
         one_user_per_row: There is no column of users: each row counts as a user of its own.
 
     Returns:
@@ -60,8 +60,8 @@ def data(
         "kind": kind,
         "responses": responses,
         "labels": labels,
-        "most_judgements": most_judgements,
-        "most_characters": most_characters,
+        "max_judgements": max_judgements,
+        "max_characters": max_characters,
     }
     declared = {name: value for name, value in given.items() if value is not None}
     if isinstance(source, str | os.PathLike):

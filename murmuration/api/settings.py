@@ -23,15 +23,15 @@ class DataSettings(TypedDict, total=False):
     response, liked or not). [default: pairs, which are also made of thumbs]"""
 
     responses: int
-    """top-1, ranking: the most responses of a judgement, 2 to 64."""
+    """Most responses of a judgement. top-1, ranking: 2 to 64."""
 
     labels: Literal["true", "randomized"]
     """true, or randomized, if every row has its flip_probability. [default: true]"""
 
-    most_judgements: int
+    max_judgements: int
     """Most judgements (or texts) of a user. [default: 10000]"""
 
-    most_characters: int
+    max_characters: int
     """Most characters of a text. [default: 100000]"""
 
     one_user_per_row: bool
@@ -56,13 +56,14 @@ class PrivacySettings(TypedDict, total=False):
     """Privacy budget. [default: 3]"""
 
     delta: float | str
-    """Delta, well below 1 / users; or n^-1.1, of the number of users. [default: 1e-5]"""
+    """Delta of the promise. Well below 1 / users; or n^-1.1, of the number of users. [default:
+    1e-5]"""
 
     adjacency: Adjacency | str
     """Which data sets are neighbours. [default: add-remove]"""
 
     users: int
-    """Nominal number of users to train on: a round, public figure."""
+    """Number of users. To train on, as a nominal, round, public figure."""
 
     base_privacy: str
     """Privacy cost of training --base, or an encoder, where its folder does not record it:
@@ -103,17 +104,18 @@ class TrainingSettings(TypedDict, total=False):
     """Expected users in a round. [default: a fifth of --users, at least 100 (or all) and at
     most 500; 500 if their number is private and --users is left out]"""
 
-    clip: float
-    """Clip norm of a user's gradient. [default: the strategy's]"""
+    clip_norm: float
+    """Clip norm of a user's gradient. els, group: of one judgement's; aup: the radius.
+    [default: the strategy's]"""
 
     group_size: int
     """Most judgements (or texts) of a user in a round. [default: the strategy's]"""
 
     optimizer: str
-    """sgd, adam or adafactor. [default: the strategy's]"""
+    """Optimizer. sgd, adam or adafactor. [default: the strategy's]"""
 
     learning_rate: float
-    """Step size. [default: limited by the noise]"""
+    """Learning rate. [default: limited by the noise]"""
 
     momentum: float
     """Momentum. [default: 0.9]"""
@@ -146,23 +148,23 @@ class ModelSettings(TypedDict, total=False):
     bounded]"""
 
     base: str | os.PathLike[str]
-    """A language model to train (see --task): a folder, or a hub name."""
+    """The base: a folder, or a hub name. A language model to train: see --task."""
 
     task: Literal["reward", "text", "sft", "policy"]
-    """reward: from judgements. text: the next token of users' own texts (user_id, text). sft:
-    that of the responses in judgements. policy: a model that answers as people prefer.
-    [default: reward]"""
+    """What is trained. reward: from judgements. text: the next token of users' own texts
+    (user_id, text). sft: that of the responses in judgements. policy: a model that answers as
+    people prefer. [default: reward]"""
 
     loss: Literal["dpo", "ipo", "chipo", "square-chipo", "square-dpo", "robust-dpo"]
-    """policy: dpo, ipo or chipo; robust-dpo, square-chipo or square-dpo, which correct for
+    """policy: dpo, ipo, chipo; or square-chipo, square-dpo, robust-dpo, which correct for
     randomized labels. [default: dpo]"""
 
     beta: float
     """policy: the reward that a log-ratio of one stands for. [default: 1]"""
 
     r_max: float
-    """policy: rewards' differences are clipped at twice this, by chipo, square-chipo and
-    square-dpo. [default: 2]"""
+    """policy: rewards' differences are clipped at twice this, by chipo, square-chipo, square-
+    dpo. [default: 2]"""
 
     as_published: bool
     """sft: train on chosen responses only, as published; that looks at labels."""
@@ -223,7 +225,7 @@ class RuntimeSettings(TypedDict, total=False):
     """Of a run: runtime."""
 
     seed: int
-    """Repeat a simulation exactly. [default: randomness from the operating system]"""
+    """Seed. It repeats a simulation exactly. [default: randomness from the operating system]"""
 
     timeout: float
     """Seconds to wait for the nodes of a round. [default: 20 times a trial on made-up users, at
@@ -279,8 +281,8 @@ class StrategySettings(TypedDict, total=False):
     """Only for label-moment, objective-perturbation, local-label. Ridge penalty added to the
     likelihood. [default: from noise and public features]"""
 
-    ball: float
-    """Only for label-moment, objective-perturbation, local-label. Most length of the weights.
+    max_norm: float
+    """Only for label-moment, objective-perturbation, local-label. Largest norm of the weights.
     [default: the strategy's]"""
 
     calibration: Literal["analytic", "paper"]
@@ -314,10 +316,10 @@ class StrategySettings(TypedDict, total=False):
     """Only for local-label. Only allow weights that sum to zero."""
 
     epochs: int
-    """Only for local-label. policy: passes over all labels. [default: 1]"""
+    """Only for local-label. Passes over the data. policy: over all labels. [default: 1]"""
 
-    batch: int
-    """Only for local-label. policy: labels in a step. [default: 64]"""
+    batch_size: int
+    """Only for local-label. Batch size of a step. policy: in labels. [default: 64]"""
 
     judgement_cap: int
     """Only for exponential. Item level: most judgements of a user that count (the first ones).

@@ -115,7 +115,7 @@ def synthesize(
         raise InputError(f"--reward {error}") from None
     promise = lineage_of_saved("--reward", str(model), "--reward-privacy", reward_privacy)
     promise |= lineage_of_saved(
-        "--policy", policy, "--policy-privacy", policy_privacy, may_be_base=True
+        "--generator", policy, "--generator-privacy", policy_privacy, may_be_base=True
     )
     asked = public_prompts(
         prompts, limit, seed, models=(model, policy), declared_public=prompts_public

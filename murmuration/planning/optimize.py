@@ -231,8 +231,9 @@ def _why(found: Found, els: Found | None, norms: GroupNorms) -> list[str]:
         )
     if best["clip_norm"] > DEFAULT_CLIP:
         words.append(
-            f"Noise is for clipping at that length. The default, --clip {DEFAULT_CLIP:g}, shrinks "
-            "gradients and noise alike, so the recommendation stays; users then count equally."
+            f"Noise is for clipping at that length. The default, --clip-norm {DEFAULT_CLIP:g}, "
+            "shrinks gradients and noise alike, so the recommendation stays; users then count "
+            "equally."
         )
     if els is None:
         words.append(f"els has no guarantee under {found['adjacency']}, so there is no choice.")
@@ -282,4 +283,4 @@ def report(found: Found) -> None:
 
 def _clip_option(length: float) -> str:
     """A clip norm below the median length leaves σ·L/M as it is, relative to what is learned."""
-    return "" if length >= DEFAULT_CLIP else f"--clip {length:.3g} "
+    return "" if length >= DEFAULT_CLIP else f"--clip-norm {length:.3g} "

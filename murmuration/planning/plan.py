@@ -42,8 +42,8 @@ def plan(
     one_user_per_row: bool | None = None,
     kind: str | None = None,
     responses: int | None = None,
-    most_judgements: int | None = None,
-    most_characters: int | None = None,
+    max_judgements: int | None = None,
+    max_characters: int | None = None,
     batch_users: bool = False,
 ) -> dict[str, Any]:
     """Return all numbers of a run from those that are given; nobody's data are read.
@@ -76,7 +76,7 @@ def plan(
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
             gradients are; by default a synthetic population.
-        features, columns, one_user_per_row, kind, responses, most_judgements, most_characters:
+        features, columns, one_user_per_row, kind, responses, max_judgements, max_characters:
             With ``optimize``, of ``public``, as in ``train``.
         batch_users: As in ``train``; does not change epsilon.
 
@@ -87,9 +87,9 @@ def plan(
         InputError: numbers that do not determine a plan.
     """
     from murmuration.strategies import registry
-    from murmuration.strategies.config import DELTA_EXPONENT, OWN_SETTINGS, parse_delta
+    from murmuration.strategies.config import DELTA_EXPONENT, OWN_SETTINGS
     from murmuration.strategies.planning import Asked
-    from murmuration.strategies.settings import about, user_isolation, usual_cohort
+    from murmuration.strategies.settings import about, parse_delta, user_isolation, usual_cohort
 
     for name, value in (
         ("users", users),
@@ -147,8 +147,8 @@ def plan(
         about_rows = {
             "kind": kind,
             "responses": responses,
-            "most-judgements": most_judgements,
-            "most-characters": most_characters,
+            "max-judgements": max_judgements,
+            "max-characters": max_characters,
             "one-user-per-row": one_user_per_row,
         }
         declared = {name: value for name, value in about_rows.items() if value is not None}

@@ -7,9 +7,7 @@ from numbers import Real
 
 import numpy as np
 
-
-class BadRow(ValueError):
-    """Why one row cannot be used; whoever knows the row's place adds it."""
+from murmuration.preference.data.errors import BadRow as BadRow
 
 
 def text_cell(value: object, column: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.rows import InputError
+from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import first_line, hub_is_reachable
 
 _SPLIT = "train"  # on the hub, where none is named

@@ -312,7 +312,7 @@ class Judgements:
             )
         paired = Paired()
         if schema.kind == "pairs":
-            found, paired = pair_up(found, schema.most_judgements)
+            found, paired = pair_up(found, schema.max_judgements)
         ordered = [judged for mine in found.values() for judged in mine]
         if rows_read and not ordered:
             raise InputError(f"{source}: {_NO_PAIRS}")

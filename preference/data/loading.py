@@ -13,6 +13,8 @@ Decisions:
   quote swallows what follows, and to end every row at its line would let a text with line breaks
   in it pass for somebody else's rows. Nor of a JSON array, which is one text. Where several
   people's rows must be kept apart, these are not read (``isolate``).
+- Another package brings a kind of file by an entry point ``murmuration.readers``, which is named as
+  the files end, without the dot, and leads to a ``Reader``. Such files are not read as `.gz`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ import re
 import stat
 import sys
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, TypeGuard, cast
@@ -42,6 +45,7 @@ from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import first_line, is_hub_name, looks_like_path
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.data.winners import PAIRS_OF_SIDES, WINNERS
+from murmuration.privacy.extensions import ExtensionError, Group
 
 Row = Mapping[str, object] | BadRow
 Placed = tuple[str, int, Row]
@@ -242,7 +246,10 @@ def check_isolated(path: Path) -> None:
         ".csv": "in CSV one open quote swallows the rows of others",
         ".json": "in a JSON array one broken character takes away the rows of others",
     }
-    if reason := reasons.get(_kind(path.name) or ""):
+    kind = _kind(path.name) or ""
+    if kind and kind not in _KINDS and not _reader(path, kind).isolates:
+        reasons[kind] = f"what reads {kind} does not keep people's rows apart"
+    if reason := reasons.get(kind):
         raise InputError(
             f"{path}: {reason}, so a node does not read it; write the rows as .jsonl or .parquet"
         )
@@ -295,7 +302,11 @@ def _rows(source: str, isolate: bool, wanted: Collection[str]) -> Iterator[Place
 
 def _kind(path: str) -> str | None:
     name = path.lower().removesuffix(".gz")
-    return next((suffix for suffix in _KINDS if name.endswith(suffix)), None)
+    for suffix in _KINDS:
+        if name.endswith(suffix):
+            return suffix
+    others = (f".{name}" for name in READERS.names())
+    return next((suffix for suffix in others if path.lower().endswith(suffix)), None)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -354,8 +365,13 @@ def _file(path: Path, wanted: Collection[str], columnar: ColumnarReader) -> Iter
     if kind is None:
         raise InputError(f"{path}: not a kind of file that can be read; known are {_known_kinds()}")
     packed = path.name.lower().endswith(".gz")
+    reader = None if kind in _KINDS else _reader(path, kind)
     try:
         with path.open("rb") as file:
+            if reader is not None:
+                for number, row in _read_by(reader, file, path):
+                    yield str(path), number, row
+                return
             if kind in _READERS:
                 most = BUDGET.bytes(os.fstat(file.fileno()).st_size) if packed else None
                 stream = cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file
@@ -379,7 +395,29 @@ def _file(path: Path, wanted: Collection[str], columnar: ColumnarReader) -> Iter
 
 
 def _known_kinds() -> str:
-    return ", ".join(_KINDS) + " (each also .gz)"
+    others = "".join(f", .{name}" for name in READERS.names())
+    return ", ".join(_KINDS) + " (each also .gz)" + others
+
+
+def _reader(path: Path, kind: str) -> Reader:
+    try:
+        return READERS.load(kind.removeprefix("."))
+    except ExtensionError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
+    """The rows that another package's reader yields; InputError for whatever it raises."""
+    try:
+        for number, row in reader.rows(file):
+            if not (type(number) is int and isinstance(row, Mapping | BadRow)):
+                raise TypeError(f"expected a number and a row, found {type(row).__name__}")
+            yield number, row
+    except Exception as error:
+        raise InputError(
+            f"{path}: the reader of .{reader.name} failed: {type(error).__name__}: "
+            f"{first_line(error)}"
+        ) from error
 
 
 def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
@@ -491,6 +529,33 @@ def _csv_line(line: bytes) -> str:
 
 _READERS = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}
 _KINDS = (".jsonl", ".csv", ".parquet", ".arrow", ".json")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Declare how a kind of file is read.
+
+    Attributes:
+        name: how such files' names end, in small letters, without the dot.
+        rows: yields the rows of an open file, each a mapping from columns to cells, or a `BadRow`
+            that says what is wrong with one, and each with the line, or the number, of it.
+        isolates: whether no bytes of a row can reach another's, however broken they are; nodes,
+            whose files can be several people's, read no others.
+    """
+
+    name: str
+    rows: Callable[[IO[bytes]], Iterable[tuple[int, Mapping[str, object] | BadRow]]]
+    isolates: bool = False
+
+
+def _check_reader(name: str, loaded: object) -> str:
+    if not isinstance(loaded, Reader):
+        return "it is no Reader"
+    return "" if loaded.name == name else f"it is called {loaded.name!r}"
+
+
+#: The kinds of files that other packages bring.
+READERS = Group("murmuration.readers", _check_reader, [*(kind[1:] for kind in _KINDS), "gz"])
 
 
 def _function(source: str, module_name: str, function_name: str) -> Iterator[Placed]:

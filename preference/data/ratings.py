@@ -45,7 +45,7 @@ class Paired:
             "what was liked against what was not"
         )
         if self.beyond:
-            said += f"; {self.beyond} more pairs are beyond --most-judgements of a user"
+            said += f"; {self.beyond} more pairs are beyond --max-judgements of a user"
         if self.alone:
             said += (
                 f". {self.alone} of them are in no pair: --kind thumbs --model thumbs learns from "

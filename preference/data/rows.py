@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Literal
 
 import numpy as np
 
+from murmuration.preference.choices import MOST_RESPONSES as MOST_RESPONSES
+from murmuration.preference.choices import Kind as Kind
 from murmuration.preference.data.cells import (
     BadRow,
     flag_cell,
@@ -31,6 +32,7 @@ from murmuration.preference.data.columns import (
     rated_columns,
     with_user,
 )
+from murmuration.preference.data.errors import InputError as InputError
 from murmuration.preference.data.messages import (
     exchange,
     prompt_cell,
@@ -39,8 +41,6 @@ from murmuration.preference.data.messages import (
 )
 from murmuration.preference.data.user_ids import user_cell
 from murmuration.preference.data.winners import SIDED, preferred_first
-
-Kind = Literal["pairs", "top-1", "ranking", "thumbs"]
 
 REQUIRED = ("user_id", "prompt", "chosen", "rejected")
 FIELDS = (
@@ -57,14 +57,6 @@ FIELDS = (
     "flip_probability",
     *SIDED,
 )
-
-#: Every judgement of a node takes as much memory as one over the most responses.
-MOST_RESPONSES = 64
-
-
-class InputError(ValueError):
-    """Input that a user can correct: one line that names the file, row or option and says what to
-    do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,19 @@ texts) of a user are kept, and how long a text may be, are public limits.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from murmuration.preference.data.rows import MOST_RESPONSES, BadRow, InputError, Kind, Row
+from murmuration.preference.choices import MOST_RESPONSES, Kind
+from murmuration.preference.data.errors import BadRow, InputError
+
+if TYPE_CHECKING:
+    from murmuration.preference.data.rows import Row
 
 #: What `--kind` and `--labels` may name.
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LABELS = ("true", "randomized")
+#: Names that settings had until the last version: a node-config may still have them.
+FORMER = {"max-judgements": "most-judgements", "max-characters": "most-characters"}
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,8 @@ class Schema:
             2 as well: the response, and having none.
         labels: `true`, or `randomized` where every row says with which probability its label is
             false. True labels may be randomized on demand; these are told as they are.
-        most_judgements: of one user that a node keeps, the first ones; texts likewise.
-        most_characters: of a text.
+        max_judgements: of one user that a node keeps, the first ones; texts likewise.
+        max_characters: of a text.
         one_user_per_row: whether each row counts as a user of its own, for want of better: what is
             promised is then promised to single rows.
     """
@@ -39,8 +45,8 @@ class Schema:
     kind: Kind = "pairs"
     responses: int = 0
     labels: str = "true"
-    most_judgements: int = 10_000
-    most_characters: int = 100_000
+    max_judgements: int = 10_000
+    max_characters: int = 100_000
     one_user_per_row: bool = False
 
     def __post_init__(self) -> None:
@@ -64,7 +70,7 @@ class Schema:
         if self.labels == "randomized" and self.kind in ("ranking", "thumbs"):
             what = "rankings" if self.kind == "ranking" else "thumbs"
             raise InputError(f"--labels randomized is about single choices, not about {what}")
-        for name in ("most_judgements", "most_characters"):
+        for name in ("max_judgements", "max_characters"):
             if getattr(self, name) < 1:
                 option = f"--{name.replace('_', '-')}"
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
@@ -81,7 +87,10 @@ class Schema:
         values: dict[str, Any] = {}
         for field in fields(cls):
             key = field.name.replace("_", "-")
-            value = settings.get(key, field.default)
+            former = FORMER.get(key, key)
+            if former != key and former in settings and key in settings:
+                raise InputError(f"{former} is the former name of {key}: give one of them")
+            value = settings.get(key, settings.get(former, field.default))
             if type(value) is not type(field.default):
                 raise InputError(f"setting {key!r} must be a {type(field.default).__name__}")
             values[field.name] = value
@@ -99,7 +108,7 @@ class Schema:
                 given += [option if value is True else f"{option} {value}"]
         return " ".join(given)
 
-    def check(self, row: Row) -> None:
+    def check(self, row: "Row") -> None:
         """BadRow unless a row is what is declared, or thumbs, of which pairs can be made."""
         if row.kind != self.kind and (row.kind, self.kind) != ("thumbs", "pairs"):
             raise OtherKind(row)
@@ -121,17 +130,17 @@ class Schema:
 
     def check_length(self, text: str) -> None:
         """BadRow for a text that is too long."""
-        if len(text) > self.most_characters:
+        if len(text) > self.max_characters:
             raise BadRow(
-                f"a text of {len(text)} characters, and {self.most_characters} are the most: "
-                "raise --most-characters"
+                f"a text of {len(text)} characters, and {self.max_characters} are the most: "
+                "raise --max-characters"
             )
 
     def check_count(self, count: int) -> None:
         """BadRow for one more row of a user who has ``count``, if no more are kept."""
-        if count >= self.most_judgements:
+        if count >= self.max_judgements:
             raise BadRow(
-                f"more than {self.most_judgements} rows of this user: raise --most-judgements"
+                f"more than {self.max_judgements} rows of this user: raise --max-judgements"
             )
 
 
@@ -142,6 +151,6 @@ PAIRS = Schema()
 class OtherKind(BadRow):
     """A row of another kind than is declared."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: "Row") -> None:
         super().__init__(f"a row of kind {row.kind} over {len(row.responses)} responses")
         self.row = row

@@ -24,7 +24,7 @@ from murmuration.preference.data.judgements import InputError
 from murmuration.preference.estimation.ball_newton import eigh_robust
 from murmuration.preference.linear import numba_gradients
 from murmuration.preference.linear.examples import PairExamples
-from murmuration.preference.models import ABSENT, PreferenceModel, preference_model
+from murmuration.preference.models import ABSENT, PreferenceModel, declared, preference_model
 
 _MOST_STEPS, _MOST_PRODUCTS = 60, 200
 _CHUNK_ROWS = 8192
@@ -39,8 +39,9 @@ def label_linear_model(name: str, examples: PairExamples) -> PreferenceModel:
     Raises:
         InputError: with it the gradient is not linear in labels.
     """
-    if examples.kind in ("ranking", "thumbs") or name == "thurstone":
-        what = "--model thurstone" if name == "thurstone" else f"--kind {examples.kind}"
+    logistic = declared(name).logistic
+    if examples.kind in ("ranking", "thumbs") or not logistic:
+        what = f"--kind {examples.kind}" if logistic else f"--model {name}"
         raise InputError(
             f"{what}: labels enter this likelihood in more than their sum with the features, which "
             "is all that is released; use btl, or plackett-luce for the best of several"

@@ -24,6 +24,7 @@ from functools import cached_property
 import torch
 
 from murmuration.preference import models
+from murmuration.preference.data.rows import InputError
 
 #: From logits (…, J, W) and which rows are present to probabilities (…, J, K) of each response
 #: being best, and their derivatives by the logits (…, J, K, W).
@@ -215,8 +216,15 @@ def of_pairs(link: models.Link) -> Link:
     return probabilities
 
 
-LINKS: dict[str, Link] = {
-    "btl": logistic,
-    "plackett-luce": logistic,
-    "thurstone": of_pairs(models.Gaussian()),
-}
+def link_of(model: str) -> Link:
+    """Return the probabilities under a model of preferences, by its name.
+
+    Raises:
+        InputError: it is declared with no link.
+    """
+    loss = models.declared(model)
+    if loss.logistic:
+        return logistic
+    if loss.link is None:
+        raise InputError(f"--model {model}: labels that are randomized need a model with a link")
+    return of_pairs(loss.link())

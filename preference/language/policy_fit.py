@@ -45,7 +45,7 @@ class PolicyFit:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, option in (("epochs", "--epochs"), ("batch", "--batch")):
+        for name, option in (("epochs", "--epochs"), ("batch", "--batch-size")):
             if getattr(self, name) < 1:
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
         if not (math.isfinite(self.rate) and self.rate > 0):

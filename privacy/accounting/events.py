@@ -2,6 +2,10 @@
 
 An event carries public parameters only. Every event knows its privacy loss distribution, so events
 of different kinds compose in one accountant.
+
+Another package brings a kind by an entry point ``murmuration.events``, which is named as the kind
+and leads to its class: a frozen dataclass of numbers, texts and booleans with an ``Event``'s
+``kind`` and ``loss``. A ledger with an event whose package is not there is not read at all.
 """
 
 import dataclasses
@@ -17,6 +21,7 @@ from murmuration.privacy.accounting.grid_noise import OnGrid
 from murmuration.privacy.accounting.masses import Masses
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.extensions import Group
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 
 # One round of example-level DP-SGD, to be accounted for whole users by group privacy.
@@ -244,7 +249,7 @@ class Unprotected:
         return (Masses.worst(0.0, 1.0, interval),)
 
 
-#: A new kind of event is a class of its own module, named here: ledgers are read through this.
+#: A new kind of event of ours is named here: ledgers are read through this.
 _KINDS: dict[str, type] = {
     event.kind: event
     for event in (
@@ -263,11 +268,31 @@ _KINDS: dict[str, type] = {
 }
 
 
+def _check_event(name: str, loaded: object) -> str:
+    if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
+        return "an event is a dataclass"
+    if not loaded.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return "an event is a frozen dataclass"
+    if getattr(loaded, "kind", None) != name:
+        return f"its kind is {getattr(loaded, 'kind', None)!r}"
+    return "" if callable(getattr(loaded, "loss", None)) else "it has no loss"
+
+
+#: The kinds that other packages bring.
+EVENTS = Group("murmuration.events", _check_event, _KINDS)
+
+
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as JSON-able data."""
+    """The event as JSON-able data.
+
+    Raises:
+        ValueError: it could not be read back as what it is.
+    """
     if isinstance(event, OnPart | OnGrid):
         fields = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
         return {"kind": event.kind, **fields, "event": to_json(event.event)}
+    if _class_of(event.kind) is not type(event):
+        raise ValueError(f"{type(event).__name__} is not the event of the kind {event.kind!r}")
     return {"kind": event.kind, **dataclasses.asdict(event)}  # type: ignore[call-overload]
 
 
@@ -275,13 +300,24 @@ def from_json(data: dict[str, Any]) -> Event:
     """The event back from ``to_json``; ValueError for an unknown kind or wrong fields."""
     fields = dict(data)
     kind = fields.pop("kind", None)
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError(f"unknown event kind {kind!r}; known: {', '.join(sorted(_KINDS))}")
+    event = _class_of(kind)
     if kind in (OnPart.kind, OnGrid.kind):
         if not isinstance(fields.get("event"), dict):
             raise ValueError(f"event {kind!r} is about another event, and names none")
         fields["event"] = from_json(fields["event"])
     try:
-        return _KINDS[kind](**fields)
+        return event(**fields)
     except TypeError as error:
         raise ValueError(f"event {kind!r}: {error}") from None
+
+
+def _class_of(kind: object) -> type:
+    """The class of a kind, ours or another package's; ValueError if there is none here."""
+    if isinstance(kind, str) and kind in _KINDS:
+        return _KINDS[kind]
+    if isinstance(kind, str) and kind in EVENTS.names():
+        return EVENTS.load(kind)
+    raise ValueError(
+        f"unknown event kind {kind!r}; known: {', '.join(sorted({*_KINDS, *EVENTS.names()}))}; "
+        "if another package brings it, install that: nothing is counted without it"
+    )

@@ -38,6 +38,7 @@ RULES = {
     "unprotected": "releases without protection: their epsilon is infinite",
 }
 _WRAPPED = ("on-part", "on-grid")
+_COMPUTED = ("poisson-gaussian", "mixture-gaussian", "pure-dp")
 
 Charges = list[tuple[Mapping[str, Any], int]]
 
@@ -51,7 +52,9 @@ def by_our_rules(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[str]:
             if event["kind"] not in _WRAPPED:
                 break
             event = event["event"]
-    return [rule for kind, rule in RULES.items() if kind in kinds]
+    others = sorted(kinds - RULES.keys() - {*_COMPUTED})
+    rules = [rule for kind, rule in RULES.items() if kind in kinds]
+    return rules + [f"{kind}: by a rule of the package that brings it" for kind in others]
 
 
 def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
@@ -71,7 +74,7 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
             if event["kind"] in ("tested-gaussian", "group-gaussian"):
                 names = ("probability", "noise_multiplier")
                 event = {"kind": "poisson-gaussian", **{name: event[name] for name in names}}
-            if event["kind"] in ("poisson-gaussian", "mixture-gaussian", "pure-dp"):
+            if event["kind"] in _COMPUTED:
                 of_part.append((event, times))
         found.append(of_part)
     return found

@@ -241,7 +241,7 @@ def _judged(told: Mapping[str, Any]) -> str:
     """What accuracy is counted over."""
     if told["next_tokens"]:
         return "next tokens"
-    return "pairs of a user's thumbs up and down" if told["model"] == "thumbs" else "judgements"
+    return "pairs of a user's thumbs up and down" if told["thumbs"] else "judgements"
 
 
 def _tested(told: Mapping[str, Any]) -> str:
@@ -252,7 +252,7 @@ def _tested(told: Mapping[str, Any]) -> str:
     if users >= there or told["next_tokens"]:
         return f"{counted(users, 'user')} tested on"
     others = "the other" if there - users == 1 else "the others"
-    thumbs = told["model"] == "thumbs"
+    thumbs = told["thumbs"]
     alike = (
         f"thumbs of {others} are all alike" if thumbs else f"judgements of {others} are all ties"
     )

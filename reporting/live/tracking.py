@@ -29,6 +29,7 @@ from typing import Any
 from murmuration.preference.data.rows import InputError
 from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting.live.progress import Tail
+from murmuration.reporting.live.tracker_names import CHOICES, NONE
 
 STATE = "tracking.json"
 PROJECT = "murmuration"
@@ -172,8 +173,6 @@ _SILENT = {
     "mlflow": {"MLFLOW_DISABLE_TELEMETRY": "true"},
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
-NONE = "none"
-CHOICES = (NONE, *TRACKERS)
 
 
 @contextmanager

@@ -144,10 +144,10 @@ def _measure(
         epsilon=8.0,
         delta=1e-3,
         group_size=16,
-        clip=0.1,
+        clip_norm=0.1,
         out=str(out),
         timeout=300.0,
-        least_nodes=len(CLIENTS),
+        min_nodes=len(CLIENTS),
     )
     marks: list[tuple[float, int, int]] = []
     stop = threading.Event()

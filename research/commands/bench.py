@@ -31,7 +31,7 @@ bench = typer.Typer(
 
 _WIDTH = 120  # of the widest table
 
-_Json = Annotated[bool, typer.Option("--json", help="End with the figures as one JSON line.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON line.")]
 _Quick = Annotated[
     bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
 ]
@@ -45,8 +45,8 @@ def users(
         bool,
         typer.Option(
             "--rivals",
-            help="Also measure pfl-research, in an environment of its own (made on first use), "
-            "and Flower.",
+            help="Also measure rivals. That is, pfl-research, in an environment of its own (made "
+            "on first use), and Flower.",
         ),
     ] = False,
 ) -> None:
@@ -67,7 +67,7 @@ def users(
 def rounds(
     as_json: _Json = False,
     quick: _Quick = False,
-    out: Annotated[Path | None, typer.Option(help="Write the plot to this file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write. The plot's file.")] = None,
 ) -> None:
     """How long a round takes as users, cohort, dimensions and judgements grow."""
     console, about = _begin(as_json)
@@ -198,7 +198,8 @@ def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
 def lm(
     as_json: _Json = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few users, measured once: only to see that it works.")
+        bool,
+        typer.Option("--quick", help="Few repetitions: only to see that it works. And few users."),
     ] = False,
     repetitions: Annotated[
         int, typer.Option(help="Measurements, of which the median is taken.")
@@ -207,14 +208,17 @@ def lm(
         str, typer.Option(help=f"Model sizes, comma-separated: {', '.join(language_model.SIZES)}.")
     ] = "16M",
     judgements: Annotated[
-        str, typer.Option(help="Judgements of each user, comma-separated.")
+        str, typer.Option(help="Judgements of each user. Comma-separated.")
     ] = "4",
     users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 64,
     task: Annotated[
         str, typer.Option(help="What is trained.", click_type=click.Choice(language_model.TASKS))
     ] = "reward",
     rivals: Annotated[
-        bool, typer.Option("--rivals", help="Also measure TRL's trainer, if it is installed.")
+        bool,
+        typer.Option(
+            "--rivals", help="Also measure rivals. That is, TRL's trainer, if it is installed."
+        ),
     ] = False,
 ) -> None:
     """Clipping every user's gradient of a language model, over plain batched training."""

@@ -18,11 +18,15 @@ from murmuration.research.reproductions.entry import Reproduction
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="What to reproduce; see --list.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer points and repetitions.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the rows and the plot.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List what there is.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write. Folder for the rows and the plot.")
+    ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON line at the end.")
+        bool, typer.Option("--json", help="Print the result as one JSON line.")
     ] = False,
 ) -> None:
     """Rerun a figure or table of the papers, or one of our own."""

@@ -107,7 +107,7 @@ def _try(trial: _Trial) -> list[_Found]:
     grid = [
         found(
             "uls",
-            replace(uls, clip=clip, learning_rate=steps / clip),
+            replace(uls, clip_norm=clip, learning_rate=steps / clip),
             clip=clip,
             rate=steps / clip,
         )

@@ -183,7 +183,7 @@ class _Trained:
             epsilon=epsilon,
             group_size=point.group_size,
             cohort=point.cohort,
-            clip=clip,
+            clip_norm=clip,
             learning_rate=rate,
         )
         strategy, _ = self._training.run(config)

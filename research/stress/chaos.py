@@ -133,11 +133,11 @@ class Chaos:
             users=USERS,
             epsilon=BUDGET,
             delta=DELTA,
-            clip=0.1,
+            clip_norm=0.1,
             group_size=16,
             out=str(self.out),
             timeout=20.0,
-            least_nodes=3,
+            min_nodes=3,
             refresh=4,
         )
         self.times: dict[int, float] = {}
@@ -349,7 +349,7 @@ def _quiet(chaos: Chaos, seed: int) -> float:
     data = str(chaos.folder / "population" / "train.jsonl.gz")
     out = str(chaos.folder / f"quiet-{seed}")
     config = replace(
-        chaos.config, data=data, seed=seed, out=out, refresh=0, timeout=600.0, least_nodes=0.0
+        chaos.config, data=data, seed=seed, out=out, refresh=0, timeout=600.0, min_nodes=0.0
     )
     result = train(config, LocalGrid(client_app, 1, config.to_run_config()))
     return float(result["heldout_accuracy"])  # type: ignore[arg-type]

@@ -100,7 +100,11 @@ def check(
     ]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["murmuration.cli.main", "murmuration.cli.run", "murmuration.sims.runtimes.execute"]
+        [
+            "murmuration.cli.main",
+            "murmuration.cli.run_settings",
+            "murmuration.sims.runtimes.execute",
+        ]
     )
 
     def start(run: Path) -> BaseProcess:

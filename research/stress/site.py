@@ -1,10 +1,7 @@
 """A whole deployment on this machine, server and clients, each program as in real life."""
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-
-import psutil
 
 from murmuration.client.agent.unix_socket import answers
 from murmuration.deploy import templates
@@ -21,7 +18,7 @@ from murmuration.deploy.processes import (
     wait_for,
 )
 from murmuration.deploy.register import register
-from murmuration.sims.runtimes.process_reaper import descendants
+from murmuration.sims.runtimes.process_reaper import listens
 
 
 class Site:
@@ -52,7 +49,12 @@ class Site:
         """The SuperLink, listening."""
         command = templates.superlink(self.server, self.deployment.bind, self.deployment.port)
         program = self.start("superlink", command, environment=environment_of(self.server))
-        wait_for(lambda: listens(program, self.deployment.port), 120, "the SuperLink", program)
+        wait_for(
+            lambda: listens(program.process.pid, self.deployment.port),
+            120,
+            "the SuperLink",
+            program,
+        )
         return program
 
     def start_superexec(self) -> Program:
@@ -92,13 +94,3 @@ class Site:
         for part, how in started.items():
             self.start(f"{name}-{part}", scratch=work, **how)
         return self.programs[f"{name}-node"]
-
-
-def listens(program: Program, port: int) -> bool:
-    """Whether a program, or what it started, listens on a TCP port."""
-    with contextlib.suppress(psutil.Error):
-        for process in [psutil.Process(program.process.pid), *descendants(program.process.pid)]:
-            for connection in process.net_connections(kind="tcp"):
-                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-                    return True
-    return False

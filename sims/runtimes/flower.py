@@ -26,14 +26,13 @@ from pathlib import Path
 from typing import Self
 
 import joblib
-import psutil
 import tomli_w
 from flwr.proto.control_pb2 import ListRunsRequest, StreamLogsRequest
 from flwr.supercore.control import ControlHttpClient
 
 from murmuration.server.app import WITHOUT_GPU
 from murmuration.sims.runtimes.app_bundle import Setting, write_bundle
-from murmuration.sims.runtimes.process_reaper import descendants, kept
+from murmuration.sims.runtimes.process_reaper import kept, listens
 
 START_SECONDS = 60.0  # for a SuperLink on a machine under load; a quiet one needs 1.2
 TICK_SECONDS = 0.2
@@ -198,14 +197,9 @@ def _free_port() -> int:
 def _wait_until_listening(
     keeper: subprocess.Popen[bytes], port: int, log: _RunLog, on_tick: Callable[[], None]
 ) -> None:
-    """Wait for a process of ours to listen: asking the port could reach someone else's."""
+    """Wait for a process of ours to listen."""
     deadline = time.monotonic() + START_SECONDS
-    while True:
-        for process in descendants(keeper.pid):
-            with contextlib.suppress(psutil.Error):
-                for socket_ in process.net_connections(kind="tcp"):
-                    if socket_.status == psutil.CONN_LISTEN and socket_.laddr.port == port:
-                        return
+    while not listens(keeper.pid, port):
         if keeper.poll() is not None:
             raise log.failed(f"the SuperLink did not start: {log.last_error()}")
         if time.monotonic() > deadline:

@@ -85,6 +85,19 @@ def descendants(pid: int) -> list[psutil.Process]:
     return found
 
 
+def listens(pid: int, port: int) -> bool:
+    """Return whether a process, or one below it, listens on a TCP port of this machine.
+
+    Asking the port itself could reach someone else's.
+    """
+    for each in [pid, *(process.pid for process in descendants(pid))]:
+        with contextlib.suppress(psutil.Error):
+            for connection in psutil.Process(each).net_connections(kind="tcp"):
+                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+                    return True
+    return False
+
+
 def _keep(owner: int, scratch: str, grace: float, user: str, command: list[str]) -> int:
     """Run the command until it ends, we are told to stop, or `owner` is gone; then clean up."""
     stop = False

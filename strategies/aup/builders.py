@@ -1,10 +1,8 @@
 """AUP-RLHF from settings: centred, corrected, and as published.
 
-With a filter over the cohort ``--clip`` is the radius: ρ of the corrected one, τ of the published
-one. Nothing is clipped there.
+With a filter over the cohort ``--clip-norm`` is the radius: ρ of the corrected one, τ of the
+published one. Nothing is clipped there.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +26,7 @@ from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, Th
 from murmuration.strategies.contributions import client_update
 from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.planning import Asked
-from murmuration.strategies.settings import AT_LEAST_ONE, Quantile, Retained, Settings, setting
+from murmuration.strategies.settings import AupSettings, Settings
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,
@@ -47,36 +45,11 @@ _CEILING = uls.RATE_CEILING / uls.DEFAULT_CLIP
 _LIPSCHITZ, _NORM_BOUND = 1.0, 2.0
 
 
-@dataclass(frozen=True)
-class AupSettings(Retained, Quantile):
-    """What is its own."""
-
-    variant: str = setting(
-        "centred",
-        "Which form of it. [default: centred]",
-        choices=("centred", "corrected", "published"),
-    )
-    adaptation: str = setting(
-        "quantile",
-        "centred: how the radius adapts. [default: quantile]",
-        choices=("quantile", "above-threshold"),
-    )
-    phases: int = setting(
-        0, "published: phases on disjoint halves of the users. [default: 1]", **AT_LEAST_ONE
-    )
-    schedule: str = setting(
-        "constant",
-        "published: phases, steps and radii as given, or by the paper's theorem. "
-        "[default: constant]",
-        choices=("constant", "theorem-4"),
-    )
-
-
 def build_corrected(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config = context.config
     plan = CorrectedPlan.for_epsilon(
-        config.epsilon, radius=config.clip or corrected.DEFAULT_RADIUS, **context.cohort_sizes
+        config.epsilon, radius=config.clip_norm or corrected.DEFAULT_RADIUS, **context.cohort_sizes
     )
     optimizer = context.optimizer("sgd", plan.noise, _CEILING)
     mechanism = plan.mechanism
@@ -160,7 +133,7 @@ def _phases(context: RunContext) -> tuple[Phase, ...]:
         cohort=config.cohort,
         rounds=config.rounds,
         rate=config.learning_rate or _CEILING,
-        radius=config.clip or published.DEFAULT_RADIUS,
+        radius=config.clip_norm or published.DEFAULT_RADIUS,
     )
 
 
@@ -190,7 +163,7 @@ def build_centred(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         return built(context, ledger, AupCentred, plan, account, down=2)
     plan = ThresholdPlan.for_epsilon(
         context.config.epsilon,
-        rule=ThresholdRule(context.config.clip or DEFAULT_START),
+        rule=ThresholdRule(context.config.clip_norm or DEFAULT_START),
         discrete=context.noise.on(context.dimension),
         **context.cohort_sizes,
     )

@@ -169,8 +169,8 @@ class AupCorrected(SteppedStrategy):
         return [
             f"In {self.failed_tests} of {self.rounds_done} rounds too few users agreed to within "
             f"{self.plan.radius:g}, or noise made it look so: these rounds were charged and taught "
-            "the model nothing. A larger cohort, a larger --clip (the radius), fewer rounds or "
-            "more budget lets more of them pass."
+            "the model nothing. A larger cohort, a larger --clip-norm (the radius), fewer rounds "
+            "or more budget lets more of them pass."
         ]
 
     def state(self) -> dict[str, np.ndarray]:

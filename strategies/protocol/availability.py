@@ -9,7 +9,7 @@ A run ends (``RunAborted``) where it would go on without learning:
 
 - too few owners' policies allow what it is going to ask (``strategies.protocol.plan_query``):
   before any coin;
-- fewer nodes are online than ``least_nodes``, and the others do not come in time;
+- fewer nodes are online than ``min_nodes``, and the others do not come in time;
 - nobody who was asked in a round answers, or, in three rounds in a row, for fewer than half of the
   users who were asked;
 - in a simulation, where nothing fails but by mistake: as soon as a node fails or is late.
@@ -47,7 +47,7 @@ _SENTENCES = {
     Reason.NODE_FAILED: "a node could not answer what was asked",
     Reason.NO_ANSWERS: "nobody who was asked answered",
     Reason.FEW_ANSWERS: "in three rounds in a row fewer than half of those who were asked answered",
-    Reason.FEW_NODES: "fewer nodes than --least-nodes were online, and no others came in time",
+    Reason.FEW_NODES: "fewer nodes than --min-nodes were online, and no others came in time",
     Reason.REFUSED: "the owners of the nodes do not allow what was asked",
 }
 

@@ -88,7 +88,7 @@ class Answers:
         """Which rules would refuse, each once."""
         return tuple(rule for rule in RULES if rule in self.refusing.values())
 
-    def check(self, registry: Registry, least_nodes: float, *, masked: bool) -> None:
+    def check(self, registry: Registry, min_nodes: float, *, masked: bool) -> None:
         """Whether enough nodes would answer, and those for at least half of the users.
 
         With fewer users than that the run would end after three rounds, each of them charged.
@@ -98,7 +98,7 @@ class Answers:
         """
         nodes = len(registry.nodes)
         willing = nodes - len(self.refusing)
-        least = max(needed(least_nodes, nodes), 1)
+        least = max(needed(min_nodes, nodes), 1)
         if masked:
             least = max(least, party.LEAST_PARTIES, party.threshold(nodes))
         users = {

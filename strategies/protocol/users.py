@@ -38,7 +38,7 @@ def wait_for_nodes(grid: Grid, least: int, timeout: float) -> None:
         if time.monotonic() > deadline:
             raise RegistryError(
                 f"{found} of at least {least} nodes are online after {timeout:g} seconds; start "
-                "the others, or lower least-nodes"
+                "the others, or lower min-nodes"
             )
         time.sleep(0.5)
 

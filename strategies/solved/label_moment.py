@@ -252,12 +252,12 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        clip=UserClip(config.clip or DEFAULT_CLIP),
+        clip=UserClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
     )
     examples, sent = public_examples(context)
     solver = MomentSolver(
-        examples, config.model, ridge=own.ridge or None, ball=own.ball or math.inf
+        examples, config.model, ridge=own.ridge or None, ball=own.max_norm or math.inf
     )
     times = "once" if plan.rounds == 1 else "twice"
     account = (
@@ -273,7 +273,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         plan,
         context,
         clip_norm=plan.clip.norm,
-        group_size=most_judgements(examples),
+        group_size=max_judgements(examples),
         bytes_per_user=bytes_with_items(context, sent, sum_bytes(context)),
         account=account,
     )
@@ -301,7 +301,7 @@ def public_examples(context: RunContext) -> tuple[PairExamples, float]:
     return items.examples(feature_map(json.loads(context.features))), items.bytes_per_user
 
 
-def most_judgements(examples: PairExamples) -> int:
+def max_judgements(examples: PairExamples) -> int:
     """Of one user."""
     return int(examples.counts_U.max())
 

@@ -46,12 +46,12 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import Work
-from murmuration.strategies.settings import Solved, setting
+from murmuration.strategies.settings import ObjectiveSettings
 from murmuration.strategies.solved.label_moment import (
     PUBLIC_ITEMS,
     LabelPlan,
     bytes_with_items,
-    most_judgements,
+    max_judgements,
     public_examples,
 )
 from murmuration.strategies.spec import (
@@ -209,17 +209,6 @@ class ObjectivePerturbation(SumStrategy):
         }
 
 
-@dataclass(frozen=True)
-class ObjectiveSettings(Solved):
-    """What is its own."""
-
-    calibration: str = setting(
-        "",
-        "The accountant's noise, or the paper's. [default: analytic]",
-        choices=("analytic", "paper"),
-    )
-
-
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """A random linear term in the likelihood."""
     config, own = context.config, context.config.of(ObjectiveSettings)
@@ -231,7 +220,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         users=context.users,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        length=config.clip,
+        length=config.clip_norm,
     )
     account = (
         "What was shown to each user is public and was sent to the server. Everybody took part "
@@ -245,7 +234,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         ledger,
         examples,
         ridge=own.ridge or None,
-        ball=own.ball or math.inf,
+        ball=own.max_norm or math.inf,
         **context.arguments(SolvedModel(context.dimension)),
     )
     return BuiltStrategy.of(
@@ -253,7 +242,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         plan,
         context,
         clip_norm=plan.clip.norm,
-        group_size=most_judgements(examples),
+        group_size=max_judgements(examples),
         bytes_per_user=bytes_with_items(context, sent),
         account=account,
     )

@@ -10,7 +10,6 @@ from murmuration.alignment.comparison import (
     Asked,
     PromptBootstrap,
     Side,
-    answer_lines,
     compare,
     is_answers,
     log_ratios,
@@ -19,6 +18,7 @@ from murmuration.alignment.comparison import (
     read_answers,
     write_sides,
 )
+from murmuration.alignment.writing import answer_lines
 from murmuration.preference.data.rows import InputError
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood

@@ -144,10 +144,10 @@ def test_nothing_is_left_of_the_copy_that_trl_makes(language_model, tmp_path):
     [
         ({"method": "ppo"}, "--method must be one of rloo, grpo"),
         ({"steps": 0}, "--steps"),
-        ({"batch": 10, "answers": 4}, "divide --batch"),
-        ({"answers": 1}, "--answers must be at least 2"),
+        ({"batch": 10, "answers": 4}, "divide --batch-size"),
+        ({"answers": 1}, "--num-generations must be at least 2"),
         ({"rate": 0.0}, "--learning-rate"),
-        ({"beta": -1.0}, "--beta"),
+        ({"beta": -1.0}, "--kl-coef"),
         ({"optimizer": "lbfgs"}, "--optimizer"),
     ],
 )

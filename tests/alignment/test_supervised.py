@@ -90,7 +90,7 @@ def test_a_step_that_is_not_finite_is_told(base, tmp_path):
     ("given", "said"),
     [
         ({"epochs": 0}, "--sft-epochs"),
-        ({"batch": 0}, "--sft-batch"),
+        ({"batch": 0}, "--sft-batch-size"),
         ({"rate": math.inf}, "--sft-learning-rate"),
     ],
 )

@@ -19,7 +19,8 @@ from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.processes import wait_for
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.research.stress.site import Site, listens
+from murmuration.research.stress.site import Site
+from murmuration.sims.runtimes.process_reaper import listens
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 #: Names that our programs import, some before anything of ours runs.
@@ -79,7 +80,7 @@ def test_what_plans_cost_is_not_computed_by_what_lies_about(tmp_path, monkeypatc
 def test_the_supernode_does_not_import_what_it_is_handed(site, tmp_path, imported):
     port = free_port()
     node = site.start_node("alice", tmp_path / "none.sock", port)
-    wait_for(lambda: listens(node, port) or imported(), 120, "the SuperNode", node)
+    wait_for(lambda: listens(node.process.pid, port) or imported(), 120, "the SuperNode", node)
     assert imported() == []
     client = site.folder / "clients" / "alice"
     for program in node.started():  # wherever they work, it is not there

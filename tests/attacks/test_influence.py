@@ -118,7 +118,7 @@ def run(site, crowd_test):
             "adjacency": "zero-out",
             "epsilon": 8.0,
             "delta": 1e-3,
-            "clip": CLIP,
+            "clip_norm": CLIP,
             "rounds": 5,
             "cohort": 30,
             "users": 60,

@@ -20,8 +20,9 @@ from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.outsider import ANSWERED, REFUSED, as_account, tried, tried_as
 from murmuration.deploy.processes import wait_for
 from murmuration.deploy.run import flwr
-from murmuration.research.stress.site import Site, listens
+from murmuration.research.stress.site import Site
 from murmuration.sims.runtimes.app_bundle import write_bundle
+from murmuration.sims.runtimes.process_reaper import listens
 
 pytestmark = [
     pytest.mark.deploy,
@@ -111,7 +112,7 @@ def _attack_all(folder, site, machine, node_port):
     site.start_superlink()
     site.register()
     node = site.start_node("a", folder / "none.sock", node_port)
-    wait_for(lambda: listens(node, node_port), 60, "the SuperNode", node)
+    wait_for(lambda: listens(node.process.pid, node_port), 60, "the SuperNode", node)
     flwr(site.server, "run", str(app), "deployed", "--format", "json").check_returncode()
     # The app's task waits for whoever comes first.
     assert attacks() == nothing

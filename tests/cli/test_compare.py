@@ -38,7 +38,7 @@ def test_judgements_over_several_responses(cli, crowd_of_four, of_four, tmp_path
     code, stdout, _ = cli(
         "compare", "--data", crowd_of_four, "--test", others_of_four, *declared,
         "--strategies", "uls",
-        "--epsilon", 1, "--delta", 1e-3, "--seeds", 1, "--rounds", 2, "--cohort", 10,
+        "--epsilons", 1, "--delta", 1e-3, "--seeds", 1, "--rounds", 2, "--cohort", 10,
         "--out", tmp_path / "c", "--json",
     )  # fmt: skip
     assert code == 0
@@ -61,7 +61,7 @@ def test_too_few_held_out_users_to_say_anything(cli, crowd, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--epsilon", "1,x"], "--epsilon"),
+        (["--epsilons", "1,x"], "--epsilons"),
         (["--seeds", 0], "--seeds"),
         (["--strategies", " , "], "--strategies"),
         (["--strategies", "uls,magic"], "--strategy"),
@@ -107,7 +107,7 @@ def test_a_folder_of_something_else_is_refused_first(cli, crowd, tmp_path):
 
 
 def test_without_a_terminal_runs_are_counted(cli, crowd, tmp_path):
-    options = ["--strategies", "uls,nonprivate", "--epsilon", "1,3", "--seeds", 1, "--rounds", 2]
+    options = ["--strategies", "uls,nonprivate", "--epsilons", "1,3", "--seeds", 1, "--rounds", 2]
     told = ["--data", crowd, "--users", 40, "--out", tmp_path / "c"]
     code, _, lines = cli("compare", *told, *options)
     counted = [line for line in lines if line.startswith(("3 runs", "run "))]

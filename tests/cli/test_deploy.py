@@ -35,14 +35,14 @@ def configs(monkeypatch):
 
 def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(cli, tmp_path, configs):
     numbers = ("--users", 40, "--cohort", 20, "--epsilon", 2, "--delta", 1e-7, "--rounds", 50)
-    numbers += ("--clip", 0.5, "--group-size", 8)
+    numbers += ("--clip-norm", 0.5, "--group-size", 8)
     init = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "a")
     assert cli(*init, *numbers)[0] == 0
     start = ("deploy", "run", tmp_path / "d", "--out", tmp_path / "run")
     assert cli(*start)[0] == 0
     found = configs.pop()
     expected = {
-        "users": 40, "cohort": 20, "epsilon": 2.0, "delta": 1e-7, "rounds": 50, "clip": 0.5,
+        "users": 40, "cohort": 20, "epsilon": 2.0, "delta": 1e-7, "rounds": 50, "clip_norm": 0.5,
         "group_size": 8, "adjacency": "zero-out", "strategy": "uls", "refresh": 10,
     }  # fmt: skip
     assert {name: getattr(found, name) for name in expected} == expected
@@ -52,7 +52,7 @@ def test_a_run_is_by_the_numbers_of_init_unless_told_otherwise(cli, tmp_path, co
     labels = ("--set", "strategy=local-label", "--set", "adjacency=replace-labels")
     assert cli(*start, *labels)[0] == 0  # of another strategy bounds are its own
     found = configs.pop()
-    assert (found.users, found.epsilon, found.clip, found.rounds) == (40, 2.0, 0.0, 1)
+    assert (found.users, found.epsilon, found.clip_norm, found.rounds) == (40, 2.0, 0.0, 1)
     (tmp_path / "d/server/run.toml").write_text("sounds = 5")
     code, _, err = cli(*start)
     assert code == 2
@@ -188,9 +188,9 @@ def test_run_refuses_a_setting_that_is_none(cli, folder, tmp_path):
 
 
 def test_settings_are_typed():
-    assert parsed(["rounds=5", "clip=1", "normalized=true", "variant=centred"]) == {
+    assert parsed(["rounds=5", "clip-norm=1", "normalized=true", "variant=centred"]) == {
         "rounds": 5,
-        "clip": 1.0,
+        "clip_norm": 1.0,
         "normalized": True,
         "variant": "centred",
     }

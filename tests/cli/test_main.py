@@ -77,7 +77,7 @@ def test_missing_file(refused, tmp_path):
             "--cohort 41 is more than the 40 users there are to train on",
         ),
         (["--cohort", 0], "--cohort must be at least 1; got 0"),
-        (["--clip", -1], "--clip"),
+        (["--clip-norm", -1], "--clip-norm"),
         (["--seed", -7], "--seed"),
         (["--users-per-node", 0], "--users-per-node must be at least 1; got 0"),
         (["--test", "missing.csv"], "missing.csv: no such file"),
@@ -203,6 +203,7 @@ def test_no_command_is_left_out():
         "__init__",
         "main",
         "options",
+        "setting_options",
         "about_data",
         "sampling",
     }

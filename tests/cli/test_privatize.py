@@ -275,7 +275,7 @@ def test_answers_are_as_often_false_as_stated(privatize, places, write_rows):
         {"user_id": "u", "prompt": f"p{n}", "chosen": "ab"[n % 2], "rejected": "ba"[n % 2]}
         for n in range(20_000)
     ]
-    many = {"most-judgements": 20_000}
+    many = {"max-judgements": 20_000}
     assert privatize(write_rows(rows), level="item", epsilon=1.0, **many)[0] == 0
     told = read(places["out"])
     false = sum(row["chosen"] != "ab"[int(row["prompt"][1:]) % 2] for row in told)

@@ -109,7 +109,7 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
         "rounds": 7,
         "cohort": 8,
         "users": 90,
-        "clip": 0.3,
+        "clip_norm": 0.3,
         "group_size": 5,
         "features": "hashing",
         "columns": "user_id=who",
@@ -141,12 +141,12 @@ def test_every_option_is_a_setting_or_known_not_to_be_one():
     beside |= {"cpus_per_worker", "gpus_per_worker"}
     beside |= {"user_column", "split", "data_config"}  # short for --columns and --data
     beside |= {"report_to", "run_name"}  # about files that a run wrote
-    assert options - beside == fields - {"least_nodes", "refresh", "registration"}
+    assert options - beside == fields - {"min_nodes", "refresh", "registration"}
 
 
 def test_the_help_tells_defaults(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    code, stdout, _ = cli("run", "--help")
+    code, stdout, _ = cli("run", "--help-all")
     assert code == 0
     for said in ("Algorithm. [default: uls]", "[default: lora]", "[default: reward]", "--task"):
         assert said in " ".join(stdout.split())

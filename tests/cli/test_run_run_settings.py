@@ -100,7 +100,7 @@ def test_a_file_gives_settings_and_options_override_it(tmp_path):
 def test_the_config_of_any_run_is_such_a_file(cli, crowd, crowd_test, tmp_path):
     options = ["--data", crowd, "--test", crowd_test, "--rounds", 2, "--cohort", 20]
     options += ["--epsilon", 8, "--delta", 1e-3, "--seed", 3, "--json"]
-    code, first, _ = cli("run", *options, "--out", tmp_path / "a", "--clip", 0.2)
+    code, first, _ = cli("run", *options, "--out", tmp_path / "a", "--clip-norm", 0.2)
     assert code == 0
     code, second, lines = cli(
         "run", "--config", tmp_path / "a" / "config.json", "--seed", 3, "--out", tmp_path / "b",
@@ -146,7 +146,7 @@ def test_names_are_not_taken_for_pictures(cli, tmp_path):
 
 def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    _, everything, _ = cli("run", "--help")
+    _, everything, _ = cli("run", "--help-all")
     _, own, _ = cli("run", "--strategy", "els", "--help")
     for option in ("--sampling-probability", "--normalized", "--epsilon", "--runtime"):
         assert option in everything

@@ -35,10 +35,10 @@ OTHERS = ("a", "user", "user p", "zoe")
 SMALL = HashingFeatures(dimension=17)
 FEATURES = json.dumps(SMALL.to_config())
 SCHEMAS = {
-    "pairs": Schema(most_judgements=6, most_characters=40),
-    "top-1": Schema("top-1", 3, most_judgements=6, most_characters=40),
-    "ranking": Schema("ranking", 3, most_judgements=6, most_characters=40),
-    "randomized": Schema(labels="randomized", most_judgements=6, most_characters=40),
+    "pairs": Schema(max_judgements=6, max_characters=40),
+    "top-1": Schema("top-1", 3, max_judgements=6, max_characters=40),
+    "ranking": Schema("ranking", 3, max_judgements=6, max_characters=40),
+    "randomized": Schema(labels="randomized", max_judgements=6, max_characters=40),
 }
 
 TEXT = st.text(max_size=45)
@@ -94,7 +94,7 @@ def mixed(others, mine):
 def hosted(path, schema):
     """The node that has a file, and the host that answers for it."""
     declared = {"kind": schema.kind, "responses": schema.responses, "labels": schema.labels}
-    limits = {"most-judgements": schema.most_judgements, "most-characters": 40}
+    limits = {"max-judgements": schema.max_judgements, "max-characters": 40}
     node_config = {"data": str(path), "public-items": True, **declared, **limits}
     host = host_for(Context(1, 1, node_config, RecordDict(), {}))
     store = host.store()

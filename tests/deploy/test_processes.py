@@ -28,9 +28,9 @@ from murmuration.deploy.run import flwr, run_deployed
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.research.stress.site import Site, listens
+from murmuration.research.stress.site import Site
 from murmuration.sims.runtimes.app_bundle import write_bundle
-from murmuration.sims.runtimes.process_reaper import descendants
+from murmuration.sims.runtimes.process_reaper import descendants, listens
 
 pytestmark = pytest.mark.deploy
 
@@ -141,7 +141,7 @@ def test_four_clients_and_who_is_not_let_in(tmp_path):
             strategy="local-label",
             adjacency="replace-labels",
             epsilon=4.0,
-            clip=0.0,
+            clip_norm=0.0,
             group_size=0,
         )
         result = world.run(site, config)
@@ -336,7 +336,7 @@ def test_two_hosts(tmp_path, monkeypatch):
         monkeypatch.setattr(Site, "register", register)
         monkeypatch.setattr(
             "murmuration.research.stress.site.listens",
-            lambda program, port: (
+            lambda pid, port: (
                 b":8100"
                 in subprocess.run([*server, "ss", "-ltn"], capture_output=True, check=True).stdout
             ),
@@ -399,8 +399,8 @@ def test_who_listens(tmp_path):
     code = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(60)"
     program = Program([sys.executable, "-c", code], tmp_path / "log")
     try:
-        wait_for(lambda: listens(program, port), 30, "the listener", program)
-        assert not listens(program, port + 1)
+        wait_for(lambda: listens(program.process.pid, port), 30, "the listener", program)
+        assert not listens(program.process.pid, port + 1)
     finally:
         program.end()
 

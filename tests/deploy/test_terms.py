@@ -15,7 +15,7 @@ TERMS = [
     Terms(users=2),
     Terms(users=2, rounds=5, epsilon=0.5),
     pytest.param(
-        Terms(users=40, cohort=3, rounds=7, delta=1e-9, clip=1.5, group_size=3, repeats=1),
+        Terms(users=40, cohort=3, rounds=7, delta=1e-9, clip_norm=1.5, group_size=3, repeats=1),
         marks=pytest.mark.slow,
     ),
     pytest.param(Terms(users=3000), marks=pytest.mark.slow),
@@ -47,12 +47,22 @@ def test_a_run_fits_the_policy_as_it_was_written_and_a_second_does_not(tmp_path,
         check_asked(policy, ledger, work, 0, of_all, hosted=1)
 
 
+def test_a_run_toml_of_the_last_version_is_read(tmp_path):
+    run = tmp_path / "run.toml"
+    run.write_text(Terms(users=2, clip_norm=0.25).run_text().replace("clip_norm", "clip"))
+    assert "clip = 0.25" in run.read_text()
+    assert read_settings(run) == Terms(users=2, clip_norm=0.25).settings
+    run.write_text(run.read_text() + "clip_norm = 0.25\n")
+    with pytest.raises(InputError, match="clip is the former name of clip_norm"):
+        read_settings(run)
+
+
 @pytest.mark.parametrize(
     ("rule", "changes"),
     [
         ("max_epsilon", {"epsilon": 3.01}),
         ("max_epsilon", {"delta": 1e-5}),  # as the page had it: at the policy's delta it is more
-        ("max_clip", {"clip": 0.11}),
+        ("max_clip", {"clip_norm": 0.11}),
         ("max_group_size", {"group_size": 17}),
         ("max_rounds", {"rounds": 401}),
         ("adjacency", {"adjacency": "replace"}),
@@ -112,7 +122,7 @@ def test_nobody_is_made_up_for_a_run_of_as_many_users_as_fill_the_memory(
         ({"group_size": -1}, "--group-size"),
         ({"repeats": 0}, "--repeats"),
         ({"cohort": 3}, "--cohort"),
-        ({"clip": 0.0}, "--clip"),
+        ({"clip_norm": 0.0}, "--clip-norm"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 1.0}, "delta"),
     ],

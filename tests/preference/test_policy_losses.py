@@ -9,10 +9,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.preference.choices import CLIPPED_LOSSES, PAIR_LOSSES, POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError
 from murmuration.preference.models import ABSENT, preference_model
-from murmuration.preference.policy_losses import PolicyLoss
+from murmuration.preference.policy_losses import (
+    CLIPPED_LOSSES,
+    PAIR_LOSSES,
+    POLICY_LOSSES,
+    PolicyLoss,
+)
 
 BEST = preference_model("plackett-luce", "top-1", 3)
 RANKING = preference_model("plackett-luce", "ranking", 3)

@@ -101,7 +101,7 @@ def of(config, strategy, variant):
         rounds=(registry.named(strategy).rounds or (config.rounds,))[0],
         users=0 if strategy in registry.solved() else config.users,
         # A filter needs a crowd that agrees.
-        **({"cohort": 50, "clip": 50.0, "epsilon": 200.0} if variant != "centred" else {}),
+        **({"cohort": 50, "clip_norm": 50.0, "epsilon": 200.0} if variant != "centred" else {}),
     )
 
 

@@ -118,7 +118,7 @@ def test_without_refresh_a_node_that_fails_ends_the_run(quick_runs, config, file
 def test_too_few_nodes(quick_runs, config, files):
     grid, folder = Coming(files), Path(config.out)
     with pytest.raises(RunAborted, match="too few nodes"):
-        train(replace(config, least_nodes=4), grid)
+        train(replace(config, min_nodes=4), grid)
     assert grid.asked == []
     assert json.loads((folder / "aborted.json").read_text())["aborted"] == "too few nodes"
     (line,) = (folder / "private" / "log.jsonl").read_text().splitlines()

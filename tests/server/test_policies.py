@@ -142,7 +142,7 @@ def test_what_is_no_class(four_policies, tmp_path, monkeypatch, names, why):
 
 
 def test_a_policy_that_says_nothing_of_whom_is_not_taken_for_public(four_policies, tmp_path):
-    with pytest.raises(InputError, match=r"says whose data it was made from.*--public"):
+    with pytest.raises(InputError, match=r"says whose data it was made from.*--declare-public"):
         commit(tmp_path / "other.json", [str(four_policies[0])])
 
 

@@ -79,7 +79,7 @@ def config(tmp_path, crowd_test):
         rounds=4,
         cohort=12,
         users=24,
-        clip=0.1,
+        clip_norm=0.1,
         group_size=16,
         out=str(tmp_path / "run"),
         timeout=60.0,
@@ -109,7 +109,7 @@ def log(config):
     [
         ("max_epsilon", replace(POLICY, delta=1e-9), {}),
         ("max_epsilon", POLICY, {"epsilon": 3.5}),
-        ("max_clip", POLICY, {"clip": 0.2}),
+        ("max_clip", POLICY, {"clip_norm": 0.2}),
         ("max_group_size", POLICY, {"group_size": 17}),
         ("max_rounds", POLICY, {"rounds": 9}),
         ("max_evaluations", replace(POLICY, max_evaluations=0), {"test": ""}),
@@ -167,7 +167,7 @@ def test_a_minority_that_refuses_is_counted_and_the_run_goes_on(crowd_of, config
 )
 def test_least_nodes_decides_how_many_must_be_willing(crowd_of, config, least, goes_on):
     # Two rounds: after three with answers for fewer than half, by their coins, a run would end.
-    config = replace(config, least_nodes=least, rounds=2)
+    config = replace(config, min_nodes=least, rounds=2)
     other = replace(POLICY, max_clip=0.01, max_epsilon=0.1)
     grid, _ = crowd_of(config, POLICY, other, POLICY, other)
     if goes_on:
@@ -178,7 +178,7 @@ def test_least_nodes_decides_how_many_must_be_willing(crowd_of, config, least, g
 
 def test_with_users_of_less_than_half_a_run_is_not_begun(crowd_of, config):
     """It would end after three rounds, each of them charged."""
-    config = replace(config, least_nodes=0.0)
+    config = replace(config, min_nodes=0.0)
     other = replace(POLICY, max_clip=0.01)
     grid, _ = crowd_of(config, POLICY, other, other)
     refused(config, grid)

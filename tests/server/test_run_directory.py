@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,12 @@ from murmuration.privacy.accounting.chained_record import NO_LINES
 from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.reporting.run_files import check_of
 from murmuration.server import run_directory
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_lock import RunLock
-from murmuration.strategies.config import RunConfig
+from murmuration.strategies.config import CHECK, RunConfig
+from murmuration.strategies.settings import about
 
 
 @pytest.fixture
@@ -222,7 +224,7 @@ def edited_seed(folder, other):
         edited_key("run name"),
         edited_seed,
         edited_config(heldout=0.3),
-        edited_config(clip=0.5),
+        edited_config(clip_norm=0.5),
         edited_config(check=""),
         swapped("private/keys.json"),
         swapped("config.json"),
@@ -241,6 +243,38 @@ def test_keys_seed_and_settings_do_not_change_alone(config, seed, edit):
     with pytest.raises(InputError, match=r"does not agree with seed\.json and keys\.json"):
         RunDirectory(read)
     assert RunLock(folder.path)  # the folder is free again
+
+
+def with_former_names(folder):
+    """Settings as the last version wrote them, tied to the run's keys as it did."""
+    path, keys = folder / "config.json", json.loads((folder / "private" / "keys.json").read_text())
+    present = {about(field).former: field.name for field in fields(RunConfig)}
+    written = json.loads(path.read_text())
+    for former, name in present.items():
+        if former and name in written:
+            written[former] = written.pop(name)
+    del written[CHECK]
+    seed = json.loads((folder / "private" / "seed.json").read_text())["seed"]
+    check = check_of({"settings": written, "seed": seed}, keys)
+    path.write_text(json.dumps({**written, CHECK: check}))
+
+
+def test_a_run_whose_settings_have_former_names_is_resumed(config):
+    config = replace(config, clip_norm=0.25, max_judgements=70)
+    folder = RunDirectory(config)
+    folder.close()
+    with_former_names(folder.path)
+    written = (folder.path / "config.json").read_text()
+    assert '"clip": 0.25' in written
+    assert '"most_judgements": 70' in written
+    read = settings({"out": config.out, "resume": True})
+    assert (read.clip_norm, read.max_judgements) == (0.25, 70)
+    RunDirectory(read).close()
+    with pytest.raises(InputError, match=r"--clip-norm was 0\.25 and is now 0\.5"):
+        RunDirectory(replace(read, clip_norm=0.5))
+    edited_config(clip=0.5)(folder.path, None)
+    with pytest.raises(InputError, match=r"does not agree with seed\.json and keys\.json"):
+        RunDirectory(settings({"out": config.out, "resume": True}))
 
 
 def test_a_run_has_one_name_that_tells_nothing(config):

@@ -533,8 +533,8 @@ def test_golden_trajectory(config, monkeypatch):
     """
     monkeypatch.setattr(accountant, "noise_multiplier_for", lambda *_, **__: 2.5)
     golden = replace(
-        config, users=64, epsilon=8.0, clip=0.05, group_size=3, optimizer="sgd", learning_rate=2.0,
-        momentum=0.5, warmup=0.4, averaging=0.5, rounds=8, cohort=16,
+        config, users=64, epsilon=8.0, clip_norm=0.05, group_size=3, optimizer="sgd",
+        learning_rate=2.0, momentum=0.5, warmup=0.4, averaging=0.5, rounds=8, cohort=16,
     )  # fmt: skip
     run(golden, nodes=2)
     theta_D = weights(golden).astype(np.float64)

@@ -98,10 +98,10 @@ class World:
             "epsilon": 8.0,
             "delta": 1e-3,
             "group_size": 500,
-            "clip": 0.1,
+            "clip_norm": 0.1,
             "out": str(self.folder / out),
             "timeout": 120.0,
-            "least_nodes": len(self.deployment.clients),
+            "min_nodes": len(self.deployment.clients),
         }
         return RunConfig(**{**settings, **changes})
 

@@ -171,7 +171,7 @@ class Watch:
                 "task": settings.task,
                 "kind": settings.kind,
                 "responses": settings.responses,
-                "most-judgements": settings.most_judgements,
+                "max-judgements": settings.max_judgements,
                 "data": self._data(out / f"{node}", population[node]),
                 "state": str(out / f"{node}.state"),
                 "public-items": True,

@@ -72,7 +72,7 @@ def test_a_promise_is_the_same_at_each_station(
     policy = tmp_path / "policy"
     code, stdout, lines = cli(
         "align", "--reward", one / "model", "--truth", two / "model", "--base", base,
-        "--prompts", asked, "--out", policy, "--steps", 2, "--batch", 8, "--evaluate-every", 1,
+        "--prompts", asked, "--out", policy, "--steps", 2, "--batch-size", 8, "--evaluate-every", 1,
         "--evaluate-on", 8, "--lora-rank", 2, "--lora-targets", "all-linear", *SHORT, "--json",
     )  # fmt: skip
     assert code == 0, lines
@@ -107,7 +107,7 @@ def test_a_promise_is_the_same_at_each_station(
     rows = tmp_path / "rows"
     code, stdout, lines = cli(
         "synthesize", "--reward", one / "model", "--policy", policy / "model", "--prompts", asked,
-        "--out", rows, "--samples", 4, "--pairs", "all", "--temperature", 1.5, *SHORT,
+        "--out", rows, "--num-generations", 4, "--pairs", "all", "--temperature", 1.5, *SHORT,
     )  # fmt: skip
     assert code == 0, lines
     assert both in stdout and both in (rows / "README.md").read_text()

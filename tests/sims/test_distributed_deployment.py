@@ -39,7 +39,7 @@ SETTINGS = {
     "epsilon": 7.9,
     "secure_aggregation": True,
     "noise": "distributed",
-    "least_nodes": 6,
+    "min_nodes": 6,
     "timeout": 240.0,
 }
 

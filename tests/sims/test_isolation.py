@@ -66,7 +66,7 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "aup best of four": ({"strategy": "aup"}, "top-1", ANY),
     "aup threshold": ({"strategy": "aup", "adaptation": "above-threshold"}, "pairs", ANY),
     "aup corrected": (
-        {"strategy": "aup", "variant": "corrected", "epsilon": 1e4, "clip": 2.0, **LARGER},
+        {"strategy": "aup", "variant": "corrected", "epsilon": 1e4, "clip_norm": 2.0, **LARGER},
         "pairs", ANY,
     ),
     "aup published": ({"strategy": "aup", "variant": "published"}, "pairs", ANY),

@@ -61,7 +61,7 @@ def made(tmp_path):
     ],
 )
 def test_options_reach_the_plan(made, changes, strategy, plan):
-    built = made(clip=0.7, group_size=3, retain=5, adjacency="replace", **changes)
+    built = made(clip_norm=0.7, group_size=3, retain=5, adjacency="replace", **changes)
     assert type(built.strategy) is strategy
     found = built.strategy.plan
     assert type(found) is plan

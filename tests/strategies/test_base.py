@@ -177,7 +177,7 @@ def test_who_is_online_is_decided_before_the_coins(make_world, examples):
     strategy, drawn = world.strategy, []
     invited = strategy.invited
     strategy.invited = lambda round_: drawn.append("coins") or invited(round_)
-    strategy.least_nodes, strategy.timeout = 0.6, -1.0
+    strategy.min_nodes, strategy.timeout = 0.6, -1.0
     world.grid.get_node_ids = lambda: [1, 3]
     with pytest.raises(RunAborted) as caught:
         world.run(1)

@@ -57,7 +57,7 @@ def made(tmp_path, quick_runs):
 
 
 def test_uls(made):
-    built = made(clip=0.4, group_size=3, adjacency="zero-out", timeout=9.0)
+    built = made(clip_norm=0.4, group_size=3, adjacency="zero-out", timeout=9.0)
     strategy = built.strategy
     assert isinstance(strategy, Uls)
     plan = strategy.plan

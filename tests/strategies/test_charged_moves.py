@@ -111,7 +111,7 @@ def brought(monkeypatch):
 
     def bring(half):
         def build(context, ledger):
-            clip = uls.UserClip(context.config.clip or 0.1)
+            clip = uls.UserClip(context.config.clip_norm or 0.1)
             plan = UlsPlan.for_epsilon(
                 context.config.epsilon, clip=clip, discrete=None, **context.cohort_sizes
             )

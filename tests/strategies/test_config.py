@@ -1,16 +1,19 @@
 """Settings: the same keys everywhere, and messages that name the option."""
 
 import dataclasses
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tomli_w
 
 from murmuration.preference.data.judgements import InputError
+from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE
 from murmuration.strategies import registry
-from murmuration.strategies.config import RunConfig, parse_delta
-from murmuration.strategies.settings import Settings
+from murmuration.strategies.config import RunConfig, parse_delta, present_names, read_settings
+from murmuration.strategies.settings import OF_STRATEGIES, Settings, about
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -96,7 +99,7 @@ def test_everybody_takes_part_where_there_are_no_cohorts():
 
 
 def test_immutable_is_what_decides_the_result_or_its_cost():
-    changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "least_nodes"}
+    changeable = {"out", "resume", "accept_ledger_loss", "timeout", "seed", "min_nodes"}
     changeable |= {"registration"}
     for strategy in registry.OURS:
         own = {field.name for field in dataclasses.fields(strategy.settings)}
@@ -105,3 +108,59 @@ def test_immutable_is_what_decides_the_result_or_its_cost():
             seed=5, strategy=strategy.name, adjacency=min(strategy.adjacencies).value
         )
         assert set(config.immutable_fields()) == (every | own) - changeable
+
+
+FORMER = {
+    "most-judgements": ("max_judgements", 7),
+    "most-characters": ("max_characters", 8),
+    "clip": ("clip_norm", 0.25),
+    "ball": ("max_norm", 2.0),
+    "batch": ("batch_size", 9),
+    "least-nodes": ("min_nodes", 3.0),
+}
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_former_names_are_read(former, tmp_path):
+    """In Flower's run config, in a config.json, and in a TOML file for ``--config``."""
+    name, value = FORMER[former]
+    strategy = {"ball": "label-moment", "batch": "local-label"}.get(former, "uls")
+    given = {former: value, "strategy": strategy}
+    if strategy != "uls":
+        given["adjacency"] = "replace-labels"
+    assert present_names(given)[name] == value
+    if former != "batch":  # for --task policy only
+        assert getattr(RunConfig.from_run_config(given), name) == value
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({key.replace("-", "_"): each for key, each in given.items()}))
+    assert read_settings(file)[name] == value
+    if former == "least-nodes":
+        return  # deployments are set by other files
+    file = tmp_path / "settings.toml"
+    file.write_text(tomli_w.dumps(given))
+    assert read_settings(file)[name] == value
+
+
+def test_every_former_name_was_tried():
+    declared = {about(f).former for f in dataclasses.fields(RunConfig)} - {""}
+    assert declared == {former.replace("-", "_") for former in FORMER}
+
+
+def test_both_names_of_a_setting_are_refused(tmp_path):
+    with pytest.raises(InputError, match="clip is the former name of clip_norm: give one of them"):
+        RunConfig.from_run_config({"clip": 0.1, "clip-norm": 0.1})
+    file = tmp_path / "settings.toml"
+    file.write_text("clip = 0.1\nclip-norm = 0.1\n")
+    with pytest.raises(InputError, match=r"settings.toml: clip is the former name of clip_norm"):
+        read_settings(file)
+
+
+def test_strategies_have_the_settings_that_are_declared_for_them():
+    assert {s.name: s.settings for s in registry.OURS} == OF_STRATEGIES
+    assert [s.name for s in registry.OURS] == list(OF_STRATEGIES)
+
+
+def test_the_least_share_that_can_be_held_out():
+    RunConfig(heldout=LEAST_SHARE)
+    with pytest.raises(InputError, match="--heldout must be a share"):
+        RunConfig(heldout=LEAST_SHARE * 0.999)

@@ -79,7 +79,7 @@ def test_a_bound_that_decides_is_told():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"ball": -1.0}, "--ball"),
+        ({"ball": -1.0}, "--max-norm"),
         ({"ridge": math.inf}, "--ridge"),
         ({"estimator": "sgd", "model": "thurstone"}, "use debiased"),
     ],

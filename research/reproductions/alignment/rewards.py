@@ -177,7 +177,7 @@ class People:
         if name == EVERYBODY:
             sizes = replace(sizes, cohort=sizes.users)
         if name in (PUBLISHED, EVERYBODY):
-            given["clip"] = self._radius
+            given["clip_norm"] = self._radius
         if name == GROUP:
             given["sampling_probability"] = sizes.cohort / sizes.users
         if name != MOMENTS:  # which asks everybody, once

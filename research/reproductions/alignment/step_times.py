@@ -60,7 +60,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     GROUP: {"strategy": "group", "sampling_probability": 1.0},
     USERWISE: {"strategy": "uls"},
     # Within which all pairs are: a step after the test said no would cost next to nothing.
-    PUBLISHED: {"strategy": "aup", "variant": "published", "clip": 10.0},
+    PUBLISHED: {"strategy": "aup", "variant": "published", "clip_norm": 10.0},
     CENTRED: {"strategy": "aup"},
 }
 _LITTLE = 1.25

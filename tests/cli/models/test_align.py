@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 
 PROMPTS = [f"{name} {more}" for name in ("loan", "save it", "buy today", "wait") for more in "?!.,"]
 FEW = (
-    *("--steps", 2, "--batch", 8, "--evaluate-every", 1, "--evaluate-on", 8),
+    *("--steps", 2, "--batch-size", 8, "--evaluate-every", 1, "--evaluate-on", 8),
     *("--max-new-tokens", 5, "--lora-rank", 2, "--lora-targets", "all-linear", "--seed", 4),
 )
 
@@ -100,7 +100,7 @@ def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp
     )
     out, base = tmp_path / "policy", language_model("llama")
     code, stdout, lines = cli(
-        "align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked,
+        "align", "--reward-data", crowd, "--epsilon", 2, "--base", base, "--prompts", asked,
         "--out", out, *FEW, "--json",
     )  # fmt: skip
     assert code == 0, lines
@@ -121,7 +121,7 @@ def test_a_missing_tracker_is_said_before_a_reward_is_trained(
 ):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     code, _, lines = cli(
-        "align", "--judgements", crowd, "--epsilon", 2, "--base", language_model("llama"),
+        "align", "--reward-data", crowd, "--epsilon", 2, "--base", language_model("llama"),
         "--prompts", asked, "--out", tmp_path / "policy", *FEW, "--report-to", "tensorboard",
     )  # fmt: skip
     assert (code, len(lines)) == (2, 1)
@@ -133,8 +133,8 @@ def test_a_missing_tracker_is_said_before_a_reward_is_trained(
     ("options", "said"),
     [
         ((), "give --reward"),
-        (("--reward", "a", "--judgements", "b"), "give --reward"),
-        (("--judgements", "b"), "--judgements needs --epsilon"),
+        (("--reward", "a", "--reward-data", "b"), "give --reward"),
+        (("--reward-data", "b"), "--reward-data needs --epsilon"),
         (("--reward", "nowhere/model"), "nowhere/model"),
     ],
 )
@@ -179,7 +179,18 @@ def test_a_reward_that_was_trained_otherwise_is_not_taken_for_the_one_asked_for(
         murmuration.api.training, "train", lambda **given: honest(**{**given, **few})
     )
     base, out = language_model("llama"), tmp_path / "policy"
-    given = ("align", "--judgements", crowd, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    given = (
+        "align",
+        "--reward-data",
+        crowd,
+        "--base",
+        base,
+        "--prompts",
+        asked,
+        "--out",
+        out,
+        *FEW,
+    )
     assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
     shutil.rmtree(out)
     code, _, lines = cli(*given, "--epsilon", 1)
@@ -205,7 +216,7 @@ def test_what_ended_while_its_reward_was_trained_goes_on(
 
     monkeypatch.setattr(murmuration.api.training, "train", train)
     base, out = language_model("llama"), tmp_path / "policy [/b]"
-    given = ("align", "--judgements", crowd, "--epsilon", 2, "--base", base, "--prompts", asked)
+    given = ("align", "--reward-data", crowd, "--epsilon", 2, "--base", base, "--prompts", asked)
     assert cli(*given, "--out", out, *FEW)[0] == 2
     assert not out.exists()
     code, _, lines = cli(*given, "--out", out, *FEW, "--resume")

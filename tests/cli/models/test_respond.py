@@ -31,7 +31,7 @@ def told(path):
 def test_rows_are_what_the_model_writes(cli, language_model, asked, tmp_path):
     base, out = language_model("gpt2"), tmp_path / "new" / "out.jsonl"
     code, stdout, lines = cli(
-        "respond", base, "--prompts", asked, "--out", out, "--samples", 2, "--seed", 4,
+        "respond", base, "--prompts", asked, "--out", out, "--num-generations", 2, "--seed", 4,
         "--temperature", 0.5, "--max-new-tokens", 6,
     )  # fmt: skip
     assert (code, lines) == (0, [])
@@ -114,7 +114,7 @@ def test_the_best_of_several(cli, language_model, reward, asked, tmp_path):
         "--best-of", 3, "--prompts-public", *more,
     )  # fmt: skip
     assert (code, lines) == (0, [])
-    every = ("--out", tmp_path / "all", "--samples", 3, *more)
+    every = ("--out", tmp_path / "all", "--num-generations", 3, *more)
     assert cli("respond", base, "--prompts", asked, *every)[0] == 0
     texts = [row["response"] for row in told(tmp_path / "all")]
     judge = RewardModel.load(reward)
@@ -156,7 +156,10 @@ def test_a_reward_that_promised_nothing_is_refused_unless_its_data_were_public(
     [
         (("--best-of", 2), "need each other"),
         (("--reward", "MODEL"), "need each other"),
-        (("--reward", "MODEL", "--best-of", 2, "--samples", 2), "leave out --samples"),
+        (
+            ("--reward", "MODEL", "--best-of", 2, "--num-generations", 2),
+            "leave out --num-generations",
+        ),
         (("--reward", "nowhere", "--best-of", 2), "--reward nowhere: no such model folder"),
     ],
 )

@@ -42,8 +42,9 @@ def rows_in(folder):
 def test_pairs_and_what_they_stand_on(cli, language_model, reward, asked, tmp_path):
     model, base, out = reward("--epsilon", 2), language_model("gpt2"), tmp_path / "new" / "data"
     code, stdout, lines = cli(
-        "synthesize", "--reward", model, "--policy", base, "--prompts", asked, "--out", out,
-        "--samples", 3, "--pairs", "all", "--labels", "sampled", "--temperature", 0.8, *SHORT,
+        "synthesize", "--reward", model, "--generator", base, "--prompts", asked, "--out", out,
+        "--num-generations", 3, "--pairs", "all", "--label-draw", "sampled", "--temperature", 0.8,
+        *SHORT,
     )  # fmt: skip
     assert (code, lines) == (0, [])
     sampling = Sampling(0.8, max_new_tokens=5)
@@ -61,8 +62,9 @@ def test_pairs_and_what_they_stand_on(cli, language_model, reward, asked, tmp_pa
     assert str(tmp_path) not in "".join(path.read_text() for path in out.iterdir())
     again = tmp_path / "again"
     cli(
-        "synthesize", "--reward", model, "--policy", base, "--prompts", asked, "--out", again,
-        "--samples", 3, "--pairs", "all", "--labels", "sampled", "--temperature", 0.8, *SHORT,
+        "synthesize", "--reward", model, "--generator", base, "--prompts", asked, "--out", again,
+        "--num-generations", 3, "--pairs", "all", "--label-draw", "sampled", "--temperature", 0.8,
+        *SHORT,
     )  # fmt: skip
     assert {p.name: p.read_bytes() for p in again.iterdir()} == {
         p.name: p.read_bytes() for p in out.iterdir()
@@ -76,7 +78,7 @@ def test_what_the_policy_cost_is_added(cli, crowd, language_model, reward, asked
         *("--epsilon", 3, "--task", "policy", "--base", base, "--lora-rank", 2), name="policy"
     )
     code, stdout, _ = cli(
-        "synthesize", "--reward", model, "--policy", policy, "--prompts", asked,
+        "synthesize", "--reward", model, "--generator", policy, "--prompts", asked,
         "--out", tmp_path / "data", "--json", *SHORT,
     )  # fmt: skip
     assert code == 0
@@ -92,7 +94,7 @@ def test_what_the_policy_cost_is_added(cli, crowd, language_model, reward, asked
 
 def test_a_reward_that_is_not_private_is_refused(cli, language_model, reward, asked, tmp_path):
     model, out = reward("--strategy", "nonprivate"), tmp_path / "data"
-    common = ("synthesize", "--reward", model, "--policy", language_model("gpt2"))
+    common = ("synthesize", "--reward", model, "--generator", language_model("gpt2"))
     common += ("--prompts", asked, "--out", out, *SHORT)
     code, _, lines = cli(*common)
     assert code == 2
@@ -111,7 +113,7 @@ def test_users_own_prompts_are_refused(
     model, shown = reward("--epsilon", 2), next(iter(load_prompts(crowd)))
     mixed = write_rows([{"prompt": "New?"}, {"prompt": f" {shown.upper()}"}], "mixed.jsonl")
     for command in (
-        ("synthesize", "--reward", model, "--policy", language_model("gpt2")),
+        ("synthesize", "--reward", model, "--generator", language_model("gpt2")),
         ("respond", language_model("gpt2"), "--reward", model, "--best-of", 2),
     ):
         common = (*command, "--prompts", mixed, "--out", tmp_path / "out", *SHORT)
@@ -135,7 +137,7 @@ def test_interrupted_nothing_is_left(cli, language_model, reward, asked, tmp_pat
     monkeypatch.setattr(Writer, "write", write)
     before = {*tmp_path.rglob("*")}
     code, *_ = cli(
-        "synthesize", "--reward", model, "--policy", language_model("gpt2"), "--prompts", asked,
+        "synthesize", "--reward", model, "--generator", language_model("gpt2"), "--prompts", asked,
         "--out", tmp_path / "data", *SHORT,
     )  # fmt: skip
     assert code == 130
@@ -145,8 +147,9 @@ def test_interrupted_nothing_is_left(cli, language_model, reward, asked, tmp_pat
 @pytest.mark.parametrize("most", [0, 300])
 def test_on_a_full_disk_nothing_is_left(cli, language_model, reward, asked, tmp_path, most):
     common = (
-        "synthesize", "--reward", reward("--epsilon", 2), "--policy", language_model("gpt2"),
-        "--prompts", asked, "--out", tmp_path / "data", "--samples", 4, "--pairs", "all", *SHORT,
+        "synthesize", "--reward", reward("--epsilon", 2), "--generator", language_model("gpt2"),
+        "--prompts", asked, "--out", tmp_path / "data", "--num-generations", 4, "--pairs", "all",
+        *SHORT,
     )  # fmt: skip
     before = {*tmp_path.rglob("*")}
     with no_file_above(most):
@@ -163,7 +166,7 @@ def test_what_is_no_reward_or_no_place(cli, language_model, reward, asked, tmp_p
     model = base if what == "policy" else tmp_path / "m"
     out = asked if what == "there" else tmp_path / "data"
     code, _, lines = cli(
-        "synthesize", "--reward", model, "--policy", base, "--prompts", asked, "--out", out
+        "synthesize", "--reward", model, "--generator", base, "--prompts", asked, "--out", out
     )
     assert code == 2
     said = {"there": "is there already", "policy": "--reward", "nothing": "no such model folder"}
@@ -180,7 +183,7 @@ def test_trl_takes_the_file_as_it_is(cli, language_model, reward, asked, tmp_pat
 
     base, out = language_model("gpt2"), tmp_path / "data"
     code, *_ = cli(
-        "synthesize", "--reward", reward("--epsilon", 2), "--policy", base, "--prompts", asked,
+        "synthesize", "--reward", reward("--epsilon", 2), "--generator", base, "--prompts", asked,
         "--out", out, *SHORT,
     )  # fmt: skip
     assert code == 0

@@ -112,7 +112,7 @@ def test_a_folder_with_a_page(cli, files, tmp_path):
 
 def test_models_beside_files(cli, bases, tmp_path):
     out = tmp_path / "answers.jsonl"
-    asked = ("--prompts", "population:seen", *FEW, "--samples", 2)
+    asked = ("--prompts", "population:seen", *FEW, "--num-generations", 2)
     assert cli("respond", bases[0], "--out", out, *asked)[0] == 0
     code, stdout, _ = cli("winrate", out, "--against", bases[1], *asked, "--json")
     assert code == 0

@@ -190,7 +190,7 @@ def config_of(tmp_path, **changes):
         "delta": 1e-3,
         "rounds": 4,
         "cohort": 12,
-        "clip": 0.1,
+        "clip_norm": 0.1,
         "group_size": 16,
         "out": str(tmp_path / "run"),
         "timeout": 60.0,

@@ -46,7 +46,7 @@ def several(users, items, best, choices=4):
             for u in range(users)
             for i in range(items)
         ),
-        schema=Schema("top-1", choices, most_judgements=10**5),
+        schema=Schema("top-1", choices, max_judgements=10**5),
     )
 
 
@@ -302,7 +302,7 @@ def test_the_best_of_several_is_told_as_often_as_promised(best, tied):
 
 def test_a_tied_pair_is_told_as_either_side():
     rows = [pair("u", item, best, tie=True) for item in range(20_000) for best in "ab"[item % 2]]
-    judgements = Judgements.from_rows(rows, schema=Schema(most_judgements=20_000))
+    judgements = Judgements.from_rows(rows, schema=Schema(max_judgements=20_000))
     found = LabelState(None).answer(judgements, LabelPromise(3.0, "item"), Randomness(13))
     assert abs(found.labels.answers_N.sum() - 10_000) < 4 * math.sqrt(5_000)
     assert set(found.labels.flips_N.tolist()) == {RandomizedResponse(3.0).flip_probability}

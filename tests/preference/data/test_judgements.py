@@ -266,13 +266,13 @@ def test_whether_labels_are_randomized_is_declared(flips, labels, bad):
 def test_no_user_has_more_than_is_kept():
     """The first ones are, whoever else there is."""
     rows = [row(user, prompt=str(i)) for i in range(5) for user in "ab"]
-    schema = Schema(most_judgements=3)
+    schema = Schema(max_judgements=3)
     with pytest.raises(InputError, match=r"^row:7: more than 3 rows of this user"):
         Judgements.from_rows(rows, schema=schema)
     found = Judgements.from_rows(rows, schema=schema, on_bad_rows="skip")
     assert (found.prompts, found.left_out) == (["0", "1", "2"] * 2, 4)
     long = [row("a"), row("a", chosen="x" * 11), row("b", prompt="y" * 11)]
-    kept = Judgements.from_rows(long, schema=Schema(most_characters=10), on_bad_rows="skip")
+    kept = Judgements.from_rows(long, schema=Schema(max_characters=10), on_bad_rows="skip")
     assert kept.counts_U.tolist() == [1, 0]
 
 

@@ -111,7 +111,7 @@ def test_a_limit_for_a_user_uses_ratings_evenly_and_is_told():
         ("up 0", "down 3"),
     ]
     assert (paired.pairs, paired.beyond, paired.alone) == (4, 8, 0)
-    assert "8 more pairs are beyond --most-judgements" in paired.told()[0]
+    assert "8 more pairs are beyond --max-judgements" in paired.told()[0]
 
 
 ratings = st.lists(

@@ -1,9 +1,12 @@
 """What judgements are declared to be."""
 
+from dataclasses import fields
+
 import pytest
 
 from murmuration.preference.data.rows import BadRow, InputError, Row
-from murmuration.preference.data.schema import OtherKind, Schema
+from murmuration.preference.data.schema import FORMER, OtherKind, Schema
+from murmuration.strategies.settings import Settings, about
 
 
 def row(kind="pairs", responses=("x", "y"), flip=None):
@@ -26,8 +29,8 @@ def test_pairs_are_the_default():
         ({"kind": "ranking", "responses": 65}, "2 to 64; got 65"),
         ({"labels": "noisy"}, "--labels must be one of"),
         ({"kind": "ranking", "responses": 3, "labels": "randomized"}, "not about rankings"),
-        ({"most_judgements": 0}, "--most-judgements must be at least 1"),
-        ({"most_characters": -1}, "--most-characters must be at least 1"),
+        ({"max_judgements": 0}, "--max-judgements must be at least 1"),
+        ({"max_characters": -1}, "--max-characters must be at least 1"),
     ],
 )
 def test_declarations_that_make_no_sense(declared, option):
@@ -37,14 +40,23 @@ def test_declarations_that_make_no_sense(declared, option):
 
 def test_of_settings():
     """By the names of options, whatever else there is."""
-    settings = {"kind": "top-1", "responses": 4, "most-characters": 9, "data": "f", "seed": 1}
+    settings = {"kind": "top-1", "responses": 4, "max-characters": 9, "data": "f", "seed": 1}
     found = Schema.of(settings)
-    assert found == Schema("top-1", 4, most_characters=9)
-    assert found.options == "--kind top-1 --responses 4 --most-characters 9"
+    assert found == Schema("top-1", 4, max_characters=9)
+    assert found.options == "--kind top-1 --responses 4 --max-characters 9"
     assert Schema("top-1", 2).options == "--kind top-1 --responses 2"
-    for wrong in ({"responses": "4"}, {"kind": 1}, {"most-judgements": 2.0}, {"responses": True}):
+    for wrong in ({"responses": "4"}, {"kind": 1}, {"max-judgements": 2.0}, {"responses": True}):
         with pytest.raises(InputError, match="must be a"):
             Schema.of(wrong)
+
+
+def test_former_names_of_a_node_config_are_read():
+    found = Schema.of({"most-judgements": 5, "most-characters": 9})
+    assert found == Schema(max_judgements=5, max_characters=9)
+    with pytest.raises(InputError, match="most-judgements is the former name of max-judgements"):
+        Schema.of({"most-judgements": 5, "max-judgements": 5})
+    declared = {about(f).former for f in fields(Settings) if f.name in Schema.__annotations__}
+    assert {name.replace("-", "_") for name in FORMER.values()} == declared - {""}
 
 
 def test_rows_that_are_as_declared():
@@ -52,8 +64,8 @@ def test_rows_that_are_as_declared():
     Schema("top-1", 4).check(row("top-1", "xyz"))
     Schema("ranking", 3).check(row("ranking", "xyz"))
     Schema(labels="randomized").check(row(flip=0.0))
-    Schema(most_characters=3, most_judgements=2).check(row(responses=("xyz", "abc")))
-    Schema(most_judgements=2).check_count(1)
+    Schema(max_characters=3, max_judgements=2).check(row(responses=("xyz", "abc")))
+    Schema(max_judgements=2).check_count(1)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +76,7 @@ def test_rows_that_are_as_declared():
         (Schema("top-1", 3), row("top-1", "wxyz"), "raise --responses"),
         (Schema(), row(flip=0.0), "pass --labels randomized"),
         (Schema(labels="randomized"), row(), "see --labels"),
-        (Schema(most_characters=3), row(responses=("x", "four")), "raise --most-characters"),
+        (Schema(max_characters=3), row(responses=("x", "four")), "raise --max-characters"),
     ],
 )
 def test_rows_that_are_not(schema, bad, said):
@@ -72,4 +84,4 @@ def test_rows_that_are_not(schema, bad, said):
         schema.check(bad)
     assert isinstance(caught.value, OtherKind) == (bad.kind != schema.kind)
     with pytest.raises(BadRow, match="more than 2 rows of this user"):
-        Schema(most_judgements=2).check_count(2)
+        Schema(max_judgements=2).check_count(2)

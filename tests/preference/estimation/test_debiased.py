@@ -9,7 +9,7 @@ import torch
 from scipy import optimize
 
 from murmuration.preference.estimation.debiased import LOSSES, fit
-from murmuration.preference.estimation.randomized_labels import LINKS, RandomizedLabels, logistic
+from murmuration.preference.estimation.randomized_labels import RandomizedLabels, link_of, logistic
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 
 FROM_COINS = [("debiased", "btl"), ("debiased", "thurstone"), ("square", "btl")]
@@ -72,10 +72,10 @@ def gradient(labels, theta_D, loss, link=logistic):
 def test_gradients_are_the_derivatives_of_the_losses(loss, link, width):
     labels = by_contrast(choices(20, width, 0.3))
     theta_D = normal(3, seed=9).requires_grad_()
-    pi_JK, _ = LINKS[link](labels.logits(theta_D), labels.present_JW)
+    pi_JK, _ = link_of(link)(labels.logits(theta_D), labels.present_JW)
     total = (labels.weight_J * LOSSES[loss].value(labels, pi_JK)).sum()
     (wanted_D,) = torch.autograd.grad(total, theta_D)
-    found_D = gradient(labels, theta_D.detach(), loss, LINKS[link])
+    found_D = gradient(labels, theta_D.detach(), loss, link_of(link))
     assert torch.allclose(found_D, wanted_D, rtol=1e-10, atol=1e-10)
 
 
@@ -90,10 +90,10 @@ def test_pairs_slopes_are_unbiased_in_closed_form(loss, link, epsilon):
             RandomizedLabels.of_pairs(x_JD, torch.full((7,), side), channel.flip_probability)
             for side in (truth, 1.0 - truth)
         ]
-        kept, flipped = (slopes(labels, theta_D, loss, LINKS[link]) for labels in told)
+        kept, flipped = (slopes(labels, theta_D, loss, link_of(link)) for labels in told)
         p = channel.flip_probability
         # Under the square loss, of clean labels too, the second moment of q is not in the slope.
-        wanted = slopes(clean, theta_D, loss, LINKS[link])
+        wanted = slopes(clean, theta_D, loss, link_of(link))
         assert torch.allclose((1 - p) * kept + p * flipped, wanted, atol=1e-12)
 
 
@@ -153,7 +153,7 @@ def test_the_losses_are_those_of_the_papers(told):
     labels = RandomizedLabels.of_pairs(
         z.unsqueeze(-1), torch.full((9,), told), 1 / (math.exp(epsilon) + 1)
     )
-    pi_JK, _ = LINKS["btl"](z.unsqueeze(-1), labels.present_JW)
+    pi_JK, _ = link_of("btl")(z.unsqueeze(-1), labels.present_JW)
     keep = 1 / (1 + math.exp(-epsilon))  # σ(ε)
     s, one = torch.sigmoid(z), torch.ones(9).double()
     # L eq. 4 and 5.
@@ -177,7 +177,7 @@ def test_minima_against_a_reference(loss):
     assert found.converged
 
     def value(theta):
-        pi_JK, _ = LINKS["btl"](labels.logits(torch.from_numpy(theta)), labels.present_JW)
+        pi_JK, _ = link_of("btl")(labels.logits(torch.from_numpy(theta)), labels.present_JW)
         return float(LOSSES[loss].value(labels, pi_JK).sum())
 
     reference = optimize.minimize(
@@ -215,7 +215,7 @@ def test_the_truth_is_found_and_the_plain_loss_misses_it(loss):
 def test_choices_among_several():
     truth_D, x_JWD = normal(3, seed=2), normal(20_000, 3, 3, seed=3)
     clean = RandomizedLabels.of_choices(x_JWD, torch.zeros(20_000, dtype=torch.int64), 0.0)
-    pi_JK, _ = LINKS["plackett-luce"](clean.logits(truth_D), clean.present_JW)
+    pi_JK, _ = link_of("plackett-luce")(clean.logits(truth_D), clean.present_JW)
     best_J = torch.multinomial(pi_JK, 1, generator=generator(4)).squeeze(-1)
     channel = RandomizedResponse(1.5, 4)
     words = np.random.default_rng(5).integers(0, 2**64, 20_000, dtype=np.uint64)
@@ -231,7 +231,7 @@ def test_without_a_bound_the_debiased_loss_falls_for_ever():
     labels = RandomizedLabels.of_pairs(torch.ones(1, 1), torch.ones(1), 0.4)
     far = []
     for z in (10.0, 100.0, 500.0):
-        pi_JK, _ = LINKS["btl"](torch.full((1, 1), z).double(), labels.present_JW)
+        pi_JK, _ = link_of("btl")(torch.full((1, 1), z).double(), labels.present_JW)
         far.append(LOSSES["debiased"].value(labels, pi_JK))
     assert far[0] > far[1] > far[2] and far[2] < -500
     found = fit(labels, ball=7.0)

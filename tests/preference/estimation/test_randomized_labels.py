@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from murmuration.preference.estimation.randomized_labels import (
-    LINKS,
     RandomizedLabels,
+    link_of,
     logistic,
     of_pairs,
 )
-from murmuration.preference.models import Gaussian
+from murmuration.preference.likelihoods import Gaussian
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 
 
@@ -102,14 +102,14 @@ def test_links_give_probabilities_and_their_derivatives(name, width):
     present_JW = torch.ones(5, width, dtype=torch.bool)
     if width > 1:
         present_JW[0, 1:] = False
-    pi_JK, slopes_JKW = LINKS[name](logits_JW, present_JW)
+    pi_JK, slopes_JKW = link_of(name)(logits_JW, present_JW)
     assert torch.allclose(pi_JK.sum(-1), torch.ones(5).double())
     assert (pi_JK[:, 1:][~present_JW] == 0).all()
     step = 1e-6
     for w in range(width):
         moved = logits_JW.clone()
         moved[:, w] += step
-        difference = (LINKS[name](moved, present_JW)[0] - pi_JK) / step
+        difference = (link_of(name)(moved, present_JW)[0] - pi_JK) / step
         here = present_JW[:, w]
         assert torch.allclose(difference[here], slopes_JKW[here, :, w], atol=1e-5)
 

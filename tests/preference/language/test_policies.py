@@ -8,14 +8,13 @@ import pytest
 import torch
 from learnt import model_on
 
-from murmuration.preference.choices import PAIR_LOSSES, POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
-from murmuration.preference.policy_losses import PolicyLoss
+from murmuration.preference.policy_losses import PAIR_LOSSES, POLICY_LOSSES, PolicyLoss
 from murmuration.privacy.mechanisms.clipping import UserClip
 from tests.language_models import start, taken
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from learnt import model_on
 
-from murmuration.preference.choices import POLICY_LOSSES
 from murmuration.preference.data.judgements import InputError, Judgements, LabelChannel
 from murmuration.preference.language.base_model import BaseSettings, LanguageBase
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.preference.models import preference_model
+from murmuration.preference.policy_losses import POLICY_LOSSES
 
 BTL = preference_model("btl")
 

@@ -22,7 +22,7 @@ def test_the_policy_allows_the_plan(tmp_path):
     (tmp_path / "policy.toml").write_text(POLICY)
     policy, config = Policy.load(tmp_path / "policy.toml"), Chaos(tmp_path, 24).config
     assert config.strategy in policy.strategies
-    assert config.clip <= policy.max_clip
+    assert config.clip_norm <= policy.max_clip
     assert config.epsilon < policy.max_epsilon
     assert config.adjacency == policy.adjacency
 

@@ -55,8 +55,8 @@ def test_an_occupied_folder_is_refused(made):
     [
         ({"width": 0}, "--width"),
         ({"width": 17}, "multiple of"),
-        ({"kind": "bert"}, "--kind"),
-        ({"rate": 0.0}, "--rate"),
+        ({"kind": "bert"}, "--architecture"),
+        ({"rate": 0.0}, "--learning-rate"),
     ],
 )
 def test_shapes_that_cannot_be(changes, said):

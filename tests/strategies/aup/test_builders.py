@@ -52,7 +52,7 @@ def made(tmp_path, quick_runs):
 
 
 def test_corrected(made):
-    built = made(variant="corrected", clip=0.7, group_size=3, retain=5, adjacency="zero-out")
+    built = made(variant="corrected", clip_norm=0.7, group_size=3, retain=5, adjacency="zero-out")
     assert isinstance(built.strategy, AupCorrected)
     plan = built.strategy.plan
     assert (plan.users, plan.cohort, plan.rounds, plan.delta) == (800, 300, 6, 1e-4)
@@ -66,7 +66,7 @@ def test_corrected(made):
 
 
 def test_published(made):
-    built = made(variant="published", clip=0.7, group_size=3, phases=2)
+    built = made(variant="published", clip_norm=0.7, group_size=3, phases=2)
     assert isinstance(built.strategy, AupPublished)
     phases = built.strategy.plan.phases
     assert [(p.users, p.cohort, p.rounds) for p in phases] == [(200, 200, 2), (400, 300, 4)]

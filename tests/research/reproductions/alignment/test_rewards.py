@@ -67,7 +67,7 @@ def test_all_strategies_promise_the_same(people):
     assert people.settings(USERWISE, 3.0).cohort == 25
     everybody = people.settings(EVERYBODY, 3.0)
     assert (everybody.cohort, everybody.rounds) == (100, 5)
-    assert everybody.clip == people.settings(PUBLISHED, 3.0).clip > 0.1
+    assert everybody.clip_norm == people.settings(PUBLISHED, 3.0).clip_norm > 0.1
     assert people.settings(NONPRIVATE, None).strategy == "nonprivate"
 
 

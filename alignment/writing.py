@@ -1,0 +1,49 @@
+"""What an alignment or a comparison puts on the disk, and one line of an error where it cannot.
+
+Legend: T prompts, N answers to each.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from safetensors import SafetensorError
+
+from murmuration.preference.data.rows import InputError
+
+
+@contextmanager
+def writing(place: Path | str) -> Iterator[None]:
+    """Raise InputError where what is written within cannot be, on a full disk say."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch's is a RuntimeError
+        why = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0]
+        raise InputError(f"{place} cannot be written: {why}") from None
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return rows as JSON, a line each."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def answer_lines(
+    prompts: Sequence[str],
+    answers_TN: Sequence[Sequence[str]],
+    mark: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """Return answers as lines of a file that `comparison.read_answers` reads.
+
+    Args:
+        prompts: public ones.
+        answers_TN: to each prompt as many as there are.
+        mark: what each line says of the runs behind the model.
+    """
+    return json_lines(
+        {"prompt": prompt, "response": answer, **mark}
+        for prompt, answers in zip(prompts, answers_TN, strict=True)
+        for answer in answers
+    )

@@ -1,0 +1,148 @@
+"""Options made from the declarations of settings, those of single strategies among them.
+
+A setting's option has the setting's name, type, help and choices; None means: not given. Typer
+reads a command's options from its signature, which is why one is made here.
+"""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import Field, fields
+from importlib.metadata import entry_points
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperCommand, TyperOption
+
+from murmuration.cli.about_data import option_of
+from murmuration.strategies.settings import (
+    ENTRY_POINTS,
+    MODEL,
+    OF_STRATEGIES,
+    OF_STRATEGY,
+    PANELS,
+    TRAINING,
+    Settings,
+    about,
+    by_setting,
+    parse_delta,
+)
+
+
+def of_strategies() -> Mapping[str, type]:
+    """Return the settings of each strategy by its name: ours, and those of other packages.
+
+    Only where another package brings one are strategies imported to say so.
+    """
+    if not entry_points(group=ENTRY_POINTS):
+        return OF_STRATEGIES
+    from murmuration.strategies import registry
+
+    return {name: strategy.settings for name, strategy in registry.strategies().items()}
+
+
+#: What single strategies declare: by name the field, and which strategies have it.
+OWN = by_setting(of_strategies())
+_DECLARED = {field.name: field for field in fields(Settings)} | {
+    name: field for name, (field, _) in OWN.items()
+}
+
+
+def of_setting(name: str, **more: Any) -> Any:
+    """Return the option of a setting; keywords are typer's."""
+    if name == "strategy":
+        more |= {"click_type": click.Choice(list(of_strategies()))}
+    if name in ("strategy", "task"):
+        more |= {"is_eager": True}  # known when --help is asked for
+    if name == "delta":
+        more |= {"parser": parse_delta, "metavar": "FLOAT"}
+    return option_of(_DECLARED[name], **more)
+
+
+def panel_of(declared: "Field[Any]") -> str:
+    """Return the panel of ``--help`` in which a setting stands."""
+    _, names = OWN.get(declared.name, (declared, ()))
+    return f"{OF_STRATEGY} {', '.join(names)}" if names else about(declared).panel
+
+
+def setting_parameters() -> list[inspect.Parameter]:
+    """Return a command's parameters for all settings of a simulation, ordered by their panels."""
+    offered = [field for field in _DECLARED.values() if not about(field).deployed]
+    order = {panel: place for place, panel in enumerate(PANELS)}
+    offered.sort(key=lambda field: order.get(panel_of(field), len(PANELS)))  # else as declared
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                type(field.default) | None,
+                of_setting(field.name, rich_help_panel=panel_of(field)),
+            ],
+        )
+        for field in offered
+    ]
+
+
+class RunCommand(TyperCommand):
+    """A command whose ``--help`` shows what most runs need.
+
+    ``--strategy NAME --help`` adds what that strategy can use, ``--task NAME --help`` what is about
+    language models, ``--help-all`` everything.
+    """
+
+    #: Options that are no settings, and that most runs need.
+    COMMON = frozenset({"config", "runtime", "user_column", "as_json", "help_all"})
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params.append(
+            TyperOption(
+                param_decls=["--help-all"],
+                callback=self._show_all,
+                help="Show all options and exit.",
+                default=False,
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+            )
+        )
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return help as of any command, on what most runs, and those named, need."""
+        return self._help(ctx, self._shown(ctx.params))
+
+    def _show_all(self, ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+        if asked:
+            typer.echo(self._help(ctx, {str(each.name) for each in self.params}), color=ctx.color)
+            ctx.exit()
+
+    def _help(self, ctx: click.Context, shown: set[str]) -> str:
+        shown = shown - self._unusable(ctx.params.get("strategy"))
+        for parameter in self.params:
+            if isinstance(parameter, click.Option):
+                parameter.hidden = parameter.name not in shown
+        return super().get_help(ctx)
+
+    def _shown(self, given: Mapping[str, Any]) -> set[str]:
+        """Return the names of what most runs need, and the strategy and the task that are named."""
+        declared = _DECLARED.values()
+        shown = {*self.COMMON, *(field.name for field in declared if about(field).common)}
+        if strategy := given.get("strategy"):
+            shown |= {name for name, (_, names) in OWN.items() if strategy in names}
+            shown |= {field.name for field in declared if panel_of(field) == TRAINING}
+        if given.get("task"):
+            shown |= {f.name for f in declared if panel_of(f) == MODEL or about(f).base}
+        return shown
+
+    @staticmethod
+    def _unusable(strategy: str | None) -> set[str]:
+        """Return the names of settings that the strategy named cannot use."""
+        if strategy is None:
+            return set()
+        from murmuration.strategies import registry
+
+        unusable = {name for name, (_, names) in OWN.items() if strategy not in names}
+        if registry.named(strategy).rounds:
+            unusable |= {f.name for f in _DECLARED.values() if about(f).steps} | {"cohort"}
+        return unusable

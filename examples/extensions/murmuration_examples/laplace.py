@@ -1,0 +1,147 @@
+"""A kind of event, and a strategy that is charged by it: Laplace noise on sums over sampled users.
+
+Formal guarantee: a sum of clipped vectors moves by at most C·√D in ℓ1 if by C in ℓ2, in whole steps
+of its grid. With discrete Laplace noise of the scale C·√D/ε it is (ε, 0)-DP, and drawn from users
+who take part with probability q each (log(1 + q·(e^ε − 1)), 0)-DP (Balle et al. 2018, Theorem 8,
+under all relations, since noise for a user who is replaced is enough for one who is removed).
+
+Legend: D dimensions.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.accounting.masses import Masses
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms import discrete_laplace
+from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.noisy_sum import fingerprint
+from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.strategies import spec, uls
+from murmuration.strategies.protocol.messages import Scalar
+from murmuration.strategies.sums import CohortPlan
+
+
+@dataclass(frozen=True)
+class SampledPure:
+    """A mechanism that is (``epsilon``, 0)-DP, on users who are in with ``probability`` each."""
+
+    kind: ClassVar[str] = "sampled-pure"
+    probability: float
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.probability <= 1.0 and 0.0 < self.epsilon <= 500.0):
+            raise ValueError("probability must be in (0, 1], and epsilon in (0, 500]")
+
+    def loss(self, adjacency: Adjacency, interval: float) -> tuple[Masses, ...]:
+        """Return the worst loss of what is so private, rounded up."""
+        del adjacency
+        amplified = math.log1p(self.probability * math.expm1(self.epsilon))
+        return (Masses.worst(amplified * (1.0 + 1e-12), 0.0, interval),)
+
+
+@dataclass(frozen=True)
+class LaplaceSum:
+    """The sum of clipped vectors with discrete Laplace noise, and what it costs."""
+
+    sampler: PoissonSampler
+    clip: UserClip
+    dimension: int
+    epsilon: float
+    adjacency: Adjacency
+    discrete: None = None
+
+    @property
+    def event(self) -> SampledPure:
+        """What one release costs."""
+        return SampledPure(self.sampler.probability, self.epsilon)
+
+    @property
+    def scale(self) -> Fraction:
+        """That of the noise, in steps of the grid."""
+        furthest = self.clip.sensitivity(self.adjacency) * math.sqrt(self.dimension)
+        return Fraction(furthest / self.clip.step * (1.0 + 1e-12)) / Fraction(self.epsilon)
+
+    @property
+    def std(self) -> float:
+        """The noise's standard deviation on each coordinate."""
+        return discrete_laplace.std(self.scale) * self.clip.step
+
+    def release(
+        self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
+    ) -> np.ndarray:
+        """Return the noisy sum; it is charged first."""
+        replay = fingerprint(sum_D, self.std, round_, covers, source)
+        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
+        coins = source.stream(f"noise {covers}", round_, charge.attempt)
+        noise_D = [discrete_laplace.draw(self.scale, coins) for _ in sum_D]
+        return sum_D + np.array(noise_D, dtype=np.float64) * self.clip.step
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplacePlan(CohortPlan):
+    """Sums with noise of so many clip norms, over √D."""
+
+    clip: UserClip
+    dimension: int
+
+    @property
+    def mechanism(self) -> LaplaceSum:
+        """What a round runs and charges."""
+        sampler, epsilon = self.sampler, 1.0 / self.noise_multiplier
+        return LaplaceSum(sampler, self.clip, self.dimension, epsilon, self.adjacency)
+
+    @property
+    def divisor(self) -> float:
+        """What sums are divided by."""
+        return self.cohort
+
+    @property
+    def noise(self) -> float:
+        """The averages' noise."""
+        return self.mechanism.std / self.divisor
+
+    @property
+    def told(self) -> dict[str, Scalar]:
+        """What nodes are told."""
+        return {"clip-norm": self.clip.norm, **super().told}
+
+
+class LaplaceUls(uls.Uls):
+    """The server half: that of ULS, with a ``LaplacePlan``."""
+
+    name = "laplace-uls"
+    plan: Any
+
+
+def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
+    """Return the plan, the strategy and the report's figures."""
+    clip = UserClip(context.config.clip or uls.DEFAULT_CLIP)
+    plan = LaplacePlan.for_epsilon(
+        context.config.epsilon, clip=clip, dimension=context.dimension, **context.cohort_sizes
+    )
+    optimizer = context.optimizer("sgd", plan.noise, uls.RATE_CEILING / clip.norm)
+    return spec.BuiltStrategy.of(
+        LaplaceUls(plan, ledger, **context.arguments(optimizer)),
+        plan,
+        context,
+        clip_norm=clip.norm,
+        group_size=plan.group_size,
+        bytes_per_user=spec.cohort_bytes(context),
+    )
+
+
+LAPLACE_ULS = spec.Strategy(
+    name="laplace-uls",
+    help="As uls, with Laplace noise: delta is spent on nothing but held-out users.",
+    build=build,
+    node_halves={"laplace-uls": spec.NodeHalf(uls.client_update, length=spec.clip_norm)},
+    adjacencies=spec.ALL,
+)
