@@ -154,7 +154,7 @@ def _train(
         adjacency=Adjacency(config.adjacency),
         delta=config.delta,
         budget=_budget(config),
-        terms=terms_of(context, folder.run_id, lineage),
+        terms=terms_of(context, config, folder.run_id, lineage),
     )
     with ledger:
         built = with_hold_out(build(context, ledger), context, ledger)

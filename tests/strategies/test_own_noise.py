@@ -13,12 +13,12 @@ from banded_noise import BEFORE, NOW, Banded
 from safetensors import numpy as safetensors
 
 from murmuration.client.app import app as client_app
+from murmuration.planning.plan import plan
 from murmuration.preference.data.judgements import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian, Unprotected
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.public import plan
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import train
 from murmuration.sims.runtimes.local import LocalGrid
