@@ -81,7 +81,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (asked["seconds"], asked["seconds"] + 1))
     try:
-        with extensions.only(asked["extensions"]):
+        with extensions.only(asked.get("extensions", ())):
             plans = [StatedPlan.from_json(text) for text in asked["plans"]]
             answer: dict[str, object] = {"epsilon": cost(plans, float(asked["delta"]))}
     except ValueError as error:  # no guarantee under the adjacency, for one
