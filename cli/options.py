@@ -72,7 +72,7 @@ class RenamedOption(TyperOption):
     """An option that is also read under its former names, which no help shows."""
 
     def __init__(self, declared: TyperOption) -> None:
-        self.__dict__.update(declared.__dict__)
+        vars(self).update(vars(declared))
         self.opts, self.secondary_opts = declared.opts[:1], declared.secondary_opts[:1]
         self.former = copy.copy(declared)
         self.former.name = f"former {declared.name}"

@@ -40,7 +40,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
-from murmuration.preference.data.rows import InputError, Kind
+from murmuration.preference.choices import Kind
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.extensions import ExtensionError, Group
 
 if TYPE_CHECKING:
